@@ -1,0 +1,1 @@
+"""Where rows come from (step 1 of 5)."""

@@ -1,0 +1,30 @@
+"""The two kinds of error a user can cause. Both carry a message that says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UsageError(ValueError):
+    """A flag, key or value that does not exist or does not fit. The command line exits with 2."""
+
+
+class DataError(ValueError):
+    """Data or a run folder that cannot be used as it is. The command line exits with 1."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Ends a message about an unknown name: the nearest known name, or all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+    return "known: " + ", ".join(known)
+
+
+def some(values: Iterable[object], limit: int = 5) -> str:
+    """The first few values of a list, for a message, and how many more there are."""
+    values = list(values)
+    shown = ", ".join(str(v) for v in values[:limit])
+    return shown if len(values) <= limit else f"{shown} and {len(values) - limit} more"

@@ -1,0 +1,1 @@
+"""The composition root: data -> noise -> method -> result."""

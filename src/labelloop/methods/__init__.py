@@ -1,0 +1,1 @@
+"""The methods (step 3 of 5)."""

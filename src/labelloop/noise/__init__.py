@@ -1,0 +1,1 @@
+"""Labels -> noisy labels (step 2 of 5)."""

@@ -1,0 +1,89 @@
+"""The nouns: frozen records without logic. Arrays are numpy, so that nothing here imports torch.
+
+Shape letters: N training rows, M clean rows, C classes, D features, K components. A label of -1 is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Labels = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+MISSING = -1
+
+
+@dataclass(frozen=True)
+class Rows(Sized):
+    """Some rows of a store of inputs, with the two labels a row may have.
+
+    Attributes:
+        inputs: The store: an array [n, ...] (float features, or uint8 images as n, height, width, channels), or a
+            map-style dataset whose items are an input or a tuple that begins with one.
+        index: Which rows of the store these are.
+        labels: The given (noisy) labels.
+        clean_labels: The verified labels. All missing in training rows.
+        extra: Further columns for the correction network, or None.
+    """
+
+    inputs: Any
+    index: Labels  # [N]
+    labels: Labels  # [N]
+    clean_labels: Labels  # [N]
+    extra: Floats | None = None  # [N, E]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method may see. It holds no true label of a training row and no test row."""
+
+    train: Rows  # noisy and unlabelled rows
+    clean: Rows  # verified rows; `labels` is missing where unpaired
+    class_names: tuple[str, ...]
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What only the recorder may see."""
+
+    train_labels: Labels | None = None  # [N] true labels of the training rows, where known
+    test: Rows | None = None
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """What the network says of some rows, in evaluation mode."""
+
+    features: Floats  # [N, D]
+    logits: Floats  # [N, C]
+    noisy_posterior: Floats  # [N, C]
+
+
+@dataclass(frozen=True)
+class Correction:
+    """One component of the convex combination: its opinion on the training rows and on the clean rows."""
+
+    train: Floats  # [N, C]
+    clean: Floats  # [M, C]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a method hands back."""
+
+    model: Any
+    targets: Floats  # [N, C] corrected soft labels of the training rows
+    rounds: tuple[dict[str, Any], ...]  # a record for every correction: epoch, weights, losses
+    stop_reason: str

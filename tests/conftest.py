@@ -1,0 +1,20 @@
+"""Settings for every test: one thread a process, and where the real data is, if it is anywhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with CIFAR-10 and the rest; the test is skipped where there is none."""
+    places = [os.environ.get("LABELLOOP_DATA"), Path(__file__).resolve().parents[2] / "shared" / "data"]
+    for place in places:
+        if place and Path(place).is_dir():
+            return Path(place)
+    pytest.skip("no real data here: set LABELLOOP_DATA to the folder that holds it")
