@@ -1,0 +1,245 @@
+"""Between the labels a user has (text, whole numbers, true/false) and the numbers 0 .. C-1 a method works with.
+
+A missing label is blank, NaN, None or -1. It is never a class: it becomes -1 here, whatever the type of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from labelloop.errors import DataError, UsageError, nearest, some
+from labelloop.types import MISSING, Labels
+
+# How Python and pandas spell a missing value as text. Lower-case "none" stays a class: defect data sets often have it.
+MISSING_TEXT = ("", "nan", "NaN", "None", "<NA>", "-1", "-1.0")
+
+
+def typed(values: ArrayLike, what: str = "label") -> tuple[NDArray, NDArray[np.bool_]]:
+    """Brings labels to int64, bool or text, and says which are missing.
+
+    Whole numbers that became floats because some are missing become whole numbers again.
+
+    Args:
+        values: One label a row, of any type.
+        what: What to call them in a message.
+
+    Returns:
+        The labels and a mask of the missing ones, where the label means nothing.
+    """
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise DataError(f"{what}: expected one label a row, got an array of shape {array.shape}")
+    if array.dtype.kind == "O" or array.dtype.kind == "T":
+        return _from_objects(array.astype(object), what)
+    if array.dtype.kind == "b":
+        return array, np.zeros(len(array), dtype=bool)
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64), array == MISSING
+    if array.dtype.kind == "f":
+        missing = np.isnan(array) | (array == MISSING)
+        whole = np.where(missing, MISSING, array)
+        bad = np.flatnonzero(~np.isfinite(whole) | (whole != np.floor(whole)))
+        if len(bad):
+            raise DataError(
+                f"{what}: row {bad[0]} holds {array[bad[0]]}, which is not a class; labels are text or whole numbers"
+                f" ({len(bad)} such rows: {some(bad)})"
+            )
+        return whole.astype(np.int64), missing
+    if array.dtype.kind in "US":
+        text = np.char.strip(array.astype(str))
+        return text, np.isin(text, MISSING_TEXT)
+    raise DataError(f"{what}: labels of type {array.dtype} cannot be classes; use text or whole numbers")
+
+
+def _from_objects(array: NDArray, what: str) -> tuple[NDArray, NDArray[np.bool_]]:
+    """The same for an array of Python objects: what is there must be of one type."""
+    absent = np.array([value is None or _is_nan(value) for value in array], dtype=bool)
+    rest = array[~absent].tolist()
+    text = [isinstance(value, str) for value in rest]
+    if any(text) and not all(text):
+        # A column with "" for missing among numbers is common; a column of numbers and names is an accident.
+        blank = np.array([isinstance(v, str) and v.strip() in MISSING_TEXT for v in array], dtype=bool)
+        if (blank & ~absent).sum() < sum(text):
+            rows = np.flatnonzero([isinstance(v, str) and v.strip() not in MISSING_TEXT for v in array])
+            raise DataError(
+                f"{what}: text and numbers are mixed (text in row {some(rows)}); write all labels as text or as numbers"
+            )
+        absent = absent | blank
+        rest = array[~absent].tolist()
+    values, missing = typed(np.array(rest), what) if rest else (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool))
+    full = np.zeros(len(array), dtype=values.dtype)
+    full[~absent] = values
+    absent[~absent] = missing
+    return full, absent
+
+
+def _is_nan(value: Any) -> bool:
+    # pandas' own missing value refuses comparison, so it is known by name: pandas is not a dependency.
+    return type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float | np.floating) and value != value)
+
+
+def class_names_of(
+    labels: ArrayLike | None, clean_labels: ArrayLike | None, given: Iterable[Any] | None = None
+) -> NDArray:
+    """The classes in order, in the type of the labels.
+
+    Args:
+        labels: The given labels, or None.
+        clean_labels: The verified labels, or None.
+        given: The classes in the wanted order. Without it they are what occurs, sorted: numbers by value, text by
+            letter. When the labels are whole numbers and these are names, label k means the k-th name.
+
+    Returns:
+        An array [C] of int64, bool or text.
+    """
+    found = {}
+    for what, values in (("label", labels), ("clean_label", clean_labels)):
+        if values is not None:
+            array, missing = typed(values, what)
+            if not missing.all():
+                found[what] = array[~missing]
+    kinds: set[str] = {array.dtype.kind for array in found.values()}
+    if given is not None:
+        return _as_given(list(given), kinds)
+    if not found:
+        raise DataError("no row has a label: every label and clean_label is blank, NaN, None or -1")
+    if "U" in kinds and len(kinds) > 1:
+        text, numbers = sorted(found, key=lambda what: found[what].dtype.kind != "U")
+        raise DataError(
+            f"{text} holds text (such as {found[text][0]!s}) and {numbers} holds numbers (such as"
+            f" {found[numbers][0]!s}); write both alike, or give the class names in the order of the numbers"
+        )
+    if kinds == {"b", "i"}:
+        found = {what: array.astype(np.int64) for what, array in found.items()}
+    return np.unique(np.concatenate(list(found.values())))
+
+
+def _as_given(given: list[Any], kinds: set[str]) -> NDArray:
+    if not given:
+        raise UsageError("class_names is empty: name the classes, or leave it out")
+    classes, missing = typed(np.array(given, dtype=object), "class_names")
+    if missing.any():
+        raise UsageError(f"class_names: {given[int(np.argmax(missing))]!r} means a missing label and cannot be a class")
+    names, counts = np.unique(classes, return_counts=True)
+    if (counts > 1).any():
+        raise UsageError(f"class_names: named more than once: {some(names[counts > 1])}")
+    if classes.dtype.kind == "U" and kinds == {"i"} and all(_is_whole(name) for name in classes):
+        return classes.astype(np.int64)
+    if classes.dtype.kind == "U" and kinds == {"b"} and set(np.char.lower(classes)) == {"true", "false"}:
+        return np.char.lower(classes) == "true"
+    return classes
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("-").isdecimal() and str(int(text)) == text
+
+
+def encode(values: ArrayLike, class_names: ArrayLike, what: str = "label") -> Labels:
+    """Numbers the labels by their place among the classes.
+
+    Args:
+        values: One label a row.
+        class_names: The classes in order, as from `class_names_of`.
+        what: What to call the labels in a message.
+
+    Returns:
+        Labels from 0 to C-1, and -1 where missing.
+
+    Raises:
+        DataError: A label is not among the classes; the message names the rows.
+    """
+    array, missing = typed(values, what)
+    classes = np.asarray(class_names)
+    if classes.dtype.kind == "O":
+        classes = typed(classes, "class_names")[0]
+    if array.dtype.kind == "b" and classes.dtype.kind == "U":
+        array = np.where(array, "True", "False")
+    if array.dtype.kind in "bi" and classes.dtype.kind in "bi":
+        array, classes = array.astype(np.int64), classes.astype(np.int64)
+    elif array.dtype.kind == "i" and classes.dtype.kind == "U":
+        # Numbers that are themselves names ("3") are those names; otherwise they count along the list.
+        text = array.astype(str)
+        if missing.all() or not np.isin(text[~missing], classes).all():
+            return _checked(array, missing, (array >= 0) & (array < len(classes)), np.asarray(values), classes, what)
+        array = text
+    elif array.dtype.kind == "U" and classes.dtype.kind != "U":
+        classes = classes.astype(str)
+    order = np.argsort(classes, kind="stable")
+    place = order[np.minimum(np.searchsorted(classes[order], array), len(classes) - 1)]  # [N]
+    return _checked(place, missing, classes[place] == array, np.asarray(values), classes, what)
+
+
+def _checked(
+    place: NDArray, missing: NDArray[np.bool_], known: NDArray[np.bool_], values: NDArray, classes: NDArray, what: str
+) -> Labels:
+    bad = np.flatnonzero(~known & ~missing)
+    if len(bad):
+        strange = list(dict.fromkeys(str(values[row]) for row in bad))
+        hint = nearest(strange[0], [str(name) for name in classes]) if len(classes) <= 20 else ""
+        raise DataError(
+            f"{what}: {some(map(repr, strange))} is not among the {len(classes)} classes, in row {some(bad)}"
+            f" (the first row is 0); correct it, leave it blank, or add it to the class names. {hint}".rstrip()
+        )
+    return np.where(missing, MISSING, place).astype(np.int64)
+
+
+def decode(labels: Labels, classes: ArrayLike, like: DTypeLike | None = None) -> NDArray:
+    """Gives labels back as the user wrote them; the reverse of `encode`.
+
+    Args:
+        labels: Labels from 0 to C-1, or -1 where missing.
+        classes: The classes in order.
+        like: The type of the user's labels; without it, that of the classes.
+
+    Returns:
+        The labels in that type. A missing one is -1 among numbers, "" in text, NaN among floats, None otherwise.
+    """
+    classes, labels = np.asarray(classes), np.asarray(labels)
+    dtype = classes.dtype if like is None else np.dtype(like)
+    missing = labels == MISSING
+    if dtype.kind in "iuf" and classes.dtype.kind == "U":
+        # The user's labels were numbers that count along a list of names, or the names are numbers.
+        whole = all(_is_whole(str(name)) for name in classes)
+        classes = classes.astype(np.int64) if whole else np.arange(len(classes))
+    values = classes[np.where(missing, 0, labels)]
+    if dtype.kind == "O" or (dtype.kind == "b" and missing.any()):
+        return np.array([None if gone else v for gone, v in zip(missing, values.tolist(), strict=True)], dtype=object)
+    if dtype.kind in "US":  # the width of the user's own array may be too short for another class
+        values = values.astype(str)
+        values[missing] = ""
+        return values
+    if missing.any() and dtype.kind == "u":
+        dtype = np.dtype(np.int64)
+    values = values.astype(dtype)
+    if missing.any():
+        values[missing] = np.nan if dtype.kind == "f" else MISSING
+    return values
+
+
+def text_of(classes: ArrayLike) -> tuple[str, ...]:
+    """The classes as text, for every output."""
+    return tuple(str(name) for name in np.asarray(classes))
+
+
+def numbers_where_all_are(columns: Sequence[NDArray | None]) -> list[NDArray | None]:
+    """Turns text columns into whole numbers when every label in all of them is one, as in a CSV file.
+
+    All or none, so that a label and a clean label of the same class stay equal. "3.0" is 3 (pandas writes that when
+    a label is missing); "007" stays text.
+    """
+    uniques = [np.unique(column, return_inverse=True) for column in columns if column is not None]
+    present = [value for names, _ in uniques for value in names if value.strip() not in MISSING_TEXT]
+    if not present or not all(_is_whole(value.strip().removesuffix(".0")) for value in present):
+        return list(columns)
+    numbers = iter(
+        np.array(
+            [MISSING if v.strip() in MISSING_TEXT else int(v.strip().removesuffix(".0")) for v in names],
+            dtype=np.int64,
+        )[inverse]
+        for names, inverse in uniques
+    )
+    return [None if column is None else next(numbers) for column in columns]

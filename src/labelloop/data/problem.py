@@ -1,0 +1,192 @@
+"""From a table to what a method may see: verified rows become the clean rows D^m, all others the training rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.data.checks import check_columns, check_finite, check_ids, same_content, same_ids
+from labelloop.data.classes import class_names_of, encode, text_of
+from labelloop.data.table import Table, check_lengths
+from labelloop.errors import DataError, some
+from labelloop.types import MISSING, Labels, Problem, Rows
+
+
+def make_problem(table: Table, class_names: Iterable[Any] | None = None) -> tuple[Problem, NDArray, Labels, Labels]:
+    """Numbers the classes and parts the rows.
+
+    A row with a clean label is a clean row, and keeps its given label if it has one. Every other row is a training
+    row. Test rows of `table.split` are in neither.
+
+    Args:
+        table: The rows.
+        class_names: The classes in the wanted order; without it, those of the source, else the labels that occur.
+
+    Returns:
+        The problem; the classes [C] in the user's type; the positions in the table of the training rows [N] and of
+        the clean rows [M].
+    """
+    check_lengths(table)
+    classes = classes_of(table, class_names)
+    labels, clean_labels = encoded(table, classes)
+    usable = np.ones(len(table), dtype=bool) if table.split is None else table.split != "test"
+    clean = np.flatnonzero(usable & (clean_labels != MISSING))
+    train = np.flatnonzero(usable & (clean_labels == MISSING))
+    problem = Problem(
+        train=_rows(table, train, labels, clean_labels),
+        clean=_rows(table, clean, labels, clean_labels),
+        class_names=text_of(classes),
+    )
+    return problem, classes, train, clean
+
+
+def held_out_rows(table: Table, classes: NDArray) -> Rows | None:
+    """The test rows of a table with a split, or None.
+
+    When any of them has a clean label, only clean labels count and a row without one is not scored; otherwise the
+    given labels are taken for true.
+    """
+    if table.split is None or not (table.split == "test").any():
+        return None
+    index = np.flatnonzero(table.split == "test")
+    labels, clean_labels = encoded(table, classes)
+    truth = clean_labels if (clean_labels[index] != MISSING).any() else labels
+    return _rows(table, index, labels, truth)
+
+
+def classes_of(table: Table, class_names: Iterable[Any] | None = None) -> NDArray:
+    """The classes of a table in order: the given ones, else those its source names, else the labels that occur."""
+    return class_names_of(table.labels, table.clean_labels, table.class_names if class_names is None else class_names)
+
+
+def encoded(table: Table, classes: NDArray) -> tuple[Labels, Labels]:
+    """The given and the clean labels of a table as numbers, -1 where missing."""
+    none = np.full(len(table), MISSING, dtype=np.int64)
+    return (
+        none if table.labels is None else encode(table.labels, classes, f"{table.source}: label"),
+        none if table.clean_labels is None else encode(table.clean_labels, classes, f"{table.source}: clean_label"),
+    )
+
+
+def _rows(table: Table, index: Labels, labels: Labels, clean_labels: Labels) -> Rows:
+    extra = None if table.extra is None else table.extra[index]
+    return Rows(table.inputs, index, labels[index], clean_labels[index], extra)
+
+
+def check(
+    data: Table | Problem,
+    test: Table | Rows | None = None,
+    class_names: Iterable[Any] | None = None,
+    allow_overlap: bool = False,
+) -> None:
+    """Refuses what cannot be trained on, and warns of what can but should be known.
+
+    Args:
+        data: The rows to train on. A `Problem` has no ids and no column names, so give the table where there is one.
+        test: The test rows, when they are not in the table's own split.
+        class_names: The classes in order, as for `make_problem`.
+        allow_overlap: Only warn of test rows with the same input as a clean row: rows of a few coarse columns may
+            look alike without being the same.
+
+    Raises:
+        DataError: Rows that cannot be used. The message names them and says what to do.
+
+    Warns:
+        UserWarning: A class has no clean row; or test rows are also among the training rows.
+    """
+    if isinstance(data, Problem):
+        problem, source = data, "the problem"
+        names: tuple[str, ...] = ()
+    else:
+        problem, classes, _, _ = make_problem(data, class_names)
+        source, names = data.source, data.column_names
+        if data.ids_given:
+            check_ids(data.ids, source)
+        if data.extra is not None:
+            check_finite(data.extra, [f"extra {j}" for j in range(data.extra.shape[1])], source, "extra columns")
+    check_finite(problem.train.inputs, names, source)
+    if problem.clean.inputs is not problem.train.inputs:
+        check_finite(problem.clean.inputs, names, source)
+    _check_labels(problem, source)
+    if test is None and isinstance(data, Table):
+        test = held_out_rows(data, classes)
+    if test is not None:
+        _check_test(data, problem, test, allow_overlap)
+
+
+def _check_labels(problem: Problem, source: str) -> None:
+    names = problem.class_names
+    noisy = problem.train.labels[problem.train.labels != MISSING]
+    verified = np.bincount(problem.clean.clean_labels, minlength=len(names))  # [C]
+    if not len(problem.clean):
+        raise DataError(
+            f"{source}: no clean rows: no row has a clean_label; verify the labels of some rows, a few of each class,"
+            " and give them as clean labels"
+        )
+    if not len(noisy):
+        raise DataError(
+            f"{source}: no noisy row: all {len(problem.clean)} labelled rows are verified and {len(problem.train)} have"
+            " no label, so there is nothing to correct; add rows with a label and no clean_label"
+        )
+    occurring = np.flatnonzero(verified + np.bincount(noisy, minlength=len(names)))
+    if len(occurring) < 2:
+        raise DataError(
+            f"{source}: only one class, {names[occurring[0]]!r}, occurs in the labels; a classifier needs two or more"
+            " (blank, NaN, None and -1 mean a missing label, so -1 cannot be a class)"
+        )
+    if (verified == 0).any():
+        counts = ", ".join(f"{name} {count}" for name, count in zip(names, verified, strict=True))
+        absent = some(names[k] for k in np.flatnonzero(verified == 0))
+        warnings.warn(
+            f"{source}: {(verified == 0).sum()} of {len(names)} classes have no clean row ({absent}), so labels are"
+            f" hardly ever corrected to them; verify some of their rows. Clean rows of each class: {counts}",
+            stacklevel=3,
+        )
+
+
+def _check_test(data: Table | Problem, problem: Problem, test: Table | Rows, allow_overlap: bool) -> None:
+    """Refuses test rows among the clean rows, which choose the corrections; counts those among the noisy rows."""
+    source = data.source if isinstance(data, Table) else "the problem"
+    test_source = test.source if isinstance(test, Table) else source
+    positions = np.arange(len(test)) if isinstance(test, Table) else test.index
+    seen: set[int] = set()  # test rows that are also training rows
+    if isinstance(test, Table):
+        check_lengths(test)
+        check_finite(test.inputs, test.column_names, test_source)
+        if test.ids_given:
+            check_ids(test.ids, test_source)
+    if isinstance(test, Table) and isinstance(data, Table):
+        check_columns(data.column_names, test.column_names, test_source)
+        if data.ids_given and test.ids_given:
+            theirs, ours = same_ids(test.ids, data.ids[problem.clean.index])
+            if len(theirs):
+                raise DataError(
+                    f"{len(theirs)} test rows have the id of a clean row: {some(test.ids[theirs])} (rows {some(theirs)}"
+                    f" of {test_source}, clean rows {some(problem.clean.index[ours])} of {source}; the first row is 0);"
+                    " remove them from one side"
+                )
+            seen.update(same_ids(test.ids, data.ids[problem.train.index])[0].tolist())
+    if isinstance(test.inputs, np.ndarray) and isinstance(problem.clean.inputs, np.ndarray):
+        inputs = test.inputs[positions]
+        theirs, ours = same_content(inputs, problem.clean.inputs[problem.clean.index])
+        if len(theirs):
+            message = (
+                f"{len(theirs)} test rows have the same input as a clean row: rows {some(positions[theirs])} of"
+                f" {test_source}, clean rows {some(problem.clean.index[ours])} of {source} (the first row is 0)"
+            )
+            if not allow_overlap:
+                raise DataError(f"{message}; remove them from one side, or allow_overlap if they only look alike")
+            warnings.warn(message, stacklevel=3)
+        if isinstance(problem.train.inputs, np.ndarray):
+            seen.update(same_content(inputs, problem.train.inputs[problem.train.index])[0].tolist())
+    if seen:
+        warnings.warn(
+            f"{len(seen)} of {len(test)} test rows are also among the noisy training rows (test rows"
+            f" {some(positions[sorted(seen)])} of {test_source}; the first row is 0), so test accuracy flatters the"
+            " model; remove them from the training rows",
+            stacklevel=3,
+        )

@@ -1,0 +1,153 @@
+"""The one table every user has: inputs with two optional labels a row, as brought, before classes are numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labelloop.errors import DataError
+from labelloop.types import Floats
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in memory, in the user's order.
+
+    Attributes:
+        inputs: Features [n, D] in float32, images [n, H, W, C] in uint8 or float32, or a map-style dataset.
+        labels: The given labels, of the user's type, or None.
+        clean_labels: The verified labels, of the user's type, or None.
+        ids: A text for every row: the given one, else the row number.
+        split: "train" or "test" for every row, or None when there are no test rows here.
+        extra: Further columns for the correction network, or None.
+        column_names: The names of the features, empty for images and datasets.
+        source: Where the rows came from, for messages.
+        ids_given: Whether the ids are the user's own, so that equal ids in two tables mean the same row.
+        class_names: The classes in order, when the source says so.
+    """
+
+    inputs: Any
+    labels: NDArray | None  # [n]
+    clean_labels: NDArray | None  # [n]
+    ids: NDArray  # [n]
+    split: NDArray | None = None  # [n]
+    extra: Floats | None = None  # [n, E]
+    column_names: tuple[str, ...] = ()
+    source: str = "the given arrays"
+    ids_given: bool = False
+    class_names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def from_arrays(
+    inputs: Any,
+    labels: ArrayLike | None = None,
+    clean_labels: ArrayLike | None = None,
+    *,
+    ids: ArrayLike | None = None,
+    split: ArrayLike | None = None,
+    extra: ArrayLike | None = None,
+    column_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    source: str = "the given arrays",
+) -> Table:
+    """A table from arrays, lists, data frames or a map-style dataset.
+
+    Args:
+        inputs: What `Table.inputs` may be, of any number type; or a data frame of numbers.
+        labels: The given labels, missing ones blank, NaN, None or -1.
+        clean_labels: The verified labels, missing where a row was not verified.
+        ids: A name for every row; without it, the row number.
+        split: "train" or "test" for every row.
+        extra: Further columns for the correction network.
+        column_names: The names of the features; without it, those of the data frame, else x[0], x[1], ...
+        class_names: The classes in order.
+        source: Where the rows came from, for messages.
+
+    Raises:
+        DataError: Lengths differ, or an array has a shape or type that cannot be used.
+    """
+    names = column_names if column_names is not None else getattr(inputs, "columns", None)
+    inputs = _inputs(inputs, source)
+    count = len(inputs)
+    if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
+        names = [f"x[{j}]" for j in range(inputs.shape[1])] if names is None else [str(name) for name in names]
+        if len(names) != inputs.shape[1]:
+            raise DataError(f"{source}: {len(names)} column names for {inputs.shape[1]} columns; name every column")
+    else:
+        names = []
+    table = Table(
+        inputs=inputs,
+        labels=None if labels is None else np.asarray(labels),
+        clean_labels=None if clean_labels is None else np.asarray(clean_labels),
+        ids=np.arange(count).astype(str) if ids is None else np.asarray(ids).astype(str),
+        split=None if split is None else split_names(split, source),
+        extra=None if extra is None else _extra(extra, source),
+        column_names=tuple(names),
+        source=source,
+        ids_given=ids is not None,
+        class_names=None if class_names is None else tuple(str(name) for name in class_names),
+    )
+    check_lengths(table)
+    return table
+
+
+def check_lengths(table: Table) -> None:
+    """Refuses a table whose parts do not have one entry a row."""
+    count = len(table.inputs)
+    for what in ("labels", "clean_labels", "ids", "split", "extra"):
+        part = getattr(table, what)
+        if part is not None and len(part) != count:
+            raise DataError(
+                f"{table.source}: {count} rows of inputs, but {len(part)} {what}; give one for every row"
+                + (", with -1 or None where there is none" if "labels" in what else "")
+            )
+
+
+def split_names(values: ArrayLike, source: str) -> NDArray:
+    """Reads a split column: "train" or "test" in any case; blank means train."""
+    text = np.char.lower(np.char.strip(np.asarray(values).astype(str)))
+    text[np.isin(text, ("", "none", "nan"))] = "train"
+    bad = np.flatnonzero(~np.isin(text, ("train", "test")))
+    if len(bad):
+        raise DataError(
+            f"{source}: the split of row {bad[0]} is {text[bad[0]]!r}; a split is 'train' or 'test', so rename it or"
+            " leave those rows out"
+        )
+    return text
+
+
+def _inputs(inputs: Any, source: str) -> Any:
+    if not isinstance(inputs, list | tuple) and hasattr(inputs, "__getitem__") and not hasattr(inputs, "__array__"):
+        return inputs  # a map-style dataset: its items are read when they are needed
+    array = np.asarray(inputs)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{source}: inputs of type {array.dtype} are not numbers; give numbers, images or embeddings")
+    if array.ndim == 3:
+        array = array[..., None]  # grey images
+    if array.ndim == 4:
+        return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+    if array.ndim != 2:
+        raise DataError(
+            f"{source}: inputs of shape {array.shape}; expected rows of features [n, D] or images [n, H, W, C]"
+        )
+    return to_float32(array)
+
+
+def _extra(extra: ArrayLike, source: str) -> Floats:
+    array = np.asarray(extra)
+    if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
+        raise DataError(f"{source}: extra columns are numbers [n, E], not {array.dtype} of shape {array.shape}")
+    return to_float32(array.reshape(len(array), -1))
+
+
+def to_float32(array: NDArray) -> Floats:
+    """Numbers in float32; one too large for it becomes infinite, and is reported by the check of the features."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False)
