@@ -1,0 +1,168 @@
+"""From a name and the shape of the inputs to an encoder: a network of ours, or any `module:factory`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labelloop.errors import UsageError, nearest
+from labelloop.models.mlp import mlp
+from labelloop.models.resnet import resnet18, resnet34, resnet50
+from labelloop.models.small_cnn import small_cnn
+
+Factory = Callable[..., nn.Module]
+
+NETWORKS: dict[str, Factory] = {
+    "mlp": mlp,
+    "small-cnn": small_cnn,
+    "resnet18": resnet18,
+    "resnet34": resnet34,
+    "resnet50": resnet50,
+}
+_CONVOLUTIONAL = frozenset(NETWORKS) - {"mlp"}
+
+
+def build_encoder(name: str, input_shape: tuple[int, ...], options: Mapping[str, Any] | None = None) -> nn.Module:
+    """Builds an encoder with random weights from torch's global random state.
+
+    Args:
+        name: A name in NETWORKS, or `module:factory`, an importable callable that returns a module. Such a factory
+            gets the options, and the input shape if it has an argument `input_shape` or lacks a first argument.
+        input_shape: (D,) for a matrix of features, (C, H, W) for images.
+        options: Keyword arguments of the factory.
+
+    Returns:
+        A module that maps a batch [B, *input_shape] to features [B, D] and has `feature_dim`.
+
+    Raises:
+        UsageError: If there is no such network, or it does not fit the options or the inputs.
+    """
+    input_shape, options = tuple(input_shape), dict(options or {})
+    if name in NETWORKS:
+        if name in _CONVOLUTIONAL and len(input_shape) != 3:
+            raise UsageError(
+                f"network {name!r} needs images (channels, height, width), "
+                f"but the inputs have shape {input_shape}; use 'mlp' for a matrix of features"
+            )
+        _check_options(name, NETWORKS[name], options)
+        return NETWORKS[name](input_shape, **options)
+    if ":" not in name:
+        raise UsageError(f"unknown network {name!r} (your own is 'module:factory'): {nearest(name, NETWORKS)}")
+    return as_encoder(_call(name, _import(name), input_shape, options), input_shape, name)
+
+
+def as_encoder(module: nn.Module, input_shape: tuple[int, ...], name: str = "the encoder") -> nn.Module:
+    """Checks that a module maps a batch to features, on two rows of zeros, and gives it `feature_dim`.
+
+    The check runs in evaluation mode and leaves the module's buffers and modes and torch's random state as they were.
+
+    Args:
+        module: Any module. If it has `feature_dim` already, that must be what it returns.
+        input_shape: (D,) for a matrix of features, (C, H, W) for images.
+        name: What to call it in a message.
+
+    Raises:
+        UsageError: If it does not take such a batch, or what it returns is not features [B, D].
+    """
+    batch_shape = (2, *input_shape)
+    first = next(chain(module.parameters(), module.buffers()), torch.empty(0))
+    batch = torch.zeros(batch_shape, device=first.device)
+    try:
+        with _evaluating(module), torch.no_grad(), torch.random.fork_rng(devices=_cuda_devices(batch)):
+            features = module(batch)
+    except Exception as error:
+        raise UsageError(f"network {name!r} does not take a batch of shape {batch_shape}: {error}") from error
+    if not isinstance(features, Tensor):
+        raise UsageError(f"network {name!r} must return a tensor of features [B, D], not {type(features).__name__}")
+    if features.ndim != 2 or len(features) != 2:
+        raise UsageError(
+            f"network {name!r} must return features [B, D], but a batch of shape {batch_shape} "
+            f"gave shape {tuple(features.shape)}; flatten or pool its output"
+        )
+    encoder: Any = module  # for the type checker a module's attributes are tensors and modules
+    said = getattr(encoder, "feature_dim", None)
+    if said is None:
+        encoder.feature_dim = features.shape[1]
+    elif said != features.shape[1]:
+        raise UsageError(f"network {name!r} says feature_dim is {said}, but returns {features.shape[1]} features")
+    return module
+
+
+def is_convolutional(module: nn.Module) -> bool:
+    """Whether the channels-last memory format pays: there is a two-dimensional convolution in the module."""
+    return any(isinstance(part, nn.Conv2d) for part in module.modules())
+
+
+def _check_options(name: str, factory: Factory, options: Mapping[str, Any]) -> None:
+    known = [option for option in inspect.signature(factory).parameters if option != "input_shape"]
+    for option in options:
+        if option not in known:
+            hint = nearest(option, known) if known else "it has none"
+            raise UsageError(f"network {name!r} has no option {option!r}: {hint}")
+
+
+def _import(name: str) -> Factory:
+    module_name, _, attribute = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # a module may raise anything while it is imported
+        raise UsageError(
+            f"network {name!r}: cannot import {module_name!r} ({type(error).__name__}: {error}); "
+            "is its folder on PYTHONPATH?"
+        ) from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise UsageError(f"network {name!r}: {module_name!r} has no {attribute!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise UsageError(f"network {name!r}: the factory is not callable, it is of type {type(found).__name__}")
+    return found
+
+
+def _call(name: str, factory: Factory, input_shape: tuple[int, ...], options: dict[str, Any]) -> nn.Module:
+    try:
+        signature = inspect.signature(factory)
+    except ValueError as error:  # some callables written in C
+        raise UsageError(f"network {name!r}: {error}; wrap it in a function") from error
+    arguments: tuple[Any, ...] = ()
+    if "input_shape" in signature.parameters:
+        options = {**options, "input_shape": input_shape}
+    elif not _binds(signature, (), options):
+        arguments = (input_shape,)
+    if not _binds(signature, arguments, options):
+        raise UsageError(f"network {name!r}: the factory{signature} does not take the options {sorted(options)}")
+    module = factory(*arguments, **options)
+    if not isinstance(module, nn.Module):
+        raise UsageError(f"network {name!r}: the factory must return a torch module, not {type(module).__name__}")
+    return module
+
+
+def _binds(signature: inspect.Signature, arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    try:
+        signature.bind(*arguments, **options)
+    except TypeError:
+        return False
+    return True
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; afterwards every part has the mode it had, frozen parts included."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def _cuda_devices(x: Tensor) -> list[torch.device]:
+    return [x.device] if x.device.type == "cuda" else []

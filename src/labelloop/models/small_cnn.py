@@ -1,0 +1,58 @@
+"""A small convolutional network that a CPU trains in seconds an epoch: 0.19 million parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labelloop.errors import UsageError
+
+
+class ConvBlock(nn.Module):
+    """A 3x3 convolution, batch normalisation and ReLU, at the same resolution."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(out_channels)
+        nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.bn(self.conv(x)))
+
+
+class SmallCNN(nn.Module):
+    """Convolution blocks with a 2x2 max-pool between them. The features are the global average of the last one."""
+
+    def __init__(self, in_channels: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        channels = [in_channels, *widths]
+        self.blocks = nn.ModuleList(ConvBlock(a, b) for a, b in pairwise(channels))
+        self.feature_dim = channels[-1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        for number, block in enumerate(self.blocks):
+            # Halving early keeps the wide layers on small maps, where they are cheap.
+            x = block(x if number == 0 else F.max_pool2d(x, 2))  # [B, width, H / 2^number, W / 2^number]
+        return x.mean((2, 3))  # [B, D]
+
+
+def small_cnn(input_shape: tuple[int, ...], widths: Sequence[int] = (32, 64, 96, 128)) -> SmallCNN:
+    """The `small-cnn` network for images of this shape, at least 8 pixels high and wide."""
+    if (
+        not isinstance(widths, list | tuple)
+        or not widths
+        or not all(isinstance(width, int) and width > 0 for width in widths)
+    ):
+        raise UsageError(f"small-cnn: widths must be a list of one or more positive whole numbers, not {widths!r}")
+    channels, height, width = input_shape
+    smallest = 2 ** (len(widths) - 1)
+    if min(height, width) < smallest:
+        raise UsageError(
+            f"small-cnn halves the image {len(widths) - 1} times and needs at least {smallest}x{smallest} pixels, "
+            f"but the inputs have shape {input_shape}; use 'mlp', or fewer widths"
+        )
+    return SmallCNN(channels, widths)
