@@ -1,0 +1,166 @@
+"""Noises that look at the class alone: each is one matrix T[true, noisy] from which every label is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labelloop.errors import UsageError, nearest
+from labelloop.noise.checks import changes_nothing, checked_index, checked_labels, checked_matrix, checked_rate
+from labelloop.noise.draw import checked_rng, draw, uniforms
+from labelloop.noise.record import Noisy
+from labelloop.noise.superclasses import CIFAR100_COARSE
+from labelloop.types import MISSING
+
+CONVENTIONS = ("all", "others")
+
+_FOUR_FLIPS = {9: 1, 2: 0, 4: 7, 3: 5}  # truck -> automobile, bird -> airplane, deer -> horse, cat -> dog
+CIFAR10_FLIPS = {"four": _FOUR_FLIPS, "five": {**_FOUR_FLIPS, 5: 3}}  # the fifth: dog -> cat
+
+
+def symmetric(
+    labels: ArrayLike,
+    num_classes: int,
+    rate: float,
+    rng: np.random.Generator,
+    images: Any = None,
+    *,
+    convention: str = "all",
+    index: ArrayLike | None = None,
+) -> Noisy:
+    """The same noise for every class.
+
+    Args:
+        labels: The true labels [N]; -1 is missing and stays so.
+        num_classes: How many classes there are.
+        rate: The probability that a label is redrawn.
+        rng: From `labelloop.seeds.stream`.
+        images: Not looked at.
+        convention: "all" redraws among all classes, so that a share of `rate * (C - 1) / C` comes out wrong; "others"
+            among the other classes, so that a share of `rate` does.
+        index: Which sample each row is: rows of one index get the same draw whatever rows stand beside them.
+    """
+    labels, rate = checked_labels(labels, num_classes), checked_rate(rate)
+    if convention not in CONVENTIONS:
+        raise UsageError(f"symmetric noise has no convention {convention!r}: {nearest(str(convention), CONVENTIONS)}")
+    if convention == "all":
+        transition = (1 - rate) * np.eye(num_classes) + rate / num_classes
+    else:
+        transition = np.full((num_classes, num_classes), rate / (num_classes - 1))
+        np.fill_diagonal(transition, 1 - rate)
+    return _drawn(labels, transition, rate, rng, index)
+
+
+def asymmetric_cifar10(
+    labels: ArrayLike,
+    num_classes: int,
+    rate: float,
+    rng: np.random.Generator,
+    images: Any = None,
+    *,
+    flips: str = "four",
+    index: ArrayLike | None = None,
+) -> Noisy:
+    """CIFAR-10's classes that look alike: each class of the map becomes its partner with probability `rate`.
+
+    `flips` is "four" (truck -> automobile, bird -> airplane, deer -> horse, cat -> dog) or "five" (dog -> cat as well).
+    The other arguments are those of `symmetric`.
+    """
+    _need_classes(num_classes, 10, "asymmetric-cifar10", "CIFAR-10")
+    labels, rate = checked_labels(labels, num_classes), checked_rate(rate)
+    if flips not in CIFAR10_FLIPS:
+        raise UsageError(f"asymmetric-cifar10 noise has no flips {flips!r}: {nearest(str(flips), CIFAR10_FLIPS)}")
+    transition = np.eye(10)
+    for true, noisy in CIFAR10_FLIPS[flips].items():
+        transition[true, true] = 1 - rate
+        transition[true, noisy] = rate
+    return _drawn(labels, transition, rate, rng, index)
+
+
+def asymmetric_cifar100(
+    labels: ArrayLike,
+    num_classes: int,
+    rate: float,
+    rng: np.random.Generator,
+    images: Any = None,
+    *,
+    index: ArrayLike | None = None,
+) -> Noisy:
+    """CIFAR-100 inside the super-class: each of the four other classes with probability `rate / 4`.
+
+    The arguments are those of `symmetric`.
+    """
+    _need_classes(num_classes, 100, "asymmetric-cifar100", "CIFAR-100")
+    labels, rate = checked_labels(labels, num_classes), checked_rate(rate)
+    coarse = np.array(CIFAR100_COARSE)
+    transition = (coarse[:, None] == coarse[None, :]) * (rate / 4)  # [C, C]
+    np.fill_diagonal(transition, 1 - rate)
+    return _drawn(labels, transition, rate, rng, index)
+
+
+def pair(
+    labels: ArrayLike,
+    num_classes: int,
+    rate: float,
+    rng: np.random.Generator,
+    images: Any = None,
+    *,
+    index: ArrayLike | None = None,
+) -> Noisy:
+    """Asymmetric noise for any data: class i becomes class i + 1, and the last the first, with probability `rate`.
+
+    The arguments are those of `symmetric`.
+    """
+    labels, rate = checked_labels(labels, num_classes), checked_rate(rate)
+    same = np.eye(num_classes)
+    return _drawn(labels, (1 - rate) * same + rate * np.roll(same, 1, axis=1), rate, rng, index)
+
+
+def matrix(
+    labels: ArrayLike,
+    num_classes: int,
+    rate: float | None,
+    rng: np.random.Generator,
+    images: Any = None,
+    *,
+    matrix: ArrayLike | None = None,
+    index: ArrayLike | None = None,
+) -> Noisy:
+    """Noise from any row-stochastic matrix.
+
+    `matrix[true][noisy]` holds the probabilities, and with them the rate: `rate` is 1 (or None) to draw from it, or 0
+    for no noise. The nominal rate of the result is what the matrix makes one expect on these labels.
+    The other arguments are those of `symmetric`.
+    """
+    labels = checked_labels(labels, num_classes)
+    if changes_nothing(rate, "the matrix"):
+        transition = np.eye(num_classes)
+    elif matrix is None:
+        raise UsageError("matrix noise needs a matrix: give matrix=[[...], ...], T[true][noisy], rows that sum to 1")
+    else:
+        transition = checked_matrix(matrix, num_classes)
+    present = labels[labels != MISSING]
+    expected = float(np.mean(1 - np.diag(transition)[present])) if len(present) else 0.0
+    return _drawn(labels, transition, expected, rng, index)
+
+
+def _need_classes(num_classes: int, needed: int, noise: str, data: str) -> None:
+    if num_classes != needed:
+        raise UsageError(
+            f"{noise} noise is made for the {needed} classes of {data}, but there are {num_classes}: "
+            "use 'pair' for asymmetric noise on other data, or 'matrix' for your own map"
+        )
+
+
+def _drawn(
+    labels: NDArray[np.int64],
+    transition: NDArray[np.float64],
+    rate: float,
+    rng: np.random.Generator,
+    index: ArrayLike | None,
+) -> Noisy:
+    uniform = uniforms(checked_rng(rng), checked_index(index, len(labels)))  # [N]
+    noisy = draw(labels, transition[labels], uniform)  # a missing label borrows the last row, and stays missing
+    return Noisy(labels=noisy, matrix=transition, probabilities=None, rate=rate)

@@ -1,0 +1,31 @@
+"""The only place where labels are drawn: one uniform number a sample against the cumulative sum of its law."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.errors import UsageError
+from labelloop.types import MISSING, Labels
+
+
+def checked_rng(rng: Any) -> np.random.Generator:
+    """The generator, or an error where a seed or numpy's global state was meant."""
+    if not isinstance(rng, np.random.Generator):
+        raise UsageError(f"rng is {rng!r}: give a generator, such as labelloop.seeds.stream(seed, 'noise')")
+    return rng
+
+
+def uniforms(rng: np.random.Generator, index: Labels) -> NDArray[np.float64]:
+    """One number in [0, 1) a row. It depends on the generator and the sample's index, not on which rows come along."""
+    return rng.random(int(index.max()) + 1 if len(index) else 0)[index]  # [N]
+
+
+def draw(labels: Labels, laws: NDArray[np.float64], uniform: NDArray[np.float64]) -> Labels:
+    """Draws a label from each row of `laws` [N, C]; a missing label stays missing."""
+    cumulative = laws.cumsum(axis=1)  # [N, C]
+    # Rounding may end a row just below 1. Against the row's own total, a class of probability 0 is never drawn.
+    drawn = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(axis=1)  # [N]
+    return np.where(labels == MISSING, MISSING, drawn).astype(np.int64)

@@ -1,0 +1,110 @@
+"""Recorded human noise: the labels that people gave, as CIFAR-10N and CIFAR-100N publish them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labelloop.errors import DataError, UsageError, nearest
+from labelloop.noise.checks import changes_nothing, checked_index, checked_labels
+from labelloop.noise.label_files import read_label_file
+from labelloop.noise.record import Noisy, realised_rate
+from labelloop.types import MISSING
+
+TRUE_KEY = "clean_label"
+
+
+def recorded(
+    labels: ArrayLike,
+    num_classes: int,
+    rate: float | None,
+    rng: np.random.Generator | None,
+    images: Any = None,
+    *,
+    path: str | Path | None = None,
+    key: str | None = None,
+    order: str | Path | None = None,
+    index: ArrayLike | None = None,
+) -> Noisy:
+    """The labels of a file; nothing is drawn.
+
+    The file's own true labels must equal `labels`, so that a file in another order is found out.
+
+    Args:
+        labels: The true labels [N]; -1 is missing and stays so.
+        num_classes: How many classes there are.
+        rate: 1 (or None) to use the record, 0 for no noise. The nominal rate of the result is that of the whole file.
+        rng: Not used.
+        images: Not looked at.
+        path: The .pt or .npy file: a dictionary with `clean_label` and one or more columns of human labels.
+        key: Which column, such as "aggre_label". Needed where there is more than one.
+        order: An .npy file that names, for every row of the file, its row in the data set: `image_order_c10.npy` beside
+            `CIFAR-10_human_ordered.npy`. The .pt files stand in the data set's order and need none.
+        index: Which row of the data set each label is; without it, the labels are the whole data set.
+    """
+    labels = checked_labels(labels, num_classes)
+    if changes_nothing(rate, "the record"):
+        return Noisy(labels=labels, matrix=None, probabilities=None, rate=0.0)
+    if path is None:
+        raise UsageError("recorded noise needs the file of labels: give path=, such as CIFAR-10_human.pt")
+    columns = read_label_file(path)
+    key = _checked_key(key, columns, path)
+    true, given = columns[TRUE_KEY], columns[key]
+    if len(true) != len(given):
+        raise DataError(f"{path}: {len(true)} true labels but {len(given)} under {key!r}: download the file again")
+    if order is not None:
+        rows = _read_order(order, len(true))
+        true, given = _in_data_order(true, rows), _in_data_order(given, rows)
+    if index is None and len(labels) != len(true):
+        raise DataError(f"{path}: holds {len(true)} rows, but there are {len(labels)} labels: give index=, their rows")
+    samples = checked_index(index, len(labels))
+    if len(samples) and samples.max() >= len(true):
+        raise DataError(f"{path}: holds {len(true)} rows, but a label belongs to row {samples.max()}: wrong data set?")
+    _check_same_rows(labels, true[samples], path)
+    human = checked_labels(given[samples], num_classes, what="recorded label")
+    noisy = np.where(labels == MISSING, MISSING, human)
+    return Noisy(labels=noisy, matrix=None, probabilities=None, rate=realised_rate(true, given))
+
+
+def _checked_key(key: str | None, columns: dict[str, NDArray[np.int64]], path: str | Path) -> str:
+    if TRUE_KEY not in columns:
+        raise DataError(f"{path}: has no {TRUE_KEY!r}, so its rows cannot be matched: use the published file")
+    known = [name for name in columns if "clean" not in name and "coarse" not in name]
+    if not known:
+        raise DataError(f"{path}: has no column of human labels beside {TRUE_KEY!r}: use the published file")
+    if key is None and len(known) == 1:
+        return known[0]
+    if key is None:
+        raise UsageError(f"{path}: has several columns of human labels, choose one with key=: {', '.join(known)}")
+    if key not in known:
+        raise UsageError(f"{path}: has no human labels {key!r}: {nearest(key, known)}")
+    return key
+
+
+def _read_order(path: str | Path, rows: int) -> NDArray[np.int64]:
+    try:
+        order = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read as an array of row numbers ({error}): download it again") from error
+    if order.dtype.kind not in "iu" or not np.array_equal(np.sort(order, axis=None), np.arange(rows)):
+        raise DataError(f"{path}: does not name each of the rows 0..{rows - 1} once: is it the order of this data set?")
+    return order.reshape(-1)
+
+
+def _in_data_order(values: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    restored = np.empty_like(values)
+    restored[order] = values
+    return restored
+
+
+def _check_same_rows(labels: NDArray[np.int64], true: NDArray[np.int64], path: str | Path) -> None:
+    differ = np.flatnonzero((labels != MISSING) & (labels != true))
+    if len(differ):
+        row = differ[0]
+        raise DataError(
+            f"{path}: row {row} has true label {true[row]}, but the data say {labels[row]} ({len(differ)} such rows): "
+            "the file is in another order (an '_ordered.npy' file needs order=image_order_*.npy) or of other data"
+        )
