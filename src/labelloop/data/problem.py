@@ -118,6 +118,10 @@ def check(
         _check_test(data, problem, test, allow_overlap)
 
 
+# Other programs write a missing label so, but they may be names too (NA is a country), so they are only pointed out.
+PERHAPS_MISSING = {"NA", "N/A", "n/a", "#N/A", "NULL", "null"}
+
+
 def _check_labels(problem: Problem, source: str) -> None:
     names = problem.class_names
     noisy = problem.train.labels[problem.train.labels != MISSING]
@@ -137,6 +141,12 @@ def _check_labels(problem: Problem, source: str) -> None:
         raise DataError(
             f"{source}: only one class, {names[occurring[0]]!r}, occurs in the labels; a classifier needs two or more"
             " (blank, NaN, None and -1 mean a missing label, so -1 cannot be a class)"
+        )
+    if PERHAPS_MISSING & set(names):
+        warnings.warn(
+            f"{source}: {some(sorted(PERHAPS_MISSING & set(names)))} is taken for the name of a class; if it means that"
+            " the label is missing, leave it blank",
+            stacklevel=3,
         )
     if (verified == 0).any():
         counts = ", ".join(f"{name} {count}" for name, count in zip(names, verified, strict=True))

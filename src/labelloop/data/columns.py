@@ -1,0 +1,104 @@
+"""Which column of a file is what: the user's word first, then a guess by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labelloop.errors import DataError, nearest
+
+LABEL_NAMES = ("label", "labels", "noisy_label", "given_label", "target")
+LABEL_IF_NO_OTHER = ("y",)  # beside another label column, y is as likely a coordinate
+CLEAN_NAMES = ("clean_label", "clean_labels", "y_clean", "verified")
+ID_NAMES = ("id", "row_id")
+SPLIT_NAMES = ("split",)
+EMBEDDING_NAMES = ("embedding", "embeddings", "features")
+# Never a feature unless asked for: a column that tells the label would make training look perfect and learn nothing,
+# and a row number tells the order of the file.
+NEVER_FEATURES = frozenset(
+    {
+        *(LABEL_NAMES + CLEAN_NAMES + ID_NAMES + SPLIT_NAMES),
+        *("true_label", "y_true", "gold_label", "corrected_label", "predicted_label", "corrected_confidence"),
+        *("label_score", "is_label_issue", "changed"),
+        *("", "index", "Unnamed: 0", "__index_level_0__"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns that are not features; None where there is none."""
+
+    label: str | None
+    clean: str | None
+    id: str | None
+    split: str | None
+    extra: tuple[str, ...]
+    clean_guessed: bool
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.label, self.clean, self.id, self.split, *self.extra) if name is not None)
+
+
+def roles_of(
+    names: Sequence[str],
+    source: str,
+    *,
+    label_column: str | None,
+    clean_column: str | None,
+    id_column: str | None,
+    split_column: str | None,
+    extra_columns: Sequence[str],
+    feature_columns: Sequence[str] | None,
+    labels_required: bool,
+) -> Roles:
+    """Finds the columns that are not features among `names`.
+
+    Raises:
+        DataError: A named column is not there, two could be meant, one is named twice, or there are no labels.
+    """
+    said = [name for name in (label_column, clean_column, id_column, split_column, *extra_columns) if name is not None]
+    for name in said:
+        require(name, names, source)
+        if said.count(name) > 1:
+            raise DataError(f"{source}: column {name!r} is named for two uses; each column has one")
+    free = [name for name in names if name not in said and name not in (feature_columns or ())]
+    label = label_column or _guess(free, LABEL_NAMES, "label_column", source) or _guess(free, LABEL_IF_NO_OTHER)
+    clean = clean_column or _guess(free, CLEAN_NAMES, "clean_column", source)
+    if labels_required and label is None and clean is None:
+        raise DataError(
+            f"{source}: no label column; looked for {', '.join(LABEL_NAMES + LABEL_IF_NO_OTHER)} and found the columns"
+            f" {', '.join(names)}; say which it is with label_column"
+        )
+    return Roles(
+        label=label,
+        clean=clean,
+        id=id_column or _guess(free, ID_NAMES, "id_column", source),
+        split=split_column or _guess(free, SPLIT_NAMES),
+        extra=tuple(extra_columns),
+        clean_guessed=clean_column is None and clean is not None,
+    )
+
+
+def require(name: str, names: Sequence[str], source: str) -> None:
+    """Refuses a name that is not among the columns, with the nearest ones."""
+    if name not in names:
+        raise DataError(f"{source}: no column {name!r}; {nearest(name, names)}")
+
+
+def _guess(names: Sequence[str], guesses: Sequence[str], argument: str = "", source: str = "") -> str | None:
+    found = [name for name in names if name in guesses]
+    if len(found) > 1:
+        raise DataError(f"{source}: {' and '.join(map(repr, found))} could both be meant; say which with {argument}")
+    return found[0] if found else None
+
+
+def names_of_array(key: str, width: int) -> list[str]:
+    """Names for the columns of an array that has none."""
+    return [f"{key}[{j}]" for j in range(width)]
+
+
+def are_array_names(names: Sequence[str]) -> bool:
+    """Whether these are names from `names_of_array`: the columns of one array, known only by number."""
+    return len(names) > 0 and list(names) == names_of_array(names[0].removesuffix("[0]"), len(names))

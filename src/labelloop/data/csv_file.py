@@ -1,0 +1,83 @@
+"""CSV and TSV files as Arrow tables, with the line number when a row is broken."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from labelloop.errors import DataError, some
+
+BLOCK_SIZE = 8 << 20  # bytes; a row has to fit in one
+NULL_NUMBERS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>", "#N/A")
+
+
+def csv_header(path: Path, delimiter: str) -> list[str]:
+    """The column names of the first line."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            names = next(csv.reader(file, delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: the first line cannot be read ({error}); save the file as CSV in UTF-8") from error
+    if not names:
+        raise DataError(f"{path}: the file is empty; the first line must hold the column names")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{path}: columns named twice: {some(map(repr, twice))}; give every column its own name")
+    if all(is_number(name) for name in names):
+        raise DataError(
+            f"{path}: the first line holds only numbers ({some(names)}); put a line with column names above it"
+        )
+    return names
+
+
+def read_csv(path: Path, delimiter: str, names: Sequence[str], as_text: Iterable[str]) -> pa.Table:
+    """The rows below the header. Columns `as_text` are left as they are written, so that 3 stays 3 beside a blank."""
+    try:
+        return pa_csv.read_csv(
+            path,
+            # The header is read above, because a byte order mark would become part of the first name here.
+            read_options=pa_csv.ReadOptions(block_size=BLOCK_SIZE, column_names=list(names), skip_rows=1),
+            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(
+                column_types={name: pa.string() for name in as_text},
+                null_values=list(NULL_NUMBERS),
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        if "Empty CSV" in str(error):  # a header and nothing below it
+            return pa.table({name: pa.array([], pa.string()) for name in names})
+        raise DataError(f"{path}: {_broken_line(path, delimiter, len(names)) or error}") from error
+
+
+def _broken_line(path: Path, delimiter: str, width: int) -> str | None:
+    """Looks for the first row that has another number of fields than the header."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=delimiter)
+            line = 1
+            for row in reader:
+                if row and len(row) != width:
+                    text = delimiter.join(row)
+                    return (
+                        f"line {line} has {len(row)} fields, and the header has {width}:"
+                        f" {text[:80]!r}; repair or remove that line (a field with a comma or a quote needs quotes)"
+                    )
+                line = reader.line_num + 1
+    except UnicodeDecodeError as error:
+        return f"not in UTF-8 ({error}); save the file as CSV in UTF-8"
+    except csv.Error as error:
+        return f"line {line}: {error}"
+    return None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, NaN and infinity included."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

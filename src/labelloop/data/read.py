@@ -1,0 +1,184 @@
+"""Files a user has, as tables: CSV, TSV, Parquet, .npz and .npy."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from labelloop.data.array_file import read_npy, read_npz
+from labelloop.data.checks import check_columns
+from labelloop.data.classes import numbers_where_all_are
+from labelloop.data.columns import Roles, roles_of
+from labelloop.data.csv_file import csv_header, read_csv
+from labelloop.data.features import features_of, numbers
+from labelloop.data.table import Table, from_arrays
+from labelloop.errors import DataError, UsageError, some
+from labelloop.types import MISSING
+
+FORMATS = (".csv", ".tsv", ".parquet", ".npz", ".npy")
+
+
+def read_table(
+    path: str | Path,
+    *,
+    label_column: str | None = None,
+    clean_column: str | None = None,
+    id_column: str | None = None,
+    feature_columns: Sequence[str] | None = None,
+    embedding_column: str | None = None,
+    split_column: str | None = None,
+    extra_columns: Sequence[str] = (),
+    labels_path: str | Path | None = None,
+    clean_labels_path: str | Path | None = None,
+    labels_required: bool = True,
+) -> Table:
+    """Reads a file. Columns that are not named are guessed by name; in an .npz file they are the names of arrays.
+
+    Args:
+        path: A .csv, .tsv, .parquet, .npz or .npy file.
+        label_column: The given label.
+        clean_column: The verified label, blank where a row was not verified.
+        id_column: A name for every row.
+        feature_columns: The features in order; without it, every column of numbers that has no other use. The
+            `column_names` of an earlier table give the same features again, or an error.
+        embedding_column: A column of lists of numbers, or the array of inputs. It replaces the default features, and
+            comes before `feature_columns` when both are given.
+        split_column: "train" or "test" for every row.
+        extra_columns: Numbers for the correction network only.
+        labels_path: The given labels of an .npy file, as another .npy file.
+        clean_labels_path: The verified labels of an .npy file, as another .npy file.
+        labels_required: Whether to refuse a file without labels.
+
+    Raises:
+        DataError: The file cannot be used; the message names the file and the column, line or row.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(FORMATS)}")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
+    if (labels_path or clean_labels_path) and suffix != ".npy":
+        raise UsageError(f"{path}: labels_path and clean_labels_path go with .npy files; here labels are columns")
+    if suffix in (".npz", ".npy"):
+        if suffix == ".npz":
+            table = read_npz(
+                path,
+                input_key=embedding_column,
+                label_key=label_column,
+                clean_key=clean_column,
+                id_key=id_column,
+                split_key=split_column,
+                extra_keys=extra_columns,
+                labels_required=labels_required,
+            )
+        else:
+            table = read_npy(
+                path,
+                None if labels_path is None else Path(labels_path),
+                None if clean_labels_path is None else Path(clean_labels_path),
+                labels_required,
+            )
+        if feature_columns is not None:
+            check_columns(feature_columns, table.column_names, str(path))
+        if not len(table):
+            raise DataError(f"{path}: the inputs have no rows")
+        return table
+
+    arrow, roles = _read_columns(
+        path,
+        suffix,
+        label_column=label_column,
+        clean_column=clean_column,
+        id_column=id_column,
+        split_column=split_column,
+        extra_columns=extra_columns,
+        feature_columns=feature_columns,
+        labels_required=labels_required,
+    )
+    if not arrow.num_rows:
+        raise DataError(f"{path}: column names and no rows; add the rows")
+    labels, clean_labels = _labels(arrow, roles, path, from_text=suffix != ".parquet")
+    names, inputs = features_of(arrow, roles, path, feature_columns, embedding_column)
+    return from_arrays(
+        inputs,
+        labels,
+        clean_labels,
+        ids=None if roles.id is None else _ids(arrow, roles.id, path),
+        split=None if roles.split is None else arrow[roles.split].cast(pa.string()).fill_null("").to_numpy(),
+        extra=numbers(arrow, roles.extra, path) if roles.extra else None,
+        column_names=names,
+        source=str(path),
+    )
+
+
+def _read_columns(path: Path, suffix: str, **said: object) -> tuple[pa.Table, Roles]:
+    if suffix == ".parquet":
+        try:
+            arrow = pq.read_table(path)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
+        names = arrow.column_names
+        arrow = pa.table([_decoded(column) for column in arrow.columns], names=names)
+        return arrow, roles_of(names, str(path), **said)  # type: ignore[arg-type]
+    delimiter = "\t" if suffix == ".tsv" else ","
+    names = csv_header(path, delimiter)
+    roles = roles_of(names, str(path), **said)  # type: ignore[arg-type]
+    as_text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
+    return read_csv(path, delimiter, names, as_text), roles
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A categorical column as its plain values."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _labels(arrow: pa.Table, roles: Roles, path: Path, from_text: bool) -> tuple[NDArray | None, NDArray | None]:
+    clean_name = roles.clean
+    if clean_name == "verified" and roles.clean_guessed and _is_flag(arrow[clean_name]):
+        # Yes or no for "was it verified" is not a label; taking it for one would make two classes of it.
+        warnings.warn(
+            f"{path}: column 'verified' holds true and false, so it is not taken for the clean labels;"
+            " name the column that holds them with clean_column",
+            stacklevel=4,
+        )
+        clean_name = None
+    columns = [None if name is None else _label(arrow[name], name, path) for name in (roles.label, clean_name)]
+    labels, clean_labels = numbers_where_all_are(columns) if from_text else columns
+    return labels, clean_labels
+
+
+def _is_flag(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_string(column.type):
+        return {str(value).strip().lower() for value in column.unique().to_pylist()} <= {"true", "false", "none", ""}
+    return pa.types.is_boolean(column.type)
+
+
+def _label(column: pa.ChunkedArray, name: str, path: Path) -> NDArray:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return np.array(column.fill_null("").to_pylist(), dtype=str)
+    if pa.types.is_integer(kind):
+        return column.to_numpy() if not column.null_count else column.cast(pa.int64()).fill_null(MISSING).to_numpy()
+    if pa.types.is_floating(kind):
+        return column.cast(pa.float64()).to_numpy()
+    if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        values = column.to_pylist()
+        return np.array(values, dtype=object if column.null_count else bool)
+    raise DataError(f"{path}: column {name!r} is of type {kind}, which cannot hold labels; use text or whole numbers")
+
+
+def _ids(arrow: pa.Table, name: str, path: Path) -> NDArray:
+    ids = np.array(arrow[name].cast(pa.string()).fill_null("").to_pylist(), dtype=str)
+    blank = np.flatnonzero(ids == "")
+    if len(blank):
+        raise DataError(f"{path}: column {name!r} has no id in row {some(blank)} (the first row is 0); fill it in")
+    return ids

@@ -1,0 +1,70 @@
+"""The configuration of the closed loop. Every ablation of the paper is a value here, never another code path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from labelloop.errors import UsageError, nearest
+from labelloop.methods.closed_loop.corrector import CorrectorConfig
+from labelloop.training.config import TrainingConfig
+
+COMBINATIONS = ("convex", "latest")
+CLEAN_ROWS_TRAIN = ("never", "always", "after_warm_up")
+
+
+@dataclass(frozen=True)
+class Config(TrainingConfig):
+    """The closed loop's settings. The defaults are the paper's; see PAPER.md for where it says so.
+
+    Attributes:
+        noisy_loss_weight: λ of Eq. 1.
+        noisy_loss_weight_after: λ once the labels are being corrected; -1 keeps `noisy_loss_weight`.
+        warm_up: Epochs before the first correction.
+        correct_every: Epochs between corrections.
+        clean_fit_fraction: Share of the clean rows that train the correction network; the rest are clean_val.
+        combination: "convex" (Eq. 2), or "latest": the newest correction alone.
+        freeze_base: Whether the simulated labels of the clean rows stay those of the first round in the combination.
+        clean_rows_train: Whether the clean rows also train the classifier with their clean labels: "never" (the
+            paper), "always", or "after_warm_up".
+        settled_below: Stop once a correction changes the label of less than this share of the rows; 0 never does.
+        corrector: Settings of the correction network.
+    """
+
+    noisy_loss_weight: float = 0.5
+    noisy_loss_weight_after: float = -1.0
+    warm_up: int = 40
+    correct_every: int = 5
+    clean_fit_fraction: float = 0.8
+    combination: str = "convex"
+    freeze_base: bool = False
+    clean_rows_train: str = "never"
+    settled_below: float = 0.0
+    corrector: CorrectorConfig = field(default_factory=CorrectorConfig)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key, known in (("combination", COMBINATIONS), ("clean_rows_train", CLEAN_ROWS_TRAIN)):
+            value = getattr(self, key)
+            if value not in known:
+                raise UsageError(f"{key}: unknown value {value!r}; {nearest(value, known)}")
+        for key in ("warm_up", "correct_every"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
+        if self.noisy_loss_weight < 0:
+            raise UsageError(f"noisy_loss_weight must not be negative, but is {self.noisy_loss_weight}")
+        if not 0 < self.clean_fit_fraction < 1:
+            raise UsageError(f"clean_fit_fraction must lie between 0 and 1, not {self.clean_fit_fraction}")
+
+    def corrects_after(self, epoch: int) -> bool:
+        """Whether the labels are corrected after this many finished epochs; never after the last."""
+        return self.warm_up <= epoch < self.epochs and (epoch - self.warm_up) % self.correct_every == 0
+
+    def wants(self, name: str) -> bool:
+        """Whether the correction network, or a candidate for it, asks for this input."""
+        return any(name in candidate.split("+") for candidate in self.corrector.inputs)
+
+    def noisy_loss_weight_in(self, epoch: int) -> float:
+        """λ in an epoch, counted from 1."""
+        if epoch > self.warm_up and self.noisy_loss_weight_after >= 0:
+            return self.noisy_loss_weight_after
+        return self.noisy_loss_weight

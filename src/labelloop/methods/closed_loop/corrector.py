@@ -1,0 +1,222 @@
+"""The correction network r(noisy label, columns; φ): a two-layer network from what is known of a row to its label.
+
+It is trained on clean_fit and selected on clean_val. The noisy label of a clean row is the real one where the row is
+paired, else the simulated posterior f_n(x), presented softly (the paper) or as a one-hot label drawn from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from labelloop.errors import UsageError, nearest
+from labelloop.seeds import integer, stream
+from labelloop.types import Floats, Labels
+
+INPUTS = ("features", "logits", "probabilities", "past_features", "extra")
+NOISY_VIEWS = ("soft", "sampled")
+OPTIMIZERS = ("sgd", "adamw")
+SELECT_BY = ("loss", "accuracy")
+
+
+@dataclass(frozen=True)
+class CorrectorConfig:
+    """Settings of the correction network. The defaults are the paper's; see PAPER.md for where it says so.
+
+    Attributes:
+        inputs: What it sees beside the noisy label: names of INPUTS, several joined by "+". With more than one entry
+            each is a candidate, and the one best on clean_val is kept.
+        noisy_view: How the noisy label of an unpaired clean row is presented: "soft" posterior, or "sampled" one-hot.
+        hidden: Hidden units.
+        optimizer: "sgd", or "adamw", which small clean sets need.
+        learning_rate: Until the loss on clean_val first rises.
+        low_learning_rate: From then on.
+        momentum: Of SGD.
+        weight_decay: Of either optimiser.
+        batch_size: Rows a step.
+        max_epochs: Passes over clean_fit, at most.
+        patience: Passes without improvement on clean_val, after the drop of the learning rate, that end the training.
+        select_by: What "best on clean_val" means: "loss" or "accuracy".
+        standardise: Whether the columns are scaled to mean 0 and deviation 1 on clean_fit.
+    """
+
+    inputs: tuple[str, ...] = ("features",)
+    noisy_view: str = "soft"
+    hidden: int = 256
+    optimizer: str = "sgd"
+    learning_rate: float = 1e-3
+    low_learning_rate: float = 1e-4
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    batch_size: int = 32
+    max_epochs: int = 100
+    patience: int = 10
+    select_by: str = "loss"
+    standardise: bool = False
+
+    def __post_init__(self) -> None:
+        for candidate in self.inputs:
+            for name in candidate.split("+"):
+                if name not in INPUTS:
+                    raise UsageError(f"corrector.inputs: unknown input {name!r}; {nearest(name, INPUTS)}")
+        if not self.inputs:
+            raise UsageError("corrector.inputs is empty; give at least one, such as 'features'")
+        for key, known in (("noisy_view", NOISY_VIEWS), ("optimizer", OPTIMIZERS), ("select_by", SELECT_BY)):
+            value = getattr(self, key)
+            if value not in known:
+                raise UsageError(f"corrector.{key}: unknown value {value!r}; {nearest(value, known)}")
+        for key in ("hidden", "batch_size", "max_epochs", "patience"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"corrector.{key} must be at least 1, not {getattr(self, key)}")
+
+
+@dataclass(frozen=True)
+class Corrector:
+    """A trained correction network. Call it with noisy labels [N, C] and the columns it was trained on, by name."""
+
+    network: nn.Sequential
+    inputs: str
+    mean: Floats  # [E]
+    scale: Floats  # [E]
+    clean_val_loss: float
+    clean_val_accuracy: float
+    epochs: int
+
+    def summary(self) -> dict[str, str | float | int]:
+        """What is worth recording."""
+        return {
+            "inputs": self.inputs,
+            "clean_val_loss": self.clean_val_loss,
+            "clean_val_accuracy": self.clean_val_accuracy,
+            "epochs": self.epochs,
+        }
+
+    def __call__(self, noisy: Floats, columns: Mapping[str, Floats]) -> Floats:
+        x = _assemble(noisy, (_pick(columns, self.inputs) - self.mean) / self.scale)  # [N, C + E]
+        with torch.no_grad():
+            parts = [torch.softmax(self.network(part), dim=1) for part in x.split(8192)]
+        return torch.cat(parts).numpy()  # [N, C]
+
+
+def draw_one_hot(posterior: Floats, rng: np.random.Generator) -> Floats:
+    """A one-hot label for every row, drawn from the row. A row that is one-hot already stays as it is."""
+    edges = posterior.cumsum(axis=1, dtype=np.float64)
+    uniform = rng.random((len(posterior), 1)) * edges[:, -1:]
+    drawn = (uniform >= edges).sum(axis=1).clip(max=posterior.shape[1] - 1)
+    return np.eye(posterior.shape[1], dtype=np.float32)[drawn]
+
+
+def fit_corrector(
+    noisy: Floats,
+    columns: Mapping[str, Floats],
+    labels: Labels,
+    clean_fit: Labels,
+    clean_val: Labels,
+    config: CorrectorConfig | None = None,
+    seed: int = 0,
+) -> Corrector:
+    """Trains a correction network for every candidate of `config.inputs` and keeps the one best on clean_val.
+
+    Args:
+        noisy: Noisy labels of all clean rows [M, C]: one-hot where known, else the simulated posterior.
+        columns: What else is known of the clean rows, by name, each [M, any].
+        labels: Verified labels [M].
+        clean_fit: Positions of the rows to train on.
+        clean_val: Positions of the rows to select on.
+        config: Settings.
+        seed: For the initial weights, the order of the rows and the drawn labels.
+    """
+    config = config or CorrectorConfig()
+    fitted = [_fit_one(noisy, columns, labels, clean_fit, clean_val, c, config, seed) for c in config.inputs]
+    if config.select_by == "loss":
+        return min(fitted, key=lambda c: c.clean_val_loss)
+    return max(fitted, key=lambda c: c.clean_val_accuracy)
+
+
+def _fit_one(
+    noisy: Floats,
+    columns: Mapping[str, Floats],
+    labels: Labels,
+    clean_fit: Labels,
+    clean_val: Labels,
+    inputs: str,
+    config: CorrectorConfig,
+    seed: int,
+) -> Corrector:
+    picked = _pick(columns, inputs)  # [M, E]
+    mean, scale = np.zeros(picked.shape[1], np.float32), np.ones(picked.shape[1], np.float32)
+    if config.standardise:
+        mean, deviation = picked[clean_fit].mean(axis=0), picked[clean_fit].std(axis=0)
+        scale = np.where(deviation > 0, deviation, 1).astype(np.float32)
+    picked = (picked - mean) / scale
+    sampled = config.noisy_view == "sampled"
+    noisy_val = draw_one_hot(noisy[clean_val], stream(seed, "corrector-view")) if sampled else noisy[clean_val]
+    x_val, y_val = _assemble(noisy_val, picked[clean_val]), torch.from_numpy(labels[clean_val])
+    x_fit, y_fit = _assemble(noisy[clean_fit], picked[clean_fit]), torch.from_numpy(labels[clean_fit])
+
+    network = _new_network(x_fit.shape[1], config.hidden, noisy.shape[1], integer(seed, "corrector-init"))
+    optimizer = _new_optimizer(network, config)
+    best_key, best_state, best_epoch = None, None, 0
+    previous_loss, dropped_at, epoch = np.inf, None, 0
+    for epoch in range(1, config.max_epochs + 1):
+        rng = stream(seed, "corrector-batches", epoch)
+        if sampled:  # a new draw every pass
+            x_fit[:, : noisy.shape[1]] = torch.from_numpy(draw_one_hot(noisy[clean_fit], rng))
+        for batch in torch.from_numpy(rng.permutation(len(x_fit))).split(config.batch_size):
+            loss = F.cross_entropy(network(x_fit[batch]), y_fit[batch])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        val_loss, val_accuracy = _evaluate(network, x_val, y_val)
+        key = val_loss if config.select_by == "loss" else -val_accuracy
+        if best_key is None or key < best_key:
+            best_key, best_epoch = key, epoch
+            best_state = {name: value.clone() for name, value in network.state_dict().items()}
+        if dropped_at is None and val_loss > previous_loss:
+            dropped_at = epoch
+            for group in optimizer.param_groups:
+                group["lr"] = config.low_learning_rate
+        previous_loss = val_loss
+        if dropped_at is not None and epoch - max(best_epoch, dropped_at) >= config.patience:
+            break
+    assert best_state is not None
+    network.load_state_dict(best_state)
+    network.requires_grad_(False)
+    val_loss, val_accuracy = _evaluate(network, x_val, y_val)
+    return Corrector(network, inputs, mean, scale, val_loss, val_accuracy, epoch)
+
+
+def _pick(columns: Mapping[str, Floats], inputs: str) -> Floats:
+    """The columns of one candidate side by side, [N, E]."""
+    missing = [name for name in inputs.split("+") if name not in columns]
+    if missing:
+        raise UsageError(f"corrector.inputs asks for {missing[0]!r}, which this data does not have; give it or drop it")
+    return np.concatenate([columns[name] for name in inputs.split("+")], axis=1)
+
+
+def _assemble(noisy: Floats, columns: Floats) -> torch.Tensor:
+    return torch.from_numpy(np.concatenate([noisy, columns], axis=1, dtype=np.float32))
+
+
+def _new_network(width: int, hidden: int, num_classes: int, seed: int) -> nn.Sequential:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
+
+
+def _new_optimizer(network: nn.Module, config: CorrectorConfig) -> torch.optim.Optimizer:
+    rate, decay = config.learning_rate, config.weight_decay
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay, fused=True)
+    return torch.optim.SGD(network.parameters(), lr=rate, momentum=config.momentum, weight_decay=decay, fused=True)
+
+
+def _evaluate(network: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
+    with torch.no_grad():
+        logits = network(x)
+        return float(F.cross_entropy(logits, y)), float((logits.argmax(dim=1) == y).double().mean())

@@ -1,0 +1,1 @@
+from labelloop.data.splits import clean_split, stratified_split

@@ -1,0 +1,69 @@
+"""Batches of inputs by position, from an array in memory or a map-style dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from labelloop.types import Labels, Rows
+
+Augment = Callable[[np.ndarray], np.ndarray]
+
+
+def input_shape(rows: Rows) -> tuple[int, ...]:
+    """The shape of one input as the network sees it: (D,) or (C, H, W)."""
+    return tuple(_fetch(rows.inputs, rows.index[:1])[0].shape)
+
+
+def is_images(rows: Rows) -> bool:
+    return isinstance(rows.inputs, np.ndarray) and rows.inputs.dtype == np.uint8 and rows.inputs.ndim == 4
+
+
+def batches(
+    rows: Rows, order: Labels, batch_size: int, augment: Augment | None = None, workers: int = 0
+) -> Iterator[tuple[Labels, torch.Tensor]]:
+    """Yields (positions in `rows`, inputs). `augment` is applied to arrays only; a dataset does its own."""
+    parts = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    if isinstance(rows.inputs, np.ndarray):
+        for part in parts:
+            yield part, _from_array(rows.inputs[rows.index[part]], augment)
+        return
+    loader = DataLoader(
+        _FirstOf(rows.inputs),
+        batch_sampler=[rows.index[part].tolist() for part in parts],  # type: ignore[arg-type]
+        num_workers=workers,
+        generator=torch.Generator(),  # of its own: the default would draw from the global random state
+    )
+    yield from zip(parts, loader, strict=True)
+
+
+def _fetch(inputs: Any, index: Labels) -> torch.Tensor:
+    if isinstance(inputs, np.ndarray):
+        return _from_array(inputs[index], None)
+    dataset = _FirstOf(inputs)
+    return torch.stack([torch.as_tensor(dataset[int(i)]) for i in index])
+
+
+def _from_array(x: np.ndarray, augment: Augment | None) -> torch.Tensor:
+    if x.dtype == np.uint8 and x.ndim == 4:
+        x = augment(x) if augment else x
+        return torch.from_numpy(x).permute(0, 3, 1, 2)  # [B, C, H, W], channels last in memory without a copy
+    return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
+
+
+class _FirstOf(Dataset[Any]):
+    """The inputs of a dataset whose items may also hold labels."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, i: int) -> Any:
+        item = self.dataset[i]
+        return item[0] if isinstance(item, tuple | list) else item
+
+    def __len__(self) -> int:
+        return len(self.dataset)

@@ -1,0 +1,132 @@
+"""Checkpoints without pickle: tensors in safetensors, the rest in JSON, replaced in one step.
+
+checkpoint/state.json names the tensor files with their sizes and checksums and is written last, so a reader sees the
+old state or the new one, never a mixture. Arrays that only grow by appending are written once, a file for each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from labelloop.errors import DataError
+from labelloop.results.run_folder import read_json, write_atomically
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds."""
+
+    epoch: int
+    model: dict[str, torch.Tensor]
+    optimizer: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    past: list[dict[str, np.ndarray]]
+    values: dict[str, Any]
+
+
+def write_checkpoint(
+    folder: Path,
+    epoch: int,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    arrays: dict[str, np.ndarray],
+    past: Sequence[dict[str, np.ndarray]],
+    values: dict[str, Any],
+) -> None:
+    """Replaces the checkpoint in `folder`.
+
+    Args:
+        folder: Made if it does not exist.
+        epoch: Finished epochs.
+        model: Its parameters and buffers are stored.
+        optimizer: Its state is stored.
+        arrays: Further arrays.
+        past: Arrays of every round so far; those of earlier rounds are already on disk and are not written again.
+        values: Whatever else JSON can hold.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    state = read_json(folder / "state.json") if (folder / "state.json").exists() else {"files": {}}
+    tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
+    tensors |= {f"array/{name}": torch.from_numpy(value) for name, value in arrays.items()}
+    groups = optimizer.state_dict()
+    scalars: dict[str, dict[str, Any]] = {}
+    for index, entry in groups["state"].items():
+        for name, value in entry.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"optimizer/{index}/{name}"] = value
+            else:
+                scalars.setdefault(str(index), {})[name] = value
+    name = f"epoch-{epoch:04d}.safetensors"
+    files = {name: _write_tensors(folder / name, tensors)}
+    for number, entry_arrays in enumerate(past):
+        past_name = f"round-{number + 1:03d}.safetensors"
+        files[past_name] = state["files"].get(past_name) or _write_tensors(
+            folder / past_name, {key: torch.from_numpy(value) for key, value in entry_arrays.items()}
+        )
+    content = {
+        "epoch": epoch,
+        "files": files,
+        "optimizer": {"param_groups": groups["param_groups"], "scalars": scalars},
+        "values": values,
+    }
+    write_atomically(folder / "state.json", lambda p: p.write_text(json.dumps(content), encoding="utf-8"))
+    for old in set(state["files"]) - set(files):
+        (folder / old).unlink(missing_ok=True)
+
+
+def read_checkpoint(folder: Path) -> Checkpoint | None:
+    """The checkpoint in `folder`, or None where there is none yet."""
+    if not (folder / "state.json").exists():
+        return None
+    state = read_json(folder / "state.json")
+    model: dict[str, torch.Tensor] = {}
+    arrays: dict[str, np.ndarray] = {}
+    optimizer: dict[str, Any] = {
+        "state": {int(index): dict(entry) for index, entry in state["optimizer"]["scalars"].items()},
+        "param_groups": state["optimizer"]["param_groups"],
+    }
+    past: list[dict[str, np.ndarray]] = []
+    for name, expected in state["files"].items():
+        tensors = _read_tensors(folder / name, expected)
+        if name.startswith("round-"):
+            past.append({key: value.numpy() for key, value in tensors.items()})
+            continue
+        for key, value in tensors.items():
+            kind, _, rest = key.partition("/")
+            if kind == "model":
+                model[rest] = value
+            elif kind == "array":
+                arrays[rest] = value.numpy()
+            else:
+                index, _, field = rest.partition("/")
+                optimizer["state"].setdefault(int(index), {})[field] = value
+    return Checkpoint(state["epoch"], model, optimizer, arrays, past, state["values"])
+
+
+def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    content = save_tensors({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
+    write_atomically(path, lambda p: p.write_bytes(content))
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _read_tensors(path: Path, expected: dict[str, Any]) -> dict[str, torch.Tensor]:
+    advice = "restore it from a copy, or start again in another folder (nothing was changed)"
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"the checkpoint lacks {path}; {advice}") from None
+    if len(content) != expected["bytes"]:
+        raise DataError(f"{path} is truncated: {len(content)} of {expected['bytes']} bytes; {advice}")
+    if hashlib.sha256(content).hexdigest() != expected["sha256"]:
+        raise DataError(f"{path} is damaged: its checksum differs from the one written; {advice}")
+    return load_tensors(content)

@@ -1,0 +1,74 @@
+"""One pass over the training rows with the loss of Eq. 1."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional as F
+
+from labelloop.seeds import integer, stream
+from labelloop.training.augmentation import crop_and_flip
+from labelloop.training.batches import batches, is_images
+from labelloop.types import Floats, Rows
+
+if TYPE_CHECKING:
+    from labelloop.models import TwoHeadClassifier
+    from labelloop.training.config import TrainingConfig
+    from labelloop.training.runtime import Runtime
+
+
+def soft_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy with rows of probabilities as targets, averaged over the rows that have one.
+
+    A row of zeros is a row without a label: it adds nothing and is not counted.
+    """
+    labelled = (targets.sum(dim=1) > 0.5).sum().clamp(min=1)
+    return -(targets * F.log_softmax(logits, dim=1)).sum() / labelled
+
+
+def train_epoch(
+    model: TwoHeadClassifier,
+    rows: Rows,
+    targets: Floats,
+    noisy: Floats,
+    noisy_loss_weight: float,
+    optimizer: torch.optim.Optimizer,
+    config: TrainingConfig,
+    runtime: Runtime,
+    epoch: int,
+) -> float:
+    """Trains both heads for one epoch and returns the mean loss.
+
+    Args:
+        model: Changed in place.
+        rows: The rows to train on.
+        targets: What the classifier shall say of them, ŷ [N, C].
+        noisy: Their given labels ỹ [N, C], for the noisy head. A row of zeros has none.
+        noisy_loss_weight: λ.
+        optimizer: Its learning rate is set for this epoch.
+        config: Schedule, batch size, augmentation.
+        runtime: Device and seed.
+        epoch: Counted from 1; names the random streams, so that a resumed run draws what the first would have drawn.
+    """
+    model.train()
+    for group in optimizer.param_groups:
+        group["lr"] = config.learning_rate_in(epoch)
+    targets_t, noisy_t = runtime.tensor(targets), runtime.tensor(noisy)
+    torch.manual_seed(integer(runtime.seed, "dropout", epoch))
+    order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
+    crop = config.augment == "crop-flip" and is_images(rows)
+    augment = partial(crop_and_flip, rng=stream(runtime.seed, "augmentation", epoch)) if crop else None
+    total = torch.zeros((), device=runtime.device)
+    for position, x in batches(rows, order, config.batch_size, augment, runtime.workers):
+        out = model(runtime.inputs(x))
+        index = torch.from_numpy(position)
+        loss = soft_cross_entropy(out.logits, targets_t[index])
+        if noisy_loss_weight > 0:
+            loss = loss + noisy_loss_weight * soft_cross_entropy(out.noisy_logits, noisy_t[index])  # Eq. 1
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach() * len(position)
+    return float(total) / len(rows)

@@ -1,0 +1,142 @@
+"""Where a method runs: device, clocks, progress, recording, checkpoints. No method knows of these by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from labelloop.models import TwoHeadClassifier, is_convolutional
+from labelloop.results.metrics import accuracy, label_metrics
+from labelloop.results.run_folder import RunFolder
+from labelloop.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from labelloop.training.extract import extract
+from labelloop.types import Floats, Problem, Truth
+
+
+class Runtime:
+    """One run's surroundings.
+
+    Args:
+        seed: Names every random stream of the run.
+        device: "auto" (a GPU where there is one), "cpu", "cuda", ...
+        folder: Where to record and to keep checkpoints; None keeps everything in memory.
+        truth: Test rows and true labels, for the record alone.
+        progress: Whether to draw a progress bar; None draws one only in a terminal.
+        workers: Processes that load the items of a dataset; arrays need none.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        device: str = "auto",
+        folder: RunFolder | None = None,
+        truth: Truth | None = None,
+        progress: bool | None = None,
+        workers: int = 0,
+    ) -> None:
+        self.seed = seed
+        self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        self.folder = folder
+        self.truth = truth or Truth()
+        self.workers = workers
+        self.history: list[dict[str, Any]] = []
+        self.phases: dict[str, float] = {}
+        self._hide_progress = None if progress is None else not progress
+        self._start = 0
+        self._channels_last = False
+
+    # --- device ------------------------------------------------------------------------------------------------------
+
+    def prepare(self, model: TwoHeadClassifier) -> TwoHeadClassifier:
+        """Moves a network to the device, in the memory format that is fastest for it."""
+        self._channels_last = is_convolutional(model.encoder)
+        if self._channels_last:
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return model.to(self.device)
+
+    def inputs(self, x: torch.Tensor) -> torch.Tensor:
+        """Moves a batch of inputs to the device."""
+        if self._channels_last and x.ndim == 4:
+            return x.to(self.device, memory_format=torch.channels_last, non_blocking=True)
+        return x.to(self.device, non_blocking=True)
+
+    def tensor(self, array: Floats) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    # --- clocks and progress ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Adds the seconds spent inside to the phase `name` of this epoch."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+
+    def epochs(self, total: int) -> Iterator[int]:
+        """Counts the epochs that are left, from 1, and shows how far the run is."""
+        with (
+            torch.random.fork_rng(devices=[]),  # a run leaves the caller's random state alone
+            tqdm(total=total, initial=self._start, unit="epoch", disable=self._hide_progress, leave=False) as bar,
+        ):
+            for epoch in range(self._start + 1, total + 1):
+                self.phases = {}
+                yield epoch
+                last = self.history[-1] if self.history else {}
+                shown = {k: f"{last[k]:.3f}" for k in ("loss", "test_accuracy") if last.get(k) is not None}
+                bar.set_postfix(shown, refresh=False)
+                bar.update()
+
+    # --- recording ----------------------------------------------------------------------------------------------------
+
+    def record(
+        self, epoch: int, model: TwoHeadClassifier, problem: Problem, targets: Floats, values: dict[str, Any]
+    ) -> None:
+        """Stores a row about this epoch. This is the only place that looks at the truth."""
+        row: dict[str, Any] = {"epoch": epoch, **values}
+        with self.phase("evaluate"):
+            if self.truth.test is not None:
+                logits = extract(model, self.truth.test, self).logits
+                row["test_accuracy"] = accuracy(logits.argmax(axis=1), self.truth.test.clean_labels)
+            if self.truth.train_labels is not None:
+                row |= label_metrics(targets, problem.train.labels, self.truth.train_labels)
+        row["seconds"] = {name: round(seconds, 4) for name, seconds in self.phases.items()}
+        self.history.append(row)
+        if self.folder is not None:
+            self.folder.append_metrics(row)
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def save(
+        self,
+        epoch: int,
+        model: TwoHeadClassifier,
+        optimizer: torch.optim.Optimizer,
+        arrays: dict[str, np.ndarray] | None = None,
+        past: Sequence[dict[str, np.ndarray]] = (),
+        values: dict[str, Any] | None = None,
+    ) -> None:
+        """Writes a checkpoint after an epoch, so that an interrupted run loses less than one."""
+        if self.folder is not None:
+            write_checkpoint(self.folder.checkpoint, epoch, model, optimizer, arrays or {}, past, values or {})
+
+    def restore(self, model: TwoHeadClassifier, optimizer: torch.optim.Optimizer) -> Checkpoint | None:
+        """Puts network and optimiser back to the last checkpoint and hands back the rest of it, if there is one."""
+        if self.folder is None:
+            return None
+        checkpoint = read_checkpoint(self.folder.checkpoint)
+        self._start = checkpoint.epoch if checkpoint else 0
+        self.history = self.folder.keep_metrics(self._start)
+        if checkpoint:
+            model.load_state_dict(checkpoint.model)
+            optimizer.load_state_dict(checkpoint.optimizer)
+        return checkpoint
