@@ -31,9 +31,7 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(1)  # [B, D]
         for layer in self.hidden:
-            x = F.relu(layer(x))
-            if self.dropout:  # without dropout no random number is drawn
-                x = F.dropout(x, self.dropout, self.training)
+            x = F.dropout(F.relu(layer(x)), self.dropout, self.training)
         return x
 
 
