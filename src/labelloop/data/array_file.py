@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,10 @@ def read_npz(
     labels_required: bool,
 ) -> Table:
     """A table from the arrays of an .npz file, each by the given key, else by the usual ones."""
-    archive = _load(path)
-    if isinstance(archive, np.ndarray):
-        raise DataError(f"{path}: holds one array and no names; rename it to end in .npy")
-    with archive:
+    with path.open("rb") as file:
+        archive = _load(file, path)
+        if isinstance(archive, np.ndarray):
+            raise DataError(f"{path}: holds one array and no names; rename it to end in .npy")
         keys = archive.files
 
         def find(said: str | None, guesses: Sequence[str], argument: str) -> str | None:
@@ -87,9 +87,9 @@ def read_npy(path: Path, labels_path: Path | None, clean_labels_path: Path | Non
     )
 
 
-def _load(path: Path) -> Any:
+def _load(file: BinaryIO, path: Path) -> Any:
     try:
-        return np.load(path, allow_pickle=False)
+        return np.load(file, allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{path}: cannot be read as arrays ({error}); write it with np.save or np.savez, text labels as an array"
@@ -107,10 +107,12 @@ def _member(path: Path, archive: Any, key: str) -> NDArray:
 
 
 def _array(path: Path) -> NDArray:
-    loaded = _load(path)
-    if not isinstance(loaded, np.ndarray):
-        loaded.close()
-        raise DataError(f"{path}: holds several named arrays; rename it to end in .npz")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    with path.open("rb") as file:
+        loaded = _load(file, path)
+        if not isinstance(loaded, np.ndarray):
+            raise DataError(f"{path}: holds several named arrays; rename it to end in .npz")
     return loaded
 
 

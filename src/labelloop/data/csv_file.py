@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ def csv_header(path: Path, delimiter: str) -> list[str]:
     """The column names of the first line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            names = next(csv.reader(file, delimiter=delimiter), [])
+            names = next(filter(None, csv.reader(file, delimiter=delimiter)), [])
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: the first line cannot be read ({error}); save the file as CSV in UTF-8") from error
     if not names:
@@ -34,13 +34,12 @@ def csv_header(path: Path, delimiter: str) -> list[str]:
     return names
 
 
-def read_csv(path: Path, delimiter: str, names: Sequence[str], as_text: Iterable[str]) -> pa.Table:
-    """The rows below the header. Columns `as_text` are left as they are written, so that 3 stays 3 beside a blank."""
+def read_csv(path: Path, delimiter: str, width: int, as_text: Iterable[str]) -> pa.Table:
+    """The rows below a header of `width` names. Columns `as_text` stay as written: 3 is no 3.0 beside a blank."""
     try:
         return pa_csv.read_csv(
             path,
-            # The header is read above, because a byte order mark would become part of the first name here.
-            read_options=pa_csv.ReadOptions(block_size=BLOCK_SIZE, column_names=list(names), skip_rows=1),
+            read_options=pa_csv.ReadOptions(block_size=BLOCK_SIZE),
             parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
                 column_types={name: pa.string() for name in as_text},
@@ -48,9 +47,7 @@ def read_csv(path: Path, delimiter: str, names: Sequence[str], as_text: Iterable
             ),
         )
     except pa.ArrowInvalid as error:
-        if "Empty CSV" in str(error):  # a header and nothing below it
-            return pa.table({name: pa.array([], pa.string()) for name in names})
-        raise DataError(f"{path}: {_broken_line(path, delimiter, len(names)) or error}") from error
+        raise DataError(f"{path}: {_broken_line(path, delimiter, width) or error}") from error
 
 
 def _broken_line(path: Path, delimiter: str, width: int) -> str | None:
@@ -58,8 +55,9 @@ def _broken_line(path: Path, delimiter: str, width: int) -> str | None:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=delimiter)
-            line = 1
+            line, rows = 1, 0
             for row in reader:
+                rows += bool(row)
                 if row and len(row) != width:
                     text = delimiter.join(row)
                     return (
@@ -67,6 +65,8 @@ def _broken_line(path: Path, delimiter: str, width: int) -> str | None:
                         f" {text[:80]!r}; repair or remove that line (a field with a comma or a quote needs quotes)"
                     )
                 line = reader.line_num + 1
+            if rows == 1:
+                return "column names and no rows; add the rows"
     except UnicodeDecodeError as error:
         return f"not in UTF-8 ({error}); save the file as CSV in UTF-8"
     except csv.Error as error:

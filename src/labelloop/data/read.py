@@ -133,7 +133,7 @@ def _read_columns(path: Path, suffix: str, **said: object) -> tuple[pa.Table, Ro
     names = csv_header(path, delimiter)
     roles = roles_of(names, str(path), **said)  # type: ignore[arg-type]
     as_text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
-    return read_csv(path, delimiter, names, as_text), roles
+    return read_csv(path, delimiter, len(names), as_text), roles
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

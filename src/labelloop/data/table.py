@@ -117,8 +117,8 @@ def split_names(values: ArrayLike, source: str) -> NDArray:
     bad = np.flatnonzero(~np.isin(text, ("train", "test")))
     if len(bad):
         raise DataError(
-            f"{source}: the split of row {bad[0]} is {text[bad[0]]!r}; a split is 'train' or 'test', so rename it or"
-            " leave those rows out"
+            f"{source}: the split of row {bad[0]} is {str(text[bad[0]])!r}; a split is 'train' or 'test', so rename"
+            " it or leave those rows out"
         )
     return text
 
