@@ -98,5 +98,8 @@ def test_digits_are_the_same_every_time_and_stratified():
     assert x_train.max() == 1
     share = np.bincount(y_test) / (np.bincount(y_train) + np.bincount(y_test))
     assert np.abs(share - 597 / 1797).max() < 0.01
+    # Another split would move every published number on the digits.
+    assert y_test[:12].tolist() == [1, 2, 4, 2, 8, 8, 4, 7, 7, 3, 2, 2]
+    assert x_test.sum(dtype=np.float64) == 11603.5625
     again = digits()
     assert all(np.array_equal(a, b) for a, b in zip((x_train, y_train, x_test, y_test), again, strict=True))
