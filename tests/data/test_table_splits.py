@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelloop.data.digits import digits
-from labelloop.data.splits import clean_split, stratified_split
 from labelloop.errors import UsageError
+from labelloop.splits import clean_split, stratified_split
 
 LABELS = st.lists(st.integers(0, 6), max_size=60)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelloop.data.splits import clean_split
 from labelloop.seeds import stream
+from labelloop.splits import clean_split
 from labelloop.types import Floats, Labels
 
 NUM_TEST = 597

@@ -1,1 +1,35 @@
-"""The methods (step 3 of 5)."""
+"""The methods (step 3 of 5), by name. To add one: write its file, add its line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from labelloop.methods import closed_loop, cross_entropy
+from labelloop.training.config import TrainingConfig
+from labelloop.types import Fitted
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train on noisy labels.
+
+    Attributes:
+        config: Its frozen configuration.
+        fit: `fit(problem, config, runtime) -> Fitted`.
+        clean_rows: How it uses the clean rows, in a few words for tables.
+    """
+
+    config: type[TrainingConfig]
+    fit: Callable[[Any, Any, Any], Fitted]
+    clean_rows: str
+
+
+METHODS: dict[str, Method] = {
+    "closed-loop": Method(closed_loop.Config, closed_loop.fit, "teach the correction"),
+    "cross-entropy": Method(cross_entropy.Config, cross_entropy.fit_noisy, "not used"),
+    "clean-only": Method(cross_entropy.Config, cross_entropy.fit_clean, "trained on, alone"),
+    "noisy-and-clean": Method(cross_entropy.Config, cross_entropy.fit_both, "trained on"),
+    "fine-tune": Method(cross_entropy.FineTuneConfig, cross_entropy.fit_fine_tune, "trained on, afterwards"),
+}

@@ -1,1 +1,7 @@
-"""The paper (step 3 of 5): Algorithm 1, the correction network, the convex combination."""
+"""The paper: Algorithm 1 (loop.py), the correction network (corrector.py), the convex combination (combination.py)."""
+
+from labelloop.methods.closed_loop.config import Config
+from labelloop.methods.closed_loop.corrector import CorrectorConfig
+from labelloop.methods.closed_loop.loop import fit
+
+__all__ = ["Config", "CorrectorConfig", "fit"]

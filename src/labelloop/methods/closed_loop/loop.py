@@ -9,13 +9,14 @@ import numpy as np
 from labelloop.methods.closed_loop.combination import clean_loss, combine, fit_simplex_weights
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import fit_corrector
-from labelloop.methods.closed_loop.views import columns, noisy_view, one_hot, present, rows_to_train_on
+from labelloop.methods.closed_loop.views import columns, noisy_view, present, rows_to_train_on
 from labelloop.seeds import integer, stream
 from labelloop.splits import stratified_split
 from labelloop.training.epoch import train_epoch
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.targets import one_hot
 from labelloop.types import Correction, Fitted, Floats, Problem
 
 

@@ -9,15 +9,8 @@ from scipy.special import softmax
 
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import draw_one_hot
+from labelloop.training.targets import one_hot, together
 from labelloop.types import MISSING, Extracted, Floats, Labels, Problem, Rows
-
-
-def one_hot(labels: Labels, num_classes: int) -> Floats:
-    """Labels as rows of probabilities [N, C]; a missing label becomes a row of zeros, which no loss counts."""
-    rows = np.zeros((len(labels), num_classes), np.float32)
-    known = np.flatnonzero(labels != MISSING)
-    rows[known, labels[known]] = 1
-    return rows
 
 
 def noisy_view(labels: Labels, extracted: Extracted) -> Floats:
@@ -53,12 +46,7 @@ def rows_to_train_on(
     train, clean = problem.train, problem.clean
     if config.clean_rows_train == "never" or (config.clean_rows_train == "after_warm_up" and epoch <= config.warm_up):
         return train, targets, noisy, weight
-    both = Rows(
-        train.inputs,
-        np.concatenate([train.index, clean.index]),
-        np.concatenate([train.labels, clean.labels]),
-        np.concatenate([train.clean_labels, clean.clean_labels]),
-    )
+    both = together(train, clean)
     clean_targets = one_hot(clean.clean_labels, problem.num_classes)
     clean_noisy = one_hot(clean.labels, problem.num_classes)
     return both, np.concatenate([targets, clean_targets]), np.concatenate([noisy, clean_noisy]), weight

@@ -1,0 +1,25 @@
+"""Labels as rows of probabilities, and rows put together with their targets."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labelloop.types import MISSING, Floats, Labels, Rows
+
+
+def one_hot(labels: Labels, num_classes: int) -> Floats:
+    """Labels as rows of probabilities [N, C]; a missing label becomes a row of zeros, which no loss counts."""
+    rows = np.zeros((len(labels), num_classes), np.float32)
+    known = np.flatnonzero(labels != MISSING)
+    rows[known, labels[known]] = 1
+    return rows
+
+
+def together(first: Rows, second: Rows) -> Rows:
+    """The rows of both, which must share one store of inputs. Extra columns are for the correction network: left out."""
+    return Rows(
+        first.inputs,
+        np.concatenate([first.index, second.index]),
+        np.concatenate([first.labels, second.labels]),
+        np.concatenate([first.clean_labels, second.clean_labels]),
+    )
