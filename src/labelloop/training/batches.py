@@ -34,7 +34,7 @@ def batches(
         return
     loader = DataLoader(
         _FirstOf(rows.inputs),
-        batch_sampler=[rows.index[part].tolist() for part in parts],  # type: ignore[arg-type]
+        batch_sampler=[rows.index[part].tolist() for part in parts],
         num_workers=workers,
         generator=torch.Generator(),  # of its own: the default would draw from the global random state
     )

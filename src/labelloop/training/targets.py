@@ -16,7 +16,7 @@ def one_hot(labels: Labels, num_classes: int) -> Floats:
 
 
 def together(first: Rows, second: Rows) -> Rows:
-    """The rows of both, which must share one store of inputs. Extra columns are for the correction network: left out."""
+    """The rows of both, which must share one store of inputs, without extra columns: no classifier reads those."""
     return Rows(
         first.inputs,
         np.concatenate([first.index, second.index]),

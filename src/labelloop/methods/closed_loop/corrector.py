@@ -75,11 +75,23 @@ class CorrectorConfig:
                 raise UsageError(f"corrector.{key} must be at least 1, not {getattr(self, key)}")
 
 
+class CorrectionNetwork(nn.Module):
+    """Two layers from the noisy label and the columns to the logits of the corrected label."""
+
+    def __init__(self, width: int, hidden: int, num_classes: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(width, hidden)
+        self.second = nn.Linear(hidden, num_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
 @dataclass(frozen=True)
 class Corrector:
     """A trained correction network. Call it with noisy labels [N, C] and the columns it was trained on, by name."""
 
-    network: nn.Sequential
+    network: CorrectionNetwork
     inputs: str
     mean: Floats  # [E]
     scale: Floats  # [E]
@@ -192,17 +204,17 @@ def _fit_one(
 
 
 @torch.no_grad()
-def set_gradients(network: nn.Sequential, x: torch.Tensor, y: torch.Tensor) -> None:
+def set_gradients(network: CorrectionNetwork, x: torch.Tensor, y: torch.Tensor) -> None:
     """Stores the gradient of the mean cross-entropy in the network's parameters.
 
     Written out, because for so small a network autograd takes longer than the arithmetic (benchmarks/corrector.py).
 
     Args:
-        network: Linear, ReLU, Linear.
+        network: Its gradients are replaced.
         x: Inputs [B, C + E].
         y: Labels, one-hot [B, C].
     """
-    first, _, second = network
+    first, second = network.first, network.second
     hidden = torch.addmm(first.bias, x, first.weight.T).relu_()  # [B, H]
     error = torch.softmax(torch.addmm(second.bias, hidden, second.weight.T), dim=1).sub_(y).div_(len(x))  # [B, C]
     error_hidden = (error @ second.weight).mul_(hidden > 0)  # [B, H]
@@ -222,10 +234,10 @@ def _assemble(noisy: Floats, columns: Floats) -> torch.Tensor:
     return torch.from_numpy(np.concatenate([noisy, columns], axis=1, dtype=np.float32))
 
 
-def _new_network(width: int, hidden: int, num_classes: int, seed: int) -> nn.Sequential:
+def _new_network(width: int, hidden: int, num_classes: int, seed: int) -> CorrectionNetwork:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
+        return CorrectionNetwork(width, hidden, num_classes)
 
 
 def _new_optimizer(network: nn.Module, config: CorrectorConfig) -> torch.optim.Optimizer:
