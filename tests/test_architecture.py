@@ -9,12 +9,13 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "labelloop"
 
-SHARED = {"types", "errors", "seeds", "splits"}  # anyone may import these
+SHARED = {"types", "errors", "seeds", "splits", "safe_pickle"}  # anyone may import these
 ALLOWED = {
     "types": set(),
     "errors": set(),
     "seeds": set(),
     "splits": set(),
+    "safe_pickle": set(),
     "data": set(),
     "noise": set(),
     "models": set(),
@@ -26,7 +27,19 @@ ALLOWED = {
     "__main__": {"cli"},
     "__init__": {"experiments", "methods"},
 }
-TORCHLESS = {"types", "errors", "seeds", "splits", "data", "noise", "results", "cli", "__init__", "__main__"}
+TORCHLESS = {
+    "types",
+    "errors",
+    "seeds",
+    "splits",
+    "safe_pickle",
+    "data",
+    "noise",
+    "results",
+    "cli",
+    "__init__",
+    "__main__",
+}
 
 
 def imports(path: Path) -> set[str]:

@@ -1,1 +1,62 @@
-"""LabelLoop."""
+"""Train on noisy labels with a small trusted set, and get every label back corrected, with a confidence.
+
+`labelloop.fit` is the one call. The pieces of the closed loop stand on their own too, for other training loops.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Imported when first used, so that `import labelloop` and `labelloop --help` do not wait for torch.
+_PUBLIC = {
+    "fit": "labelloop.experiments.fit",
+    "Result": "labelloop.experiments.fit",
+    "load_model": "labelloop.experiments.trained_model",
+    "TrainedModel": "labelloop.experiments.trained_model",
+    "Config": "labelloop.methods.closed_loop.config",
+    "CorrectorConfig": "labelloop.methods.closed_loop.corrector",
+    "fit_corrector": "labelloop.methods.closed_loop.corrector",
+    "fit_simplex_weights": "labelloop.methods.closed_loop.combination",
+    "combine": "labelloop.methods.closed_loop.combination",
+    "stratified_split": "labelloop.splits",
+    "DataError": "labelloop.errors",
+    "UsageError": "labelloop.errors",
+}
+
+__all__ = [
+    "Config",
+    "CorrectorConfig",
+    "DataError",
+    "Result",
+    "TrainedModel",
+    "UsageError",
+    "__version__",
+    "combine",
+    "fit",
+    "fit_corrector",
+    "fit_simplex_weights",
+    "load_model",
+    "stratified_split",
+]
+
+if TYPE_CHECKING:
+    from labelloop.errors import DataError, UsageError
+    from labelloop.experiments.fit import Result, fit
+    from labelloop.experiments.trained_model import TrainedModel, load_model
+    from labelloop.methods.closed_loop.combination import combine, fit_simplex_weights
+    from labelloop.methods.closed_loop.config import Config
+    from labelloop.methods.closed_loop.corrector import CorrectorConfig, fit_corrector
+    from labelloop.splits import stratified_split
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'labelloop' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

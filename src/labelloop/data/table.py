@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from labelloop.errors import DataError
 from labelloop.types import Floats
 
+CHANNELS = (1, 3, 4)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -132,6 +134,8 @@ def _inputs(inputs: Any, source: str) -> Any:
     if array.ndim == 3:
         array = array[..., None]  # grey images
     if array.ndim == 4:
+        if array.shape[3] not in CHANNELS and array.shape[1] in CHANNELS:
+            array = np.moveaxis(array, 1, 3)  # torch's order
         return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
     if array.ndim != 2:
         raise DataError(

@@ -49,8 +49,8 @@ def _fetch(inputs: Any, index: Labels) -> torch.Tensor:
 
 
 def _from_array(x: np.ndarray, augment: Augment | None) -> torch.Tensor:
-    if x.dtype == np.uint8 and x.ndim == 4:
-        x = augment(x) if augment else x
+    x = augment(x) if augment else x
+    if x.ndim == 4:
         return torch.from_numpy(x).permute(0, 3, 1, 2)  # [B, C, H, W], channels last in memory without a copy
     return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
 

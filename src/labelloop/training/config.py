@@ -8,6 +8,7 @@ from typing import Any
 from labelloop.errors import UsageError, nearest
 
 AUGMENTATIONS = ("auto", "none", "crop-flip")
+NORMALISATIONS = ("auto", "columns", "whole", "none")
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,9 @@ class TrainingConfig:
         lr_drops: Where the learning rate drops, as fractions of `epochs`, so that they move with it.
         lr_factor: What it is multiplied by at each drop.
         augment: "crop-flip" (images only), "none", or "auto": crop-flip for colour images.
-        normalise: Whether the inputs are scaled by the mean and deviation of the training rows inside the model.
+        normalise: How the model scales its inputs by the mean and deviation of the training rows: "columns" each by
+            its own (channels of images), "whole" all columns by one deviation, which keeps the weight that an
+            embedding gives to each, "none", or "auto": whole for arrays of numbers, columns for the rest.
     """
 
     network: str = "auto"
@@ -40,7 +43,7 @@ class TrainingConfig:
     lr_drops: tuple[float, ...] = (0.6, 0.8)
     lr_factor: float = 0.1
     augment: str = "auto"
-    normalise: bool = True
+    normalise: str = "auto"
 
     def __post_init__(self) -> None:
         for key in ("epochs", "batch_size"):
@@ -50,8 +53,10 @@ class TrainingConfig:
             raise UsageError(f"learning_rate must be above 0, not {self.learning_rate}")
         if any(not 0 < drop <= 1 for drop in self.lr_drops):
             raise UsageError(f"lr_drops are fractions of epochs, between 0 and 1, not {list(self.lr_drops)}")
-        if self.augment not in AUGMENTATIONS:
-            raise UsageError(f"augment: unknown value {self.augment!r}; {nearest(self.augment, AUGMENTATIONS)}")
+        for key, known in (("augment", AUGMENTATIONS), ("normalise", NORMALISATIONS)):
+            value = getattr(self, key)
+            if value not in known:
+                raise UsageError(f"{key}: unknown value {value!r}; {nearest(value, known)}")
 
     def drop_epochs(self) -> tuple[int, ...]:
         """The numbers of finished epochs after which the learning rate drops."""

@@ -13,20 +13,24 @@ from labelloop.models import Normalise, TwoHeadClassifier, build_encoder, load_e
 from labelloop.seeds import integer
 from labelloop.training.batches import input_shape, is_images
 from labelloop.training.config import TrainingConfig
-from labelloop.types import Problem
+from labelloop.types import Problem, Rows
 
 Config = TypeVar("Config", bound=TrainingConfig)
 
 
 def resolve(config: Config, problem: Problem) -> Config:
     """Replaces every "auto" by what it means for these rows, so that the run folder says what was done."""
-    network, augment = config.network, config.augment
+    network, augment, normalise = config.network, config.augment, config.normalise
     shape = input_shape(problem.train)
     if network == "auto":
         network = "mlp" if len(shape) == 1 else "small-cnn"
     if augment == "auto":  # grey images are often digits or letters, which do not survive a mirror
         augment = "crop-flip" if is_images(problem.train) and shape[0] == 3 else "none"
-    return replace(config, network=network, augment=augment)
+    if normalise == "auto":
+        normalise = "whole" if len(shape) == 1 else "columns"
+    if not isinstance(problem.train.inputs, np.ndarray):
+        normalise = "none"  # a dataset scales its own items
+    return replace(config, network=network, augment=augment, normalise=normalise)
 
 
 def new_classifier(config: TrainingConfig, problem: Problem, seed: int) -> TwoHeadClassifier:
@@ -35,14 +39,18 @@ def new_classifier(config: TrainingConfig, problem: Problem, seed: int) -> TwoHe
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(seed, "network"))
         encoder = build_encoder(config.network, input_shape(train), config.network_options)
-        if config.normalise and isinstance(train.inputs, np.ndarray):
-            normalise = Normalise(*mean_and_std(train.inputs, train.index))
-        else:
-            normalise = Normalise.identity()
-        model = TwoHeadClassifier(encoder, problem.num_classes, normalise)
+        model = TwoHeadClassifier(encoder, problem.num_classes, _normalise(config.normalise, train))
     if config.weights:
         load_encoder(model.encoder, Path(config.weights))
     return model
+
+
+def _normalise(how: str, train: Rows) -> Normalise:
+    size = input_shape(train)[0]
+    if how == "none":
+        return Normalise.identity(size)
+    mean, std = mean_and_std(train.inputs, train.index)
+    return Normalise(mean, np.full(size, np.sqrt((std**2).mean())) if how == "whole" else std)
 
 
 def new_optimizer(model: TwoHeadClassifier, config: TrainingConfig) -> torch.optim.SGD:

@@ -1,0 +1,167 @@
+"""The command line: parsing and exit codes only. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+
+Nothing heavy is imported before a command is known, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from labelloop import __version__
+from labelloop.errors import DataError, UsageError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    options = _parser().parse_args(arguments)
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads slow each other down; torch reads it once
+    warnings.showwarning = _show_warning
+    try:
+        return options.run(options)
+    except UsageError as error:
+        print(f"labelloop: {error}", file=sys.stderr)
+        return 2
+    except (DataError, OSError) as error:
+        print(f"labelloop: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        folder = getattr(options, "output_dir", None)
+        hint = f"; the last finished epoch is kept, continue with --resume --output-dir {folder}" if folder else ""
+        print(f"\nlabelloop: interrupted{hint}", file=sys.stderr)
+        return 130
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    if issubclass(category, UserWarning):  # ours; those of libraries are for developers
+        print(f"labelloop: warning: {message}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="labelloop",
+        description="Train on noisy labels with a small trusted set; get every label back, corrected.",
+    )
+    parser.add_argument("--version", action="version", version=f"labelloop {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    fit = commands.add_parser(
+        "fit",
+        help="train on a file and correct its labels",
+        description="Train on DATA and correct its labels. A row may have a label, a clean label, both or neither; "
+        "a missing one is blank, NaN or -1.",
+    )
+    fit.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .npz or .npy")
+    fit.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
+    _add_columns(fit)
+    fit.add_argument("--clean-column", metavar="NAME", help="the verified label (guessed: clean_label, y_clean)")
+    fit.add_argument("--split-column", metavar="NAME", help='"train" or "test" for every row (guessed: split)')
+    fit.add_argument("--extra-columns", metavar="A,B", type=_names, default=(), help="for the correction network only")
+    fit.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy file, as .npy")
+    fit.add_argument("--clean-labels", type=Path, metavar="FILE", help="the verified labels of an .npy file, as .npy")
+    fit.add_argument("--test", type=Path, metavar="FILE", help="rows with true labels to report the accuracy on")
+    fit.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
+    fit.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; goes before --config")
+    fit.add_argument("--method", default="closed-loop", help="closed-loop, or a baseline to compare with")
+    fit.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
+    fit.add_argument("--device", default="auto", help="auto, cpu, cuda, ... (default auto)")
+    fit.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
+    kept = fit.add_mutually_exclusive_group()
+    kept.add_argument("--resume", action="store_true", help="continue the run in RUN")
+    kept.add_argument("--overwrite", action="store_true", help="replace the run in RUN")
+    fit.set_defaults(run=_fit)
+
+    predict = commands.add_parser(
+        "predict", help="classify a file with the model of a run", description="Classify DATA with the model of RUN."
+    )
+    predict.add_argument("model", type=Path, metavar="RUN", help="the folder of a finished run")
+    predict.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .npz or .npy")
+    predict.add_argument("--output", type=Path, metavar="FILE", help=".csv or .parquet (default: CSV on the terminal)")
+    predict.add_argument("--overwrite", action="store_true", help="replace FILE")
+    _add_columns(predict)
+    predict.set_defaults(run=_predict)
+
+    demo = commands.add_parser(
+        "demo",
+        help="see it work on real data, in less than a minute",
+        description="Corrupt the labels of scikit-learn's digits, train, and compare. Needs no download.",
+    )
+    demo.add_argument("--output-dir", type=Path, default=Path("labelloop-demo"), metavar="FOLDER")
+    demo.add_argument("--seeds", type=int, default=3, metavar="N", help="how many seeds (default 3)")
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--label-column", metavar="NAME", help="the given label (guessed: label, target, y)")
+    parser.add_argument("--id-column", metavar="NAME", help="a name for every row (guessed: id)")
+    parser.add_argument("--feature-columns", metavar="A,B", type=_names, help="default: every column of numbers")
+    parser.add_argument(
+        "--embedding-column", metavar="NAME", help="a column of lists of numbers, or an array of an .npz"
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from labelloop.experiments.files import fit_file
+
+    summary = fit_file(
+        options.data,
+        output_dir=options.output_dir,
+        columns={
+            "label_column": options.label_column,
+            "clean_column": options.clean_column,
+            "id_column": options.id_column,
+            "feature_columns": options.feature_columns,
+            "embedding_column": options.embedding_column,
+            "split_column": options.split_column,
+            "extra_columns": options.extra_columns,
+            "labels_path": options.labels,
+            "clean_labels_path": options.clean_labels,
+        },
+        test=options.test,
+        config_file=options.config,
+        overrides=options.set,
+        method=options.method,
+        seed=options.seed,
+        device=options.device,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        progress=False if options.quiet else None,
+    )
+    if not options.quiet:
+        print(summary)
+    return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from labelloop.experiments.files import predict_file
+
+    text = predict_file(
+        options.model,
+        options.data,
+        output=options.output,
+        overwrite=options.overwrite,
+        columns={
+            "label_column": options.label_column,
+            "id_column": options.id_column,
+            "feature_columns": options.feature_columns,
+            "embedding_column": options.embedding_column,
+        },
+    )
+    print(text, end="")
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from labelloop.experiments.demo import run_demo
+
+    print(run_demo(options.output_dir, options.seeds))
+    return 0

@@ -1,0 +1,112 @@
+"""From TOML files and key=value overrides to a method's frozen configuration, with every key and type checked."""
+
+from __future__ import annotations
+
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from labelloop.errors import UsageError, nearest
+
+Config = TypeVar("Config")
+
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a table"}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The keys of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such configuration file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """Turns ["epochs=50", "corrector.inputs=features,logits"] into nested keys and values."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"cannot read {text!r}; write it as key=value, such as epochs=50")
+        *outer, last = key.strip().split(".")
+        place = found
+        for name in outer:
+            place = place.setdefault(name, {})
+            if not isinstance(place, dict):
+                raise UsageError(f"{text!r}: {name} was already given a value of its own")
+        place[last] = _value(value.strip())
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # text without quotes is meant as text
+
+
+def build_config(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
+    """A configuration of class `kind` from its defaults and the given layers, the last of which wins.
+
+    Raises:
+        UsageError: An unknown key, with the nearest known one, or a value of the wrong type or out of range.
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        _merge(merged, layer)
+    return _build(kind, merged, "")
+
+
+def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for key, value in layer.items():
+        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _build(kind: type[Config], values: Mapping[str, Any], prefix: str) -> Config:
+    assert is_dataclass(kind)
+    types_of = typing.get_type_hints(kind)
+    known = [field.name for field in fields(kind)]
+    arguments = {}
+    for key, value in values.items():
+        if key not in known:
+            raise UsageError(f"unknown key {prefix}{key!s}; {nearest(key, known)}")
+        arguments[key] = _convert(value, types_of[key], prefix + key)
+    return kind(**arguments)
+
+
+def _convert(value: Any, kind: Any, key: str) -> Any:
+    origin = typing.get_origin(kind)
+    if is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{key} has keys of its own, such as {key}.{fields(kind)[0].name}; give one of those")
+        return _build(typing.cast("type[Any]", kind), value, f"{key}.")
+    if origin is tuple:
+        item = typing.get_args(kind)[0]
+        if isinstance(value, str):
+            value = [_value(part.strip()) if item is not str else part.strip() for part in value.split(",")]
+        elif not isinstance(value, list | tuple):
+            value = [value]
+        return tuple(_convert(part, item, key) for part in value)
+    if origin is dict:
+        kind = dict
+    if origin is types.UnionType:
+        raise TypeError(f"{key}: a configuration value has one type")
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise UsageError(f"{key} must be {_NAMES[kind]}, not {value!r}")
+    return value
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The configuration as JSON can hold it."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(config).items()}

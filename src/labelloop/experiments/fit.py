@@ -1,0 +1,293 @@
+"""From a user's rows to a trained model and corrected labels: data -> method -> result."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+
+from labelloop.data.classes import decode, encode
+from labelloop.data.columns import are_array_names
+from labelloop.data.problem import check, encoded, held_out_rows, make_problem
+from labelloop.data.table import Table, from_arrays
+from labelloop.errors import DataError, UsageError, nearest
+from labelloop.experiments.configuration import build_config, to_dict
+from labelloop.experiments.trained_model import TrainedModel
+from labelloop.methods import METHODS
+from labelloop.methods.closed_loop import Config as ClosedLoopConfig
+from labelloop.results.label_table import label_table
+from labelloop.results.run_folder import RunFolder
+from labelloop.training.batches import input_shape
+from labelloop.training.config import TrainingConfig
+from labelloop.training.extract import extract
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import resolve
+from labelloop.training.targets import one_hot
+from labelloop.types import MISSING, Floats, Labels, Problem, Rows, Truth
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `fit` hands back. Rows are in the order they came in.
+
+    Attributes:
+        model: The trained classifier: `predict`, `predict_proba`, `transform`, `save`.
+        corrected_labels: A label for every row, in the type of the labels that came in; the verified one where there
+            is one. Missing for rows that were only tested on.
+        corrected_proba: The same as probabilities [n, C]; NaN for rows that were only tested on.
+        label_score: How much the corrected probabilities believe the given label; low is bad, NaN without a label.
+        predicted_proba: What the classifier says of every row [n, C].
+        classes: The classes in the user's type [C].
+        history: A record for every epoch.
+        rounds: A record for every correction, with the combination weights.
+        stop_reason: "epoch limit" or "labels settled".
+        config: The settings, with every "auto" replaced.
+        output_dir: The run folder, or None.
+    """
+
+    model: TrainedModel
+    corrected_labels: NDArray
+    corrected_proba: Floats
+    label_score: Floats
+    predicted_proba: Floats
+    classes: NDArray
+    history: tuple[dict[str, Any], ...]
+    rounds: tuple[dict[str, Any], ...]
+    stop_reason: str
+    config: TrainingConfig
+    output_dir: Path | None
+
+
+def fit(
+    X: Any,
+    y: ArrayLike,
+    y_clean: ArrayLike,
+    *,
+    X_test: Any = None,
+    y_test: ArrayLike | None = None,
+    y_true: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    extra: ArrayLike | None = None,
+    class_names: Sequence[Any] | None = None,
+    config: TrainingConfig | Mapping[str, Any] | None = None,
+    method: str = "closed-loop",
+    seed: int = 0,
+    output_dir: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    workers: int = 0,
+    progress: bool | None = None,
+) -> Result:
+    """Trains a classifier on noisy labels with the help of a few clean ones, and corrects the noisy ones.
+
+    Args:
+        X: Features [n, D], images [n, H, W, C], a data frame of numbers, or a map-style dataset of inputs.
+        y: The given labels [n]; blank, NaN, None or -1 where there is none.
+        y_clean: The verified labels [n], missing in the same way where a row was not verified.
+        X_test: Inputs to report the test accuracy on, after every epoch.
+        y_test: Their true labels.
+        y_true: True labels of all rows, where known. They go into the record and nowhere else.
+        ids: A name for every row; without it, the row number.
+        extra: Further columns [n, E] for the correction network, used if `corrector.inputs` names "extra".
+        class_names: The classes in the wanted order; without it, the labels that occur, sorted.
+        config: Settings: a configuration of the method, or a dict of what differs from its defaults.
+        method: A name in METHODS.
+        seed: The same seed on the same machine gives the same result, bit for bit.
+        output_dir: Where to record the run and keep checkpoints; None keeps everything in memory.
+        resume: Continue the interrupted run in `output_dir`.
+        overwrite: Replace the run in `output_dir`.
+        device: "auto", "cpu", "cuda", ...
+        workers: Processes that load the items of a dataset.
+        progress: Whether to draw a progress bar; None draws one only in a terminal.
+    """
+    table = from_arrays(X, y, y_clean, ids=ids, extra=extra, class_names=class_names)
+    if (X_test is None) != (y_test is None):
+        raise UsageError("give both X_test and y_test, or neither")
+    test = None if X_test is None else from_arrays(X_test, None, y_test, source="the test arrays")
+    if method not in METHODS:
+        raise UsageError(f"unknown method {method!r}; {nearest(method, METHODS)}")
+    if not isinstance(config, TrainingConfig):
+        config = build_config(METHODS[method].config, config or {})
+    return fit_table(
+        table,
+        test,
+        config,
+        method=method,
+        seed=seed,
+        y_true=y_true,
+        folder=output_dir,
+        resume=resume,
+        overwrite=overwrite,
+        device=device,
+        workers=workers,
+        progress=progress,
+    )
+
+
+def fit_table(
+    table: Table,
+    test: Table | None,
+    config: TrainingConfig,
+    *,
+    method: str = "closed-loop",
+    seed: int = 0,
+    y_true: ArrayLike | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    workers: int = 0,
+    progress: bool | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Result:
+    """The same for tables, as they come from files. `about` goes into run.json as it is."""
+    if seed < 0:
+        raise UsageError(f"seed must not be negative, but is {seed}")
+    check(table, test)
+    problem, classes, train_position, clean_position = make_problem(table)
+    if len(problem.clean) < 2:
+        raise DataError(f"{table.source}: only one clean row; verify more, so that some can judge what others teach")
+    truth = _truth(table, test, classes, train_position, y_true)
+    if config.normalise == "auto" and table.column_names and not are_array_names(table.column_names):
+        config = replace(config, normalise="columns")  # columns with names have units of their own
+    config = resolve(config, problem)
+    _check_schedule(config)
+
+    run = {
+        "method": method,
+        "config": to_dict(config),
+        "seed": seed,
+        "data": _describe(table, problem),
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in ("labelloop", "torch", "numpy", "scipy", "scikit-learn")},
+        **(about or {}),
+    }
+    run_folder = None if folder is None else RunFolder(folder, resume=resume, overwrite=overwrite)
+    if run_folder is not None:
+        if resume:
+            _check_same_run(run_folder.read_run(), run, run_folder.path)
+        run_folder.write_run({**run, "state": "running"})
+
+    runtime = Runtime(seed, device, run_folder, truth, progress, workers)
+    try:
+        fitted = METHODS[method].fit(problem, config, runtime)
+    except KeyboardInterrupt:
+        if run_folder is not None:
+            run_folder.write_run({**run, "state": "interrupted"})
+        raise
+
+    everything = Rows(table.inputs, np.arange(len(table)), *encoded(table, classes))
+    predicted = softmax(extract(fitted.model, everything, runtime).logits, axis=1)  # [n, C]
+    targets = np.full((len(table), len(classes)), np.nan, np.float32)
+    targets[train_position] = fitted.targets
+    targets[clean_position] = one_hot(problem.clean.clean_labels, len(classes))
+    labels = label_table(
+        table.ids, classes.tolist(), everything.labels, everything.clean_labels, targets, predicted.argmax(axis=1)
+    )
+    architecture = {
+        "network": config.network,
+        "network_options": config.network_options,
+        "input_shape": list(input_shape(problem.train)),
+    }
+    result = Result(
+        model=TrainedModel(fitted.model.eval(), classes, architecture, table.column_names),
+        corrected_labels=_in_their_type(targets, classes, table),
+        corrected_proba=targets,
+        label_score=labels["label_score"].to_numpy(zero_copy_only=False),
+        predicted_proba=predicted,
+        classes=classes,
+        history=tuple(runtime.history),
+        rounds=fitted.rounds,
+        stop_reason=fitted.stop_reason,
+        config=config,
+        output_dir=None if run_folder is None else run_folder.path,
+    )
+    if run_folder is not None:
+        result.model.save(run_folder.path)
+        run_folder.write_targets(targets)
+        run_folder.write_labels(labels)
+        ending = {"state": "finished", "stop_reason": fitted.stop_reason, "rounds": list(fitted.rounds)}
+        run_folder.write_run({**run, **ending})
+    return result
+
+
+def _truth(
+    table: Table, test: Table | None, classes: NDArray, train_position: Labels, y_true: ArrayLike | None
+) -> Truth:
+    train_labels = None
+    if y_true is not None:
+        train_labels = encode(y_true, classes, "y_true")[train_position]
+    if test is None:
+        rows = held_out_rows(table, classes)
+    else:
+        labels, clean_labels = encoded(test, classes)
+        rows = Rows(
+            test.inputs, np.arange(len(test)), labels, clean_labels if test.clean_labels is not None else labels
+        )
+    if rows is not None:
+        known = rows.clean_labels != MISSING
+        if not known.any():
+            raise DataError("no test row has a label; give their true labels, or leave the test rows out")
+        rows = Rows(rows.inputs, rows.index[known], rows.labels[known], rows.clean_labels[known])
+    return Truth(train_labels, rows)
+
+
+def _check_schedule(config: TrainingConfig) -> None:
+    if isinstance(config, ClosedLoopConfig) and config.warm_up >= config.epochs:
+        raise UsageError(
+            f"no label would ever be corrected: warm_up is {config.warm_up} and epochs only {config.epochs}; "
+            "the first correction comes after warm_up epochs, so lower warm_up or raise epochs"
+        )
+
+
+def _describe(table: Table, problem: Problem) -> dict[str, Any]:
+    """What the rows were, so that a run is never resumed on others."""
+    digest = hashlib.sha256()
+    if isinstance(table.inputs, np.ndarray):
+        digest.update(np.ascontiguousarray(table.inputs).data)
+    for rows in (problem.train, problem.clean):
+        for array in (rows.index, rows.labels, rows.clean_labels):
+            digest.update(array.data)
+    return {
+        "source": table.source,
+        "rows": len(table),
+        "noisy": int((problem.train.labels != MISSING).sum()),
+        "unlabelled": int((problem.train.labels == MISSING).sum()),
+        "clean_paired": int((problem.clean.labels != MISSING).sum()),
+        "clean_unpaired": int((problem.clean.labels == MISSING).sum()),
+        "classes": list(problem.class_names),
+        "sha256": digest.hexdigest(),
+    }
+
+
+def _check_same_run(stored: Mapping[str, Any], run: Mapping[str, Any], folder: Path) -> None:
+    """Refuses to resume with other settings or other rows, and says which."""
+    advice = "resume with what the run was started with, or start a new one in another folder"
+    for key in ("method", "seed"):
+        if stored.get(key) != run[key]:
+            raise DataError(f"{folder} was started with {key} {stored.get(key)!r}, not {run[key]!r}; {advice}")
+    for key, value in run["config"].items():
+        if stored["config"].get(key) != value:
+            raise DataError(f"{folder} was started with {key} = {stored['config'].get(key)!r}, not {value!r}; {advice}")
+    if stored["data"]["sha256"] != run["data"]["sha256"]:
+        raise DataError(
+            f"{folder} was started with other rows ({stored['data']['rows']} rows of {stored['data']['source']}) than "
+            f"these ({run['data']['rows']} rows of {run['data']['source']}); {advice}"
+        )
+
+
+def _in_their_type(targets: Floats, classes: NDArray, table: Table) -> NDArray:
+    tested_only = np.isnan(targets).any(axis=1)
+    labels = np.where(tested_only, MISSING, np.nan_to_num(targets).argmax(axis=1))
+    like = table.labels if table.labels is not None else table.clean_labels
+    assert like is not None
+    return decode(labels, classes, like.dtype)

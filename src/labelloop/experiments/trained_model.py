@@ -1,0 +1,101 @@
+"""A trained classifier on its own: predicts from inputs, and is saved to and loaded from a folder without pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from scipy.special import softmax
+
+from labelloop.data.checks import check_columns, check_finite
+from labelloop.data.table import Table, from_arrays
+from labelloop.errors import DataError
+from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
+from labelloop.results.run_folder import read_json, write_atomically
+from labelloop.training.batches import input_shape
+from labelloop.training.extract import extract
+from labelloop.training.runtime import Runtime
+from labelloop.types import Extracted, Floats, Rows
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A network with the names of its classes and columns.
+
+    Attributes:
+        network: The classifier with its two heads.
+        classes: The classes in the user's type [C]; column k of a probability belongs to classes[k].
+        architecture: What `build_encoder` needs to make the network again: name, options, input shape.
+        column_names: The features it was trained on, in order; empty for images and datasets.
+    """
+
+    network: TwoHeadClassifier
+    classes: NDArray
+    architecture: Mapping[str, Any]
+    column_names: tuple[str, ...] = ()
+
+    def predict(self, inputs: Any) -> NDArray:
+        """The most probable class of every row, in the type of the labels it was trained with."""
+        return self.classes[self.predict_proba(inputs).argmax(axis=1)]
+
+    def predict_proba(self, inputs: Any) -> Floats:
+        """A probability for every class, [n, C]."""
+        return softmax(self.extract(inputs).logits, axis=1)
+
+    def transform(self, inputs: Any) -> Floats:
+        """The features that the heads see, [n, D]."""
+        return self.extract(inputs).features
+
+    def extract(self, inputs: Any) -> Extracted:
+        """Features, logits and noisy posterior of an array, a data frame, a dataset or a table."""
+        table = inputs if isinstance(inputs, Table) else from_arrays(inputs)
+        if not len(table):
+            raise DataError(f"{table.source}: there is no row to predict")
+        rows = Rows(table.inputs, np.arange(len(table)), *[np.full(len(table), -1)] * 2)
+        shape, expected = input_shape(rows), tuple(self.architecture["input_shape"])
+        if shape != expected:
+            raise DataError(f"{table.source}: inputs of shape {shape}, but the model was trained on {expected}")
+        if table.column_names and self.column_names and not table.column_names[0].startswith("x["):
+            check_columns(self.column_names, table.column_names, table.source)
+        check_finite(table.inputs, table.column_names, table.source)
+        runtime = Runtime(progress=False)
+        return extract(runtime.prepare(self.network), rows, runtime)
+
+    def save(self, folder: Path) -> None:
+        """Writes model.safetensors and model.json."""
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.network.state_dict().items()}
+        write_atomically(folder / "model.safetensors", lambda path: save_file(tensors, path))
+        about = {
+            **self.architecture,
+            "classes": self.classes.tolist(),
+            "column_names": list(self.column_names),
+        }
+        write_atomically(folder / "model.json", lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
+
+
+def load_model(folder: str | Path) -> TrainedModel:
+    """Loads what `TrainedModel.save` wrote: the model of a run folder."""
+    folder = Path(folder)
+    about = read_json(folder / "model.json")
+    shape = tuple(about["input_shape"])
+    with torch.random.fork_rng(devices=[]):
+        encoder = build_encoder(about["network"], shape, about["network_options"])
+        network = TwoHeadClassifier(encoder, len(about["classes"]), Normalise.identity(shape[0]))
+    file = folder / "model.safetensors"
+    try:
+        network.load_state_dict(load_file(file))
+    except FileNotFoundError:
+        raise DataError(f"{file} is missing; is {folder} the folder of a finished run?") from None
+    except (SafetensorError, RuntimeError) as error:
+        raise DataError(f"{file} is damaged or not of the network in model.json: {error}") from None
+    network.eval()
+    architecture = {key: about[key] for key in ("network", "network_options", "input_shape")}
+    return TrainedModel(network, np.array(about["classes"]), architecture, tuple(about["column_names"]))

@@ -1,0 +1,64 @@
+"""labels.parquet: one row for every input row, in input order, with cleanlab's column names beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from labelloop.types import MISSING, Floats, Labels
+
+
+def label_table(
+    ids: NDArray,
+    classes: Sequence[Any],
+    given: Labels,
+    clean: Labels,
+    targets: Floats,
+    predicted: Labels,
+) -> pa.Table:
+    """What is known of every row.
+
+    Args:
+        ids: A text for every row [n].
+        classes: The classes in the user's type [C].
+        given: Given labels [n].
+        clean: Verified labels [n].
+        targets: Corrected soft labels [n, C]; NaN in rows that were only tested on.
+        predicted: What the classifier says [n].
+
+    Returns:
+        Columns id, given_label, corrected_label, corrected_confidence, changed, verified, predicted_label,
+        is_label_issue, label_score. A missing value is null.
+    """
+    scored: NDArray[np.bool_] = ~np.isnan(targets[:, 0])
+    corrected = np.where(scored, np.nan_to_num(targets).argmax(axis=1), MISSING)
+    rows = np.arange(len(given))
+    known = scored & (given != MISSING)
+    changed = known & (corrected != given)
+    score = np.where(known, targets[rows, np.where(known, given, 0)], np.nan)
+    return pa.table(
+        {
+            "id": pa.array(ids.tolist(), pa.string()),
+            "given_label": _names(given, classes),
+            "corrected_label": _names(corrected, classes),
+            "corrected_confidence": _numbers(targets.max(axis=1), scored),
+            "changed": changed,
+            "verified": clean != MISSING,
+            "predicted_label": _names(predicted, classes),
+            "is_label_issue": changed,  # cleanlab's name and meaning
+            "label_score": _numbers(score, known),  # cleanlab's name and meaning: low is bad
+        }
+    )
+
+
+def _names(labels: Labels, classes: Sequence[Any]) -> pa.Array:
+    dictionary = pa.array(list(classes))
+    return dictionary.take(pa.array(labels, mask=labels == MISSING))
+
+
+def _numbers(values: NDArray, known: NDArray[np.bool_]) -> pa.Array:
+    return pa.array(values.astype(np.float32), mask=~known)
