@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--test", type=Path, metavar="FILE", help="rows with true labels to report the accuracy on")
     fit.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
     fit.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; goes before --config")
+    fit.add_argument("--recipe", default="practical", help="practical (default), paper or paper-clothing1m")
     fit.add_argument("--method", default="closed-loop", help="closed-loop, or a baseline to compare with")
     fit.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
     fit.add_argument("--device", default="auto", help="auto, cpu, cuda, ... (default auto)")
@@ -129,6 +130,7 @@ def _fit(options: argparse.Namespace) -> int:
         test=options.test,
         config_file=options.config,
         overrides=options.set,
+        recipe=options.recipe,
         method=options.method,
         seed=options.seed,
         device=options.device,

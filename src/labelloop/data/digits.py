@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from labelloop.data.labelled import LabelledData, labelled
+from labelloop.data.options import checked_limit
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 from labelloop.types import Floats, Labels
@@ -24,3 +28,24 @@ def digits() -> tuple[Floats, Labels, Floats, Labels]:
     labels = labels.astype(np.int64)
     train, test = clean_split(labels, NUM_TEST, stream(0, "digits-test"))
     return inputs[train], labels[train], inputs[test], labels[test]
+
+
+def digits_data(root: str | Path | None = None, *, limit: int | None = None) -> LabelledData:
+    """The digits as a data set.
+
+    Args:
+        root: Not looked at: they come with scikit-learn.
+        limit: Use only the first training rows.
+    """
+    x_train, y_train, x_test, y_test = digits()
+    limit = checked_limit(limit, len(x_train))
+    return labelled(
+        name="digits",
+        source="scikit-learn",
+        kind="columns",
+        inputs=x_train[:limit],
+        labels=y_train[:limit],
+        test_inputs=x_test,
+        test_labels=y_test,
+        class_names=[str(digit) for digit in range(10)],
+    )

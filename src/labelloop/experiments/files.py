@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from labelloop.data.read import read_table
 from labelloop.data.table import Table
-from labelloop.errors import DataError, UsageError, nearest
-from labelloop.experiments.configuration import build_config, parse_overrides, read_toml
+from labelloop.errors import DataError, UsageError
+from labelloop.experiments.configuration import parse_overrides, read_toml
 from labelloop.experiments.fit import Result, fit_table
+from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
 from labelloop.experiments.trained_model import load_model
-from labelloop.methods import METHODS
 from labelloop.results.run_folder import write_atomically
 
 
@@ -30,6 +30,7 @@ def fit_file(
     test: Path | None = None,
     config_file: Path | None = None,
     overrides: Sequence[str] = (),
+    recipe: str = DEFAULT_RECIPE,
     method: str = "closed-loop",
     seed: int = 0,
     device: str = "auto",
@@ -38,10 +39,8 @@ def fit_file(
     progress: bool | None = None,
 ) -> str:
     """Trains on a file, writes the run folder, and returns a summary for people."""
-    if method not in METHODS:
-        raise UsageError(f"unknown method {method!r}; {nearest(method, METHODS)}")
     layers = [read_toml(config_file)] if config_file else []
-    config = build_config(METHODS[method].config, *layers, parse_overrides(overrides))
+    config = recipe_config(method, recipe, *layers, parse_overrides(overrides))
     table = read_table(path, **columns)
     test_table = None
     if test is not None:

@@ -18,8 +18,9 @@ from labelloop.data.classes import decode, encode
 from labelloop.data.columns import are_array_names
 from labelloop.data.problem import check, encoded, held_out_rows, make_problem
 from labelloop.data.table import Table, from_arrays
-from labelloop.errors import DataError, UsageError, nearest
-from labelloop.experiments.configuration import build_config, to_dict
+from labelloop.errors import DataError, UsageError
+from labelloop.experiments.configuration import to_dict
+from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
 from labelloop.experiments.trained_model import TrainedModel
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
@@ -78,6 +79,7 @@ def fit(
     extra: ArrayLike | None = None,
     class_names: Sequence[Any] | None = None,
     config: TrainingConfig | Mapping[str, Any] | None = None,
+    recipe: str = DEFAULT_RECIPE,
     method: str = "closed-loop",
     seed: int = 0,
     output_dir: str | Path | None = None,
@@ -99,7 +101,8 @@ def fit(
         ids: A name for every row; without it, the row number.
         extra: Further columns [n, E] for the correction network, used if `corrector.inputs` names "extra".
         class_names: The classes in the wanted order; without it, the labels that occur, sorted.
-        config: Settings: a configuration of the method, or a dict of what differs from its defaults.
+        config: Settings: a configuration of the method, or a dict of what differs from the recipe.
+        recipe: A name in RECIPES to start from, when `config` is not a whole configuration.
         method: A name in METHODS.
         seed: The same seed on the same machine gives the same result, bit for bit.
         output_dir: Where to record the run and keep checkpoints; None keeps everything in memory.
@@ -113,10 +116,8 @@ def fit(
     if (X_test is None) != (y_test is None):
         raise UsageError("give both X_test and y_test, or neither")
     test = None if X_test is None else from_arrays(X_test, None, y_test, source="the test arrays")
-    if method not in METHODS:
-        raise UsageError(f"unknown method {method!r}; {nearest(method, METHODS)}")
     if not isinstance(config, TrainingConfig):
-        config = build_config(METHODS[method].config, config or {})
+        config = recipe_config(method, recipe, config or {})
     return fit_table(
         table,
         test,

@@ -1,0 +1,104 @@
+"""What CIFAR-10 and CIFAR-100 are called in each of their forms, and what every reader of them gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+SIZE = (32, 32)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the two data sets.
+
+    Attributes:
+        name: Its name here, and that of its folder of Parquet files.
+        num_classes: 10 or 100.
+        folder: What the published archive unpacks to.
+        archive: The published archive.
+        md5: The published checksum of that.
+        train_files: The training batches in the folder. `test_file` and `meta_file` stand beside them.
+        label_key: The labels in a batch. `coarse_key`, `names_key`: likewise.
+        label_column: The labels in a Parquet file. `coarse_column`: likewise.
+        hub_name: Its name on the hub.
+    """
+
+    name: str
+    num_classes: int
+    folder: str
+    archive: str
+    md5: str
+    train_files: tuple[str, ...]
+    test_file: str
+    meta_file: str
+    label_key: bytes
+    names_key: bytes
+    coarse_key: bytes | None
+    label_column: str
+    coarse_column: str | None
+    hub_name: str
+
+
+CIFAR10 = Variant(
+    name="cifar10",
+    num_classes=10,
+    folder="cifar-10-batches-py",
+    archive="cifar-10-python.tar.gz",
+    md5="c58f30108f718f92721af3b95e74349a",
+    train_files=tuple(f"data_batch_{i}" for i in range(1, 6)),
+    test_file="test_batch",
+    meta_file="batches.meta",
+    label_key=b"labels",
+    names_key=b"label_names",
+    coarse_key=None,
+    label_column="label",
+    coarse_column=None,
+    hub_name="uoft-cs/cifar10",
+)
+CIFAR100 = Variant(
+    name="cifar100",
+    num_classes=100,
+    folder="cifar-100-python",
+    archive="cifar-100-python.tar.gz",
+    md5="eb9058c3a382ffc7106e4002c42a8d85",
+    train_files=("train",),
+    test_file="test",
+    meta_file="meta",
+    label_key=b"fine_labels",
+    names_key=b"fine_label_names",
+    coarse_key=b"coarse_labels",
+    label_column="fine_label",
+    coarse_column="coarse_label",
+    hub_name="uoft-cs/cifar100",
+)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of one of them."""
+
+    images: NDArray[np.uint8]  # [n, 32, 32, 3]
+    labels: ArrayLike  # [n]
+    coarse_labels: ArrayLike | None  # [n]
+
+
+@dataclass(frozen=True)
+class Cifar:
+    """What a reader gives."""
+
+    train: Split
+    test: Split
+    class_names: tuple[str, ...]
+
+
+def concatenated(parts: list[Split]) -> Split:
+    """The rows of all parts, in order."""
+    coarse = [part.coarse_labels for part in parts if part.coarse_labels is not None]
+    return Split(
+        np.concatenate([part.images for part in parts]),
+        np.concatenate([np.asarray(part.labels) for part in parts]),
+        np.concatenate([np.asarray(labels) for labels in coarse]) if coarse else None,
+    )

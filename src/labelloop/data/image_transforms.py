@@ -1,0 +1,133 @@
+"""From a large image to what a network sees: a random view for training, the centre for evaluation.
+
+The paper names the random steps for Clothing1M and not their strengths: these are the usual ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from labelloop.seeds import stream
+from labelloop.types import Floats
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# Of ImageNet, because the networks come trained on it.
+MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
+STD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
+
+
+class Transform(Protocol):
+    """Epoch and index say which random view is wanted."""
+
+    def __call__(self, image: Image, epoch: int, index: int) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class EvalTransform:
+    """The centre of the image; nothing random.
+
+    Attributes:
+        resize: The shorter side after resizing.
+        size: The side of the square that is cut out.
+    """
+
+    resize: int = 256
+    size: int = 224
+
+    def __call__(self, image: Image, epoch: int = 0, index: int = 0) -> Floats:
+        from PIL.Image import Resampling
+
+        scale = self.resize / min(image.size)
+        width, height = (max(self.resize, round(side * scale)) for side in image.size)
+        left, top = (width - self.size) // 2, (height - self.size) // 2
+        image = image.resize((width, height), Resampling.BILINEAR)
+        return to_floats(image.crop((left, top, left + self.size, top + self.size)))
+
+
+@dataclass(frozen=True)
+class TrainTransform:
+    """Random resized crop, mirror, colour jitter, grey: the same for the same (seed, epoch, index), in any process.
+
+    Attributes:
+        seed: Of the run.
+        size: The side of the result.
+        area: The share of the image that is cut out, from and to.
+        ratio: Its width by its height, from and to.
+        flip: How often it is mirrored.
+        brightness: By how much it is changed at most, each way. Likewise `contrast` and `saturation`.
+        hue: How far colours turn at most, each way; 0.5 is half the circle.
+        grey: How often the colours are taken out.
+    """
+
+    seed: int
+    size: int = 224
+    area: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+    brightness: float = 0.4
+    contrast: float = 0.4
+    saturation: float = 0.4
+    hue: float = 0.1
+    grey: float = 0.2
+
+    def __call__(self, image: Image, epoch: int, index: int) -> Floats:
+        from PIL.Image import Resampling, Transpose
+
+        rng = stream(self.seed, "image-augmentation", epoch, index)
+        image = image.resize((self.size, self.size), Resampling.BILINEAR, box=self._box(image.size, rng))
+        if rng.random() < self.flip:
+            image = image.transpose(Transpose.FLIP_LEFT_RIGHT)
+        image = self._jitter(image, rng)
+        if rng.random() < self.grey:
+            image = image.convert("L").convert("RGB")
+        return to_floats(image)
+
+    def _box(self, size: tuple[int, int], rng: np.random.Generator) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of the part that is cut out."""
+        width, height = size
+        for _ in range(10):  # most draws fit; a very long image may need several
+            area = rng.uniform(*self.area) * width * height
+            ratio = math.exp(rng.uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
+            w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < w <= width and 0 < h <= height:
+                left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
+                return left, top, left + w, top + h
+        side = min(size)
+        left, top = (width - side) // 2, (height - side) // 2
+        return left, top, left + side, top + side
+
+    def _jitter(self, image: Image, rng: np.random.Generator) -> Image:
+        from PIL import ImageEnhance
+
+        # All numbers are drawn before any is used, so that a strength of zero does not move the other draws.
+        strengths = np.array([self.brightness, self.contrast, self.saturation])
+        factors = rng.uniform(1 - strengths, 1 + strengths)
+        turn = rng.uniform(-self.hue, self.hue)
+        enhancers = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
+        for step in rng.permutation(len(enhancers) + 1):
+            if step < len(enhancers):
+                image = enhancers[step](image).enhance(float(factors[step]))
+            else:
+                image = _turned(image, turn)
+        return image
+
+
+def to_floats(image: Image) -> Floats:
+    """A colour image as [3, H, W], scaled as ImageNet's."""
+    pixels = np.asarray(image, dtype=np.float32) / 255  # [H, W, 3]
+    return np.ascontiguousarray(((pixels - MEAN) / STD).transpose(2, 0, 1))
+
+
+def _turned(image: Image, turn: float) -> Image:
+    from PIL import Image as images
+
+    hue, saturation, value = image.convert("HSV").split()
+    shift = round(turn * 256)
+    hue = hue.point([(level + shift) % 256 for level in range(256)])
+    return images.merge("HSV", (hue, saturation, value)).convert("RGB")

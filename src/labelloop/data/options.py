@@ -1,0 +1,27 @@
+"""Checks of the options that data sets share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labelloop.errors import UsageError
+
+
+def checked_limit(limit: int | None, count: int | None = None) -> int | None:
+    """The limit if it can be one. `count` is how many training rows there are, once that is known."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1:
+        raise UsageError(f"limit is {limit!r}: give the number of training rows to use, 1 or more, or leave it out")
+    if count is not None and limit > count:
+        raise UsageError(
+            f"limit is {limit}, but there are {count} training rows: give {count} or less, or leave it out"
+        )
+    return int(limit)
+
+
+def check_flags(**flags: bool) -> None:
+    """Refuses what is not true or false: the text "false" would count as true."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise UsageError(f"{name} is {value!r}: give True or False")
