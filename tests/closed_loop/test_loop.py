@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -334,7 +335,7 @@ def test_paired_rows_show_their_real_label_and_unpaired_ones_the_posterior(monke
 def test_the_posterior_and_columns_are_those_of_the_classifier_in_evaluation_mode(monkeypatch):
     problem, _ = tiny_problem(images=True)
     noted = Noted(monkeypatch)
-    config = tiny_config(problem, images=True, epochs=4, warm_up=3)
+    config = tiny_config(problem, images=True, epochs=4, warm_up=3, lr_drops=())
     run(problem, config)
     at_correction = run(problem, replace(config, epochs=3)).model  # the same classifier, as it was then
     expected = extract(at_correction, problem.clean, quiet())
@@ -460,7 +461,7 @@ def test_with_a_frozen_base_the_loss_on_clean_val_never_rises(seed, noisy_view):
     )
     losses = [r["clean_val_loss"] for r in run(problem, config, seed=seed).rounds]
     assert len(losses) == 11
-    assert all(later <= earlier + 1e-12 for earlier, later in zip(losses, losses[1:], strict=False))
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(losses))
     assert losses[-1] < losses[0]
 
 
@@ -592,7 +593,10 @@ def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(name, tmp_pat
     assert len(whole.rounds) >= 3
     before = random_states()
     # A correction follows epoch 3; epoch 4 is the first to train on corrected labels; 8 is the last.
-    for where, epoch in [("record", 1), ("save", 2), ("record", 3), ("save", 3), ("save", 4), ("record", 6), ("save", 8)]:
+    stops = [("save", 3), ("record", 3), ("save", 4), ("record", 7)]
+    if name in ("plain", "batch norm"):
+        stops += [("record", 1), ("save", 2), ("save", 8)]
+    for where, epoch in stops:
         path = tmp_path / f"{where}-{epoch}"
         with pytest.raises(KeyboardInterrupt):
             fit(problem, config, Interrupted(new_folder(path), epoch, where, truth))

@@ -57,7 +57,9 @@ def test_the_columns_are_what_the_network_says():
     assert named["logits"] is seen.logits
     assert named["extra"] is extra
     exponentials = np.exp(seen.logits.astype(np.float64) - seen.logits.max(axis=1, keepdims=True))
-    np.testing.assert_allclose(named["probabilities"], exponentials / exponentials.sum(axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(
+        named["probabilities"], exponentials / exponentials.sum(axis=1, keepdims=True), atol=1e-6
+    )
     assert named["probabilities"].dtype == np.float32
     assert "extra" not in columns(seen, None, [])
 

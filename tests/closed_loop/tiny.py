@@ -60,7 +60,9 @@ def tiny_problem(
     return problem, Truth(true[train], rows(test, np.full(len(test), MISSING), true[test]))
 
 
-def tiny_config(problem: Problem, *, images: bool = False, corrector: dict[str, Any] | None = None, **changes) -> Config:
+def tiny_config(
+    problem: Problem, *, images: bool = False, corrector: dict[str, Any] | None = None, **changes
+) -> Config:
     options = {"widths": [4, 6, 8, 8]} if images else {"hidden": [16]}
     settings: dict[str, Any] = {
         "network": "small-cnn" if images else "mlp",
