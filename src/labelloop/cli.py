@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--extra-columns", metavar="A,B", type=_names, default=(), help="for the correction network only")
     fit.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy file, as .npy")
     fit.add_argument("--clean-labels", type=Path, metavar="FILE", help="the verified labels of an .npy file, as .npy")
+    fit.add_argument("--noisy-labels", type=Path, metavar="FILE", help="from `labelloop noise`: replaces the labels")
     fit.add_argument("--test", type=Path, metavar="FILE", help="rows with true labels to report the accuracy on")
     fit.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
     fit.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; goes before --config")
@@ -85,6 +86,35 @@ def _parser() -> argparse.ArgumentParser:
     predict.add_argument("--overwrite", action="store_true", help="replace FILE")
     _add_columns(predict)
     predict.set_defaults(run=_predict)
+
+    noise = commands.add_parser(
+        "noise",
+        help="corrupt labels and write them to a file with a checksum",
+        description="Corrupt the labels of DATA, a table or the name of a data set, and write them to a file that "
+        "`labelloop fit --noisy-labels` and grids start from.",
+    )
+    noise.add_argument("data", metavar="DATA", help="a table, or a data set such as cifar10")
+    noise.add_argument("--output", type=Path, required=True, metavar="FILE", help="a .parquet file")
+    noise.add_argument("--noise", required=True, help="symmetric, pair, instance, asymmetric-cifar10, ...")
+    noise.add_argument("--rate", type=float, default=0.4, help="nominal rate (default 0.4)")
+    noise.add_argument("--seed", type=int, default=0, help="same seed, same labels (default 0)")
+    noise.add_argument("--clean", type=int, default=0, metavar="N", help="keep the label of N rows as clean label")
+    noise.add_argument("--paired", action="store_true", help="give the clean rows a noisy label too")
+    noise.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the noise")
+    noise.add_argument("--overwrite", action="store_true", help="replace FILE")
+    _add_columns(noise)
+    noise.set_defaults(run=_noise)
+
+    bench = commands.add_parser(
+        "bench",
+        help="run a grid of experiments and print its table",
+        description="Run what is missing of the experiments of GRID, a TOML file, in parallel, and print the table.",
+    )
+    bench.add_argument("grid", type=Path, metavar="GRID")
+    bench.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER", help="holds a folder for every run")
+    bench.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1), help="processes (default: all cores)")
+    bench.add_argument("--dry-run", action="store_true", help="only say what would be run")
+    bench.set_defaults(run=_bench)
 
     demo = commands.add_parser(
         "demo",
@@ -127,6 +157,7 @@ def _fit(options: argparse.Namespace) -> int:
             "labels_path": options.labels,
             "clean_labels_path": options.clean_labels,
         },
+        noisy_labels=options.noisy_labels,
         test=options.test,
         config_file=options.config,
         overrides=options.set,
@@ -160,6 +191,44 @@ def _predict(options: argparse.Namespace) -> int:
     )
     print(text, end="")
     return 0
+
+
+def _noise(options: argparse.Namespace) -> int:
+    from labelloop.experiments.configuration import parse_overrides
+    from labelloop.experiments.noise_file import make_noise_file
+
+    text = make_noise_file(
+        options.data,
+        options.output,
+        noise=options.noise,
+        rate=options.rate,
+        seed=options.seed,
+        clean=options.clean,
+        paired=options.paired,
+        options=parse_overrides(options.set),
+        columns={
+            "label_column": options.label_column,
+            "id_column": options.id_column,
+            "feature_columns": options.feature_columns,
+            "embedding_column": options.embedding_column,
+        },
+        overwrite=options.overwrite,
+    )
+    print(text, end="")
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from labelloop.experiments.bench import bench_report, run_bench
+    from labelloop.experiments.grid import read_grid
+
+    experiments = read_grid(options.grid)
+    if options.dry_run:
+        print("\n".join(f"{e.key}  {e.title}  seed {e.seed}" for e in experiments))
+        return 0
+    outcome = run_bench(experiments, options.output_dir, options.jobs)
+    print(bench_report(outcome))
+    return 1 if outcome.failures else 0
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -92,9 +92,9 @@ def _split(content: bytes, variant: Variant, source: str) -> Split:
     absent = [key.decode() for key in keys if key not in batch]
     if absent:
         raise DataError(f"{source}: has no {' or '.join(absent)}; it holds {some(batch)}: is it of another data set?")
-    pixels = batch[b"data"].numbers() if isinstance(batch[b"data"], PickledArray) else None
+    pixels = batch[b"data"]
     values = 3 * SIZE[0] * SIZE[1]
-    if pixels is None or pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != values:
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != values:
         raise DataError(f"{source}: 'data' is no array of bytes with {values} in a row: download it again")
     images = pixels.reshape(-1, 3, *SIZE).transpose(0, 2, 3, 1)  # [n, H, W, 3] from planes of red, green and blue
     labels = [_labels(batch[key], key, len(images), source) for key in keys[1:]]
@@ -110,6 +110,8 @@ def _labels(value: Any, key: bytes, count: int, source: str) -> list[int]:
 def _unpickled(content: bytes, source: str) -> dict[bytes, Any]:
     try:
         loaded = SafeUnpickler(io.BytesIO(content), encoding="bytes").load()
+        if isinstance(loaded, dict):
+            loaded = {k: v.numbers() if isinstance(v, PickledArray) else v for k, v in loaded.items()}
     except Exception as error:  # a damaged pickle can fail in any way
         raise DataError(
             f"{source}: cannot be read ({error or type(error).__name__}): it is damaged or not the published file,"

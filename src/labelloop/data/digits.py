@@ -37,6 +37,7 @@ def digits_data(root: str | Path | None = None, *, limit: int | None = None) -> 
         root: Not looked at: they come with scikit-learn.
         limit: Use only the first training rows.
     """
+    checked_limit(limit)
     x_train, y_train, x_test, y_test = digits()
     limit = checked_limit(limit, len(x_train))
     return labelled(

@@ -29,6 +29,7 @@ def embeddings(root: str | Path | None = None, *, limit: int | None = None) -> L
         root: The .npz file.
         limit: Use only the first training rows.
     """
+    checked_limit(limit)
     if root is None:
         raise UsageError("embeddings: which? give root=, an .npz file with " + ", ".join(KEYS))
     path = Path(root).expanduser()
@@ -44,6 +45,7 @@ def cifar10_embeddings(root: str | Path | None = None, *, limit: int | None = No
         root: The folder that holds `embeddings/cifar10_efficientnet_lite0_pca256.npz`, or the file itself.
         limit: Use only the first training rows.
     """
+    checked_limit(limit)
     for place in places(root):
         path = place if place.is_file() else place / CIFAR10_FILE
         if path.is_file():
@@ -52,7 +54,6 @@ def cifar10_embeddings(root: str | Path | None = None, *, limit: int | None = No
 
 
 def _read(path: Path, name: str, limit: int | None, pixels_from: str | Path | None = None) -> LabelledData:
-    checked_limit(limit)
     arrays = _arrays(path)
     x_train, y_train, x_test, y_test = (arrays[key] for key in KEYS)
     limit = checked_limit(limit, len(x_train))
@@ -78,9 +79,11 @@ def _read(path: Path, name: str, limit: int | None, pixels_from: str | Path | No
 
 def _arrays(path: Path) -> dict[str, NDArray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in (*KEYS, "class_names") if key in archive}
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        with zipfile.ZipFile(path) as members, path.open("rb") as file:  # np.load leaves a damaged file open
+            present = {name.removesuffix(".npy") for name in members.namelist()}
+            archive = np.load(file, allow_pickle=False)
+            arrays = {key: archive[key] for key in (*KEYS, "class_names") if key in present}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: cannot be read as .npz ({error}): write it with np.savez, without objects") from error
     absent = [key for key in KEYS if key not in arrays]
     if absent:

@@ -127,7 +127,9 @@ def to_floats(image: Image) -> Floats:
 def _turned(image: Image, turn: float) -> Image:
     from PIL import Image as images
 
-    hue, saturation, value = image.convert("HSV").split()
     shift = round(turn * 256)
+    if shift == 0:
+        return image  # there and back would lose some colour
+    hue, saturation, value = image.convert("HSV").split()
     hue = hue.point([(level + shift) % 256 for level in range(256)])
     return images.merge("HSV", (hue, saturation, value)).convert("RGB")

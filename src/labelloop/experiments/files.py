@@ -17,6 +17,7 @@ from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments.configuration import parse_overrides, read_toml
 from labelloop.experiments.fit import Result, fit_table
+from labelloop.experiments.noise_file import with_noisy_labels
 from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
 from labelloop.experiments.trained_model import load_model
 from labelloop.results.run_folder import write_atomically
@@ -27,6 +28,7 @@ def fit_file(
     *,
     output_dir: Path,
     columns: Mapping[str, Any],
+    noisy_labels: Path | None = None,
     test: Path | None = None,
     config_file: Path | None = None,
     overrides: Sequence[str] = (),
@@ -41,7 +43,9 @@ def fit_file(
     """Trains on a file, writes the run folder, and returns a summary for people."""
     layers = [read_toml(config_file)] if config_file else []
     config = recipe_config(method, recipe, *layers, parse_overrides(overrides))
-    table = read_table(path, **columns)
+    table, true_labels = read_table(path, **columns), None
+    if noisy_labels is not None:
+        table, true_labels = with_noisy_labels(table, noisy_labels)
     test_table = None
     if test is not None:
         test_columns = {k: v for k, v in columns.items() if k not in ("labels_path", "clean_labels_path")}
@@ -53,6 +57,7 @@ def fit_file(
         config,
         method=method,
         seed=seed,
+        y_true=true_labels,
         folder=output_dir,
         resume=resume,
         overwrite=overwrite,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from labelloop.errors import DataError, UsageError
 from labelloop.experiments.configuration import to_dict
 from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
 from labelloop.experiments.trained_model import TrainedModel
+from labelloop.experiments.versions import versions
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.results.label_table import label_table
@@ -168,8 +167,7 @@ def fit_table(
         "config": to_dict(config),
         "seed": seed,
         "data": _describe(table, problem),
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("labelloop", "torch", "numpy", "scipy", "scikit-learn")},
+        "versions": versions(),
         **(about or {}),
     }
     run_folder = None if folder is None else RunFolder(folder, resume=resume, overwrite=overwrite)

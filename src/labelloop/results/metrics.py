@@ -1,27 +1,54 @@
-"""Numbers about labels, from numpy arrays."""
+"""Numbers about labels and probabilities, from numpy arrays."""
 
 from __future__ import annotations
 
-from labelloop.types import Floats, Labels
+import numpy as np
+
+from labelloop.types import MISSING, Floats, Labels
+
+BINS = 15  # of the expected calibration error, as in most papers
+TINY = 1e-12
 
 
 def accuracy(predicted: Labels, true: Labels) -> float:
-    return float((predicted == true).mean())
+    """Share of equal labels; NaN where there are none to compare."""
+    return float((predicted == true).mean()) if len(true) else float("nan")
+
+
+def negative_log_likelihood(probabilities: Floats, true: Labels) -> float:
+    """Mean of −log of the probability given to the true class."""
+    given = probabilities[np.arange(len(true)), true].astype(np.float64)
+    return float(-np.log(np.maximum(given, TINY)).mean())
+
+
+def expected_calibration_error(probabilities: Floats, true: Labels, bins: int = BINS) -> float:
+    """How far confidence and accuracy lie apart, averaged over `bins` equal ranges of confidence."""
+    confidence = probabilities.max(axis=1).astype(np.float64)
+    right = probabilities.argmax(axis=1) == true
+    place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    gaps = np.bincount(place, weights=confidence - right, minlength=bins)
+    return float(np.abs(gaps).sum() / len(true))
 
 
 def label_metrics(targets: Floats, given: Labels, true: Labels) -> dict[str, float]:
     """How good the corrected labels of the training rows are.
 
     Args:
-        targets: Corrected soft labels [N, C].
+        targets: Corrected soft labels [N, C]; a row of zeros has none yet.
         given: Given labels [N], -1 where missing.
-        true: True labels [N].
+        true: True labels [N], -1 where nobody knows them; those rows do not count.
     """
+    counted = (true != MISSING) & (targets.sum(axis=1) > 0.5)
+    targets, given, true = targets[counted], given[counted], true[counted]
     corrected = targets.argmax(axis=1)
-    known = given >= 0
-    good = known & (given == true)
+    known = given != MISSING
+    changed, good = known & (corrected != given), known & (given == true)
     return {
-        "given_label_accuracy": accuracy(given[known], true[known]) if known.any() else float("nan"),
+        "given_label_accuracy": accuracy(given[known], true[known]),
         "corrected_label_accuracy": accuracy(corrected, true),
-        "good_labels_broken": float((corrected[good] != true[good]).mean()) if good.any() else float("nan"),
+        "changed_labels": float(changed.mean()) if len(true) else float("nan"),
+        "changed_label_accuracy": accuracy(corrected[changed], true[changed]),
+        "good_labels_broken": 1 - accuracy(corrected[good], true[good]),
+        "corrected_label_nll": negative_log_likelihood(targets, true) if len(true) else float("nan"),
+        "corrected_label_ece": expected_calibration_error(targets, true) if len(true) else float("nan"),
     }

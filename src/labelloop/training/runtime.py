@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -110,9 +112,18 @@ class Runtime:
             if self.truth.train_labels is not None:
                 row |= label_metrics(targets, problem.train.labels, self.truth.train_labels)
         row["seconds"] = {name: round(seconds, 4) for name, seconds in self.phases.items()}
+        row["peak_memory_mib"] = self._peak_memory()
+        row = {key: None if value != value else value for key, value in row.items()}  # JSON knows no NaN
         self.history.append(row)
         if self.folder is not None:
             self.folder.append_metrics(row)
+
+    def _peak_memory(self) -> int:
+        """The most memory this process has held so far, in MiB: on the GPU where there is one."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device) // 2**20
+        unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 2**20
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 

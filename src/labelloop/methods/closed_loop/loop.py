@@ -97,7 +97,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 "labels_moved": changed,
             })  # fmt: skip
 
-        runtime.record(epoch, model, problem, targets, {"loss": loss, "rounds": len(rounds)})
+        values = {"loss": loss, "weights": rounds[-1]["weights"] if rounds else None}
+        runtime.record(epoch, model, problem, targets, values)
         arrays = {"targets": targets} | ({} if base_clean is None else {"base_clean": base_clean})
         runtime.save(epoch, model, optimizer, arrays, to_store(past, past_features), {"rounds": rounds})
     return Fitted(model, targets, tuple(rounds), stop_reason)

@@ -1,0 +1,167 @@
+"""An experiment: data set, noise, method, configuration, seed. Running it: data -> noise -> method -> result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelloop.data import DATASETS, LabelledData, load_dataset
+from labelloop.errors import UsageError, nearest
+from labelloop.experiments.configuration import to_dict
+from labelloop.experiments.noise_file import labels_from_file
+from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
+from labelloop.experiments.versions import versions
+from labelloop.methods import METHODS
+from labelloop.noise import NOISES, Noisy, realised_rate
+from labelloop.results.run_folder import RunFolder
+from labelloop.seeds import stream
+from labelloop.splits import clean_split
+from labelloop.training.config import TrainingConfig
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import resolve
+from labelloop.types import MISSING, Problem, Rows, Truth
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All that decides a result, and nothing else.
+
+    Attributes:
+        dataset: A name in DATASETS.
+        dataset_options: Its options, such as {"limit": 20000}.
+        clean: How many clean rows are drawn, each class in proportion, before any label is corrupted. 0 takes those
+            that the data set itself names.
+        paired: Whether the clean rows also have a noisy label.
+        noise: A name in NOISES, "none", or "file".
+        rate: The nominal rate.
+        noise_options: Options of the noise; the path of a noise file.
+        method: A name in METHODS.
+        recipe: A name in RECIPES.
+        config: What differs from the recipe.
+        name: What the table calls it; the method's name if empty. It does not decide the result.
+        seed: Names every random stream.
+    """
+
+    dataset: str = "digits"
+    dataset_options: dict[str, Any] = field(default_factory=dict)
+    clean: int = 200
+    paired: bool = False
+    noise: str = "symmetric"
+    rate: float = 0.4
+    noise_options: dict[str, Any] = field(default_factory=dict)
+    method: str = "closed-loop"
+    recipe: str = DEFAULT_RECIPE
+    config: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dataset not in DATASETS:
+            raise UsageError(f"unknown data set {self.dataset!r}; {nearest(self.dataset, DATASETS)}")
+        if self.noise not in (*NOISES, "none", "file"):
+            raise UsageError(f"unknown noise {self.noise!r}; {nearest(self.noise, (*NOISES, 'none', 'file'))}")
+        if not 0 <= self.rate <= 1:
+            raise UsageError(f"rate must lie between 0 and 1, not {self.rate}")
+        if self.clean < 0 or self.seed < 0:
+            raise UsageError(f"clean and seed must not be negative, but are {self.clean} and {self.seed}")
+        _ = self.method_config  # unknown methods, recipes and keys are refused here, before anything runs
+
+    @cached_property
+    def method_config(self) -> TrainingConfig:
+        """The method's whole configuration."""
+        return recipe_config(self.method, self.recipe, self.config)
+
+    @property
+    def title(self) -> str:
+        return self.name or self.method
+
+    @cached_property
+    def key(self) -> str:
+        """A name for the run folder: equal if and only if everything that decides the result is equal."""
+        decides = asdict(replace(self, name="", recipe=DEFAULT_RECIPE, config={})) | {
+            "config": to_dict(self.method_config)
+        }
+        text = json.dumps(decides, sort_keys=True, default=str)
+        return f"{self.method}-{self.dataset}-{self.noise}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def run_experiment(experiment: Experiment, folder: Path | None = None, **surroundings: Any) -> dict[str, Any]:
+    """Runs an experiment, or what is left of it if its folder holds a checkpoint, and returns its record.
+
+    Args:
+        experiment: What to run.
+        folder: Where to record and keep checkpoints; None keeps everything in memory.
+        surroundings: Further arguments of Runtime, such as device and progress.
+    """
+    data = load_dataset(experiment.dataset, **experiment.dataset_options)
+    problem, truth, noisy = make_noisy_problem(experiment, data)
+    config = resolve(experiment.method_config, problem)
+    run_folder = None
+    if folder is not None:
+        run_folder = RunFolder(folder, resume=(folder / "run.json").exists())
+        run_folder.write_run({"experiment": asdict(experiment), "state": "running"})
+    runtime = Runtime(experiment.seed, folder=run_folder, truth=truth, **surroundings)
+    fitted = METHODS[experiment.method].fit(problem, config, runtime)
+    given, true = problem.train.labels, data.labels[problem.train.index]
+    record = {
+        "experiment": asdict(experiment),
+        "title": experiment.title,
+        "clean_rows": METHODS[experiment.method].clean_rows,
+        "config": to_dict(config),
+        "data": {"source": Path(data.source).name, "fingerprint": data.fingerprint},
+        "train_rows": len(problem.train),
+        "clean_rows_count": len(problem.clean),
+        "nominal_rate": noisy.rate,
+        "realised_rate": realised_rate(true, given),
+        "noisy_labels_sha256": hashlib.sha256(given.tobytes()).hexdigest(),
+        "versions": versions(),
+        "stop_reason": fitted.stop_reason,
+        "rounds": list(fitted.rounds),
+        "history": runtime.history,
+    }
+    if run_folder is not None:
+        run_folder.write_run({**record, "state": "finished"})
+    return record
+
+
+def make_noisy_problem(experiment: Experiment, data: LabelledData) -> tuple[Problem, Truth, Noisy]:
+    """Draws the clean rows, then corrupts the labels. The method plays no part, so all methods get the same labels."""
+    seed = experiment.seed
+    if experiment.clean:
+        train_index, clean_index = clean_split(data.labels, experiment.clean, stream(seed, "clean-split"))
+    elif data.clean_index is not None:
+        clean_index = data.clean_index
+        train_index = np.setdiff1d(np.arange(len(data)), clean_index)
+    else:
+        raise UsageError(f"data set {data.name!r} names no clean rows of its own; say how many to draw with clean")
+    noisy = _corrupt(experiment, data)
+    unknown = np.full(len(data), MISSING)
+    train = Rows(data.inputs, train_index, noisy.labels[train_index], unknown[train_index])
+    clean_given = noisy.labels if experiment.paired else unknown
+    clean = Rows(data.inputs, clean_index, clean_given[clean_index], data.labels[clean_index])
+    test_index = np.arange(len(data.test_labels))
+    test = Rows(data.test_inputs, test_index, np.full(len(test_index), MISSING), data.test_labels)
+    return Problem(train, clean, data.class_names), Truth(data.labels[train_index], test), noisy
+
+
+def _corrupt(experiment: Experiment, data: LabelledData) -> Noisy:
+    """Noisy labels for every row of the data set: a row's label does not depend on which rows are clean."""
+    if experiment.noise == "none":
+        given = data.labels if data.given_labels is None else data.given_labels
+        return Noisy(given, None, None, realised_rate(data.labels, given))
+    if experiment.noise == "file":
+        return labels_from_file(experiment.noise_options, data)
+    options: dict[str, Any] = dict(experiment.noise_options)
+    if experiment.noise == "instance" and experiment.rate > 0:
+        options["images"] = data.noise_inputs() if data.noise_inputs else data.inputs
+    if experiment.noise == "recorded" and "path" in options:
+        options["path"] = Path(options["path"])
+    rng = stream(experiment.seed, "noise", experiment.noise)
+    rate: Any = None if experiment.noise in ("recorded", "matrix") else experiment.rate
+    return NOISES[experiment.noise](data.labels, data.num_classes, rate, rng, **options)

@@ -1,0 +1,24 @@
+"""The versions that a result depends on, for its record."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+
+def versions() -> dict[str, str]:
+    """Of Python, of this package and of the libraries that compute."""
+    names = ("labelloop", "torch", "numpy", "scipy", "scikit-learn")
+    return {"python": platform.python_version()} | {name: version(name) for name in names} | _commit()
+
+
+def _commit() -> dict[str, str]:
+    """The commit, when the package runs from a checkout of its own sources."""
+    asked = ["git", "-C", str(Path(__file__).parent), "log", "-1", "--format=%H", "--", "."]
+    try:
+        found = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {"commit": found} if found else {}
