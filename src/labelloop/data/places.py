@@ -15,9 +15,9 @@ def places(root: str | Path | None) -> list[Path]:
     said = root if root is not None else os.environ.get(VARIABLE)
     if said:
         return [Path(said).expanduser()]
-    project = Path(__file__).resolve().parents[3]  # when run from its source
-    usual = [Path.cwd().parent / "shared" / "data", project.parent / "shared" / "data", Path.cwd() / "data"]
-    return list(dict.fromkeys(usual))
+    here, project = Path.cwd(), Path(__file__).resolve().parents[3]
+    beside = [here, project] if (project / "pyproject.toml").is_file() else [here]  # run from its source, or installed
+    return list(dict.fromkeys([*(folder.parent / "shared" / "data" for folder in beside), here / "data"]))
 
 
 def not_found(name: str, root: str | Path | None, needed: str) -> DataError:
