@@ -79,9 +79,8 @@ def run_bench(experiments: Sequence[Experiment], folder: Path, jobs: int = 1, pr
         for process in running.values():
             process.wait()
         bar.close()
-    records = [
-        read_json(places[e.key] / "result.json") | {"title": e.title} for e in experiments if _done(places[e.key])
-    ]
+    finished = [e for e in experiments if results[e.key].exists()]
+    records = [read_json(results[e.key]) | {"title": e.title} for e in finished]
     return Outcome(records, failures)
 
 
