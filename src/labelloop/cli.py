@@ -30,9 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"labelloop: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        folder = getattr(options, "output_dir", None)
-        hint = f"; the last finished epoch is kept, continue with --resume --output-dir {folder}" if folder else ""
-        print(f"\nlabelloop: interrupted{hint}", file=sys.stderr)
+        kept = hasattr(options, "resume") and (options.output_dir / "run.json").exists()
+        hint = f"; the last finished epoch is kept, continue with --resume --output-dir {options.output_dir}"
+        print(f"\nlabelloop: interrupted{hint if kept else ''}", file=sys.stderr)
         return 130
 
 

@@ -109,4 +109,10 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """The configuration as JSON can hold it."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(config).items()}
+    return {key: _plain(value) for key, value in asdict(config).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -36,6 +36,8 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
     """Runs every method on every seed and returns the table."""
     if seeds < 1:
         raise UsageError(f"--seeds must be at least 1, not {seeds}")
+    for place in (folder, *(folder / f"{method}-seed{seed}" for method in ROWS for seed in range(seeds))):
+        _is_demo(place)  # refuses before the first run, not in the middle
     started = time.perf_counter()
     results: dict[str, list[Result]] = {method: [] for method in ROWS}
     threads = torch.get_num_threads()

@@ -48,8 +48,10 @@ def fit_file(
         table, true_labels = with_noisy_labels(table, noisy_labels)
     test_table = None
     if test is not None:
-        test_columns = {k: v for k, v in columns.items() if k not in ("labels_path", "clean_labels_path")}
-        test_columns["feature_columns"] = table.column_names or None
+        unneeded = ("labels_path", "clean_labels_path", "extra_columns")
+        test_columns = {k: v for k, v in columns.items() if k not in unneeded}
+        if columns.get("feature_columns") is None:
+            test_columns["feature_columns"] = table.column_names or None
         test_table = read_table(test, **test_columns)
     result = fit_table(
         table,
@@ -95,7 +97,7 @@ def predict_file(
     model = load_model(run)
     columns = dict(columns)
     if columns.get("feature_columns") is None and columns.get("embedding_column") is None and model.column_names:
-        columns["feature_columns"] = model.column_names
+        columns |= _columns_of(model.column_names, path)
     table = read_table(path, **columns, labels_required=False)
     probabilities = model.predict_proba(table)
     best = probabilities.argmax(axis=1)
@@ -114,3 +116,12 @@ def predict_file(
     write = pq.write_table if output.suffix == ".parquet" else pa.csv.write_csv
     write_atomically(output, lambda place: write(found, place))
     return f"{len(found)} rows written to {output}\n"
+
+
+def _columns_of(names: Sequence[str], path: Path) -> dict[str, Any]:
+    """The columns of a file that hold a model's features. An embedding beside others has the names e[0], e[1], ..."""
+    key = names[0].removesuffix("[0]")
+    width = sum(name == f"{key}[{j}]" for j, name in enumerate(names))
+    if path.suffix.lower() == ".parquet" and 0 < width < len(names):
+        return {"embedding_column": key, "feature_columns": names[width:]}
+    return {"feature_columns": names}

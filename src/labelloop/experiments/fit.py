@@ -26,12 +26,13 @@ from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.results.label_table import label_table
 from labelloop.results.run_folder import RunFolder
 from labelloop.training.batches import input_shape
+from labelloop.training.checkpoint import read_checkpoint
 from labelloop.training.config import TrainingConfig
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import resolve
+from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.training.targets import one_hot
-from labelloop.types import MISSING, Floats, Labels, Problem, Rows, Truth
+from labelloop.types import MISSING, Fitted, Floats, Labels, Problem, Rows, Truth
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Result:
     Attributes:
         model: The trained classifier: `predict`, `predict_proba`, `transform`, `save`.
         corrected_labels: A label for every row, in the type of the labels that came in; the verified one where there
-            is one. Missing for rows that were only tested on.
-        corrected_proba: The same as probabilities [n, C]; NaN for rows that were only tested on.
+            is one. Missing for rows that were only tested on, and without a label where the method corrects none.
+        corrected_proba: The same as probabilities [n, C]; NaN where missing.
         label_score: How much the corrected probabilities believe the given label; low is bad, NaN without a label.
         predicted_proba: What the classifier says of every row [n, C].
         classes: The classes in the user's type [C].
@@ -152,6 +153,10 @@ def fit_table(
     """The same for tables, as they come from files. `about` goes into run.json as it is."""
     if seed < 0:
         raise UsageError(f"seed must not be negative, but is {seed}")
+    if resume and overwrite:
+        raise UsageError("resume continues the run in a folder and overwrite deletes it; give one of them")
+    if folder is None and (resume or overwrite):
+        raise UsageError("resume and overwrite are about the run in a folder; give output_dir too")
     check(table, test)
     problem, classes, train_position, clean_position = make_problem(table)
     if len(problem.clean) < 2:
@@ -161,12 +166,15 @@ def fit_table(
         config = replace(config, normalise="columns")  # columns with names have units of their own
     config = resolve(config, problem)
     _check_schedule(config)
+    if isinstance(config, ClosedLoopConfig) and config.wants("extra") and table.extra is None:
+        raise UsageError("corrector.inputs asks for 'extra', but there are no extra columns; give them or drop it")
+    _try_out(config, problem, seed, device)
 
     run = {
         "method": method,
         "config": to_dict(config),
         "seed": seed,
-        "data": _describe(table, problem),
+        "data": _describe(table, problem, truth),
         "versions": versions(),
         **(about or {}),
     }
@@ -174,6 +182,7 @@ def fit_table(
     if run_folder is not None:
         if resume:
             _check_same_run(run_folder.read_run(), run, run_folder.path)
+            read_checkpoint(run_folder.checkpoint)  # a damaged one is refused before run.json changes
         run_folder.write_run({**run, "state": "running"})
 
     runtime = Runtime(seed, device, run_folder, truth, progress, workers)
@@ -183,11 +192,16 @@ def fit_table(
         if run_folder is not None:
             run_folder.write_run({**run, "state": "interrupted"})
         raise
+    if broken := _broken_down(runtime, fitted):
+        if run_folder is not None:
+            run_folder.write_run({**run, "state": "failed", "stop_reason": broken})
+        raise DataError(f"{broken}; lower learning_rate (it is {config.learning_rate:g}) or look at the inputs' scale")
 
     everything = Rows(table.inputs, np.arange(len(table)), *encoded(table, classes))
     predicted = softmax(extract(fitted.model, everything, runtime).logits, axis=1)  # [n, C]
     targets = np.full((len(table), len(classes)), np.nan, np.float32)
-    targets[train_position] = fitted.targets
+    labelled = fitted.targets.sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
+    targets[train_position] = np.where(labelled, fitted.targets, np.nan)
     targets[clean_position] = one_hot(problem.clean.clean_labels, len(classes))
     labels = label_table(
         table.ids, classes.tolist(), everything.labels, everything.clean_labels, targets, predicted.argmax(axis=1)
@@ -224,7 +238,10 @@ def _truth(
 ) -> Truth:
     train_labels = None
     if y_true is not None:
-        train_labels = encode(y_true, classes, "y_true")[train_position]
+        encoded_truth = encode(y_true, classes, "y_true")
+        if len(encoded_truth) != len(table):
+            raise DataError(f"{len(table)} rows, but {len(encoded_truth)} labels in y_true; give one for every row")
+        train_labels = encoded_truth[train_position]
     if test is None:
         rows = held_out_rows(table, classes)
     else:
@@ -248,14 +265,34 @@ def _check_schedule(config: TrainingConfig) -> None:
         )
 
 
-def _describe(table: Table, problem: Problem) -> dict[str, Any]:
+def _try_out(config: TrainingConfig, problem: Problem, seed: int, device: str) -> None:
+    """Makes everything once before a folder is touched: a wrong setting must not leave a stub or cost an old run."""
+    model = new_classifier(config, problem, seed)
+    try:
+        model = Runtime(seed, device).prepare(model)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); try 'cpu'") from None
+    try:
+        new_optimizer(model, config)
+    except ValueError as error:
+        raise UsageError(f"the optimiser refuses its settings: {error}") from None
+
+
+def _broken_down(runtime: Runtime, fitted: Fitted) -> str | None:
+    """What to say of a training that ended in numbers that are none, or None."""
+    for row in runtime.history:
+        if row["loss"] is None or not np.isfinite(row["loss"]):
+            return f"training broke down: the loss of epoch {row['epoch']} is not a number"
+    return None if np.isfinite(fitted.targets).all() else "training broke down: the corrected labels are not numbers"
+
+
+def _describe(table: Table, problem: Problem, truth: Truth) -> dict[str, Any]:
     """What the rows were, so that a run is never resumed on others."""
-    digest = hashlib.sha256()
-    if isinstance(table.inputs, np.ndarray):
-        digest.update(np.ascontiguousarray(table.inputs).data)
-    for rows in (problem.train, problem.clean):
-        for array in (rows.index, rows.labels, rows.clean_labels):
-            digest.update(array.data)
+    parts = [part for rows in (problem.train, problem.clean) for part in (rows.index, rows.labels, rows.clean_labels)]
+    test = None
+    if truth.test is not None:
+        shown = _sha256(truth.test.inputs, truth.test.index, truth.test.clean_labels)
+        test = {"rows": len(truth.test), "sha256": shown}
     return {
         "source": table.source,
         "rows": len(table),
@@ -264,8 +301,18 @@ def _describe(table: Table, problem: Problem) -> dict[str, Any]:
         "clean_paired": int((problem.clean.labels != MISSING).sum()),
         "clean_unpaired": int((problem.clean.labels == MISSING).sum()),
         "classes": list(problem.class_names),
-        "sha256": digest.hexdigest(),
+        "sha256": _sha256(table.inputs, *parts, table.extra),
+        "test": test,
     }
+
+
+def _sha256(*parts: Any) -> str:
+    """Of the arrays among the parts; a dataset is not read through."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()
 
 
 def _check_same_run(stored: Mapping[str, Any], run: Mapping[str, Any], folder: Path) -> None:
@@ -274,14 +321,30 @@ def _check_same_run(stored: Mapping[str, Any], run: Mapping[str, Any], folder: P
     for key in ("method", "seed"):
         if stored.get(key) != run[key]:
             raise DataError(f"{folder} was started with {key} {stored.get(key)!r}, not {run[key]!r}; {advice}")
-    for key, value in run["config"].items():
-        if stored["config"].get(key) != value:
-            raise DataError(f"{folder} was started with {key} = {stored['config'].get(key)!r}, not {value!r}; {advice}")
+    before, now = _flat(stored["config"]), _flat(run["config"])
+    for key in (*now, *(before.keys() - now.keys())):
+        if before.get(key) != now.get(key):
+            raise DataError(f"{folder} was started with {key} = {before.get(key)!r}, not {now.get(key)!r}; {advice}")
+    if stored["data"]["classes"] != run["data"]["classes"]:
+        raise DataError(
+            f"{folder} was started with the classes {', '.join(stored['data']['classes'])}, not "
+            f"{', '.join(run['data']['classes'])}; {advice}"
+        )
+    if stored["data"].get("test") != run["data"]["test"]:
+        raise DataError(f"{folder} was started with other test rows, or without any; {advice}")
     if stored["data"]["sha256"] != run["data"]["sha256"]:
         raise DataError(
             f"{folder} was started with other rows ({stored['data']['rows']} rows of {stored['data']['source']}) than "
             f"these ({run['data']['rows']} rows of {run['data']['source']}); {advice}"
         )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested keys as one: corrector.hidden."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
 
 
 def _in_their_type(targets: Floats, classes: NDArray, table: Table) -> NDArray:

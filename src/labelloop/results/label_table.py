@@ -27,7 +27,7 @@ def label_table(
         classes: The classes in the user's type [C].
         given: Given labels [n].
         clean: Verified labels [n].
-        targets: Corrected soft labels [n, C]; NaN in rows that were only tested on.
+        targets: Corrected soft labels [n, C]; NaN in rows that have none, such as those only tested on.
         predicted: What the classifier says [n].
 
     Returns:

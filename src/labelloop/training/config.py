@@ -7,7 +7,7 @@ from typing import Any
 
 from labelloop.errors import UsageError, nearest
 
-AUGMENTATIONS = ("auto", "none", "crop-flip")
+AUGMENTATIONS = ("auto", "none", "crop-flip", "own")
 NORMALISATIONS = ("auto", "columns", "whole", "none")
 
 
@@ -26,7 +26,8 @@ class TrainingConfig:
         weight_decay: Of SGD.
         lr_drops: Where the learning rate drops, as fractions of `epochs`, so that they move with it.
         lr_factor: What it is multiplied by at each drop.
-        augment: "crop-flip" (images only), "none", or "auto": crop-flip for colour images.
+        augment: "crop-flip" (images in memory), "own" (image files: resized crop, flip, colour jitter, grey), "none",
+            or "auto": own for image files, crop-flip for colour images in memory.
         normalise: How the model scales its inputs by the mean and deviation of the training rows: "columns" each by
             its own (channels of images), "whole" all columns by one deviation, which keeps the weight that an
             embedding gives to each, "none", or "auto": whole for arrays of numbers, columns for the rest.

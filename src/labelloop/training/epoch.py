@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,8 @@ def train_epoch(
     targets_t, noisy_t = runtime.tensor(targets), runtime.tensor(noisy)
     torch.manual_seed(integer(runtime.seed, "dropout", epoch))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
+    if config.augment == "own" and hasattr(rows.inputs, "augmented"):  # large images augment themselves, in workers
+        rows = replace(rows, inputs=rows.inputs.augmented(runtime.seed, epoch))
     crop = config.augment == "crop-flip" and is_images(rows)
     augment = partial(crop_and_flip, rng=stream(runtime.seed, "augmentation", epoch)) if crop else None
     total = torch.zeros((), device=runtime.device)

@@ -25,7 +25,8 @@ def resolve(config: Config, problem: Problem) -> Config:
     if network == "auto":
         network = "mlp" if len(shape) == 1 else "small-cnn"
     if augment == "auto":  # grey images are often digits or letters, which do not survive a mirror
-        augment = "crop-flip" if is_images(problem.train) and shape[0] == 3 else "none"
+        own = hasattr(problem.train.inputs, "augmented")
+        augment = "own" if own else "crop-flip" if is_images(problem.train) and shape[0] == 3 else "none"
     if normalise == "auto":
         normalise = "whole" if len(shape) == 1 else "columns"
     if not isinstance(problem.train.inputs, np.ndarray):
