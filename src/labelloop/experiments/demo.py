@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from labelloop.data.table import from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments.fit import Result, fit_table
 from labelloop.experiments.recipes import recipe_config
+from labelloop.experiments.versions import versions
 from labelloop.noise import NOISES
-from labelloop.results.run_folder import read_json
+from labelloop.results.run_folder import read_json, write_atomically
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 from labelloop.types import MISSING
@@ -50,7 +52,20 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
                     bar.update()
     finally:
         torch.set_num_threads(threads)
-    return "\n".join(_table(results, seeds, time.perf_counter() - started, folder))
+    record = {
+        "noise": NOISE,
+        "rate": RATE,
+        "clean_rows": CLEAN_ROWS,
+        "versions": versions(),
+        "last": {method: [run.history[-1] for run in runs] for method, runs in results.items()},
+    }
+    text = json.dumps(record, indent=1) + "\n"
+    write_atomically(folder / "demo.json", lambda place: place.write_text(text, encoding="utf-8"))
+    seconds = time.perf_counter() - started
+    return (
+        f"{demo_table(record)}\n\n{seconds:.0f} s; the runs are in {folder}, the corrected labels of the first seed in\n"
+        f"{folder / 'closed-loop-seed0' / 'labels.parquet'}"
+    )
 
 
 def _run(method: str, seed: int, folder: Path) -> Result:
@@ -84,25 +99,24 @@ def _is_demo(place: Path) -> bool:
     return True
 
 
-def _table(results: dict[str, list[Result]], seeds: int, seconds: float, folder: Path) -> list[str]:
-    last = {method: [run.history[-1] for run in runs] for method, runs in results.items()}
-    before = [row["given_label_accuracy"] for row in last["closed-loop"]]
-    after = [row["corrected_label_accuracy"] for row in last["closed-loop"]]
+def demo_table(record: Mapping[str, Any]) -> str:
+    """The table of a demo, from its record."""
+    last = record["last"]
+    seeds = len(last["closed-loop"])
     width = max(map(len, ROWS.values()))
-    return [
-        f"digits: 1,000 rows with instance-dependent noise of {RATE:.0%}, {CLEAN_ROWS} unpaired clean rows",
-        f"mean and standard deviation over {seeds} seed{'s' if seeds > 1 else ''}, last epoch, in %",
+    lines = [
+        f"digits: 1,000 rows, {record['noise']}-dependent noise of {record['rate']:.0%}, "
+        f"{record['clean_rows']} clean rows without a noisy label",
+        f"mean ± standard deviation over {seeds} seed{'s' if seeds > 1 else ''}, in %, after the last epoch",
         "",
         "accuracy of the labels",
-        f"{'given':>{width}}  {_cell(before)}",
-        f"{'corrected':>{width}}  {_cell(after)}",
+        f"{'as given':>{width}}  {_cell([row['given_label_accuracy'] for row in last['closed-loop']])}",
+        f"{'corrected':>{width}}  {_cell([row['corrected_label_accuracy'] for row in last['closed-loop']])}",
         "",
         "test accuracy",
         *(f"{title:>{width}}  {_cell([row['test_accuracy'] for row in last[key]])}" for key, title in ROWS.items()),
-        "",
-        f"{seconds:.0f} s; the runs are in {folder}, the corrected labels of the first seed in",
-        f"{folder / 'closed-loop-seed0' / 'labels.parquet'}",
-    ]  # fmt: skip
+    ]
+    return "\n".join(lines)
 
 
 def _cell(values: Sequence[Any]) -> str:
