@@ -1,0 +1,103 @@
+"""`labelloop demo`: the table, the folder, and what it leaves alone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from cli_tools import contents, labels_of, run_json
+
+from labelloop.experiments import demo as demo_module
+from labelloop.experiments.recipes import recipe_config
+
+TITLES = (
+    "cross-entropy on the noisy labels",
+    "the clean rows alone",
+    "noisy + clean",
+    "noisy, then fine-tune on clean",
+    "closed loop",
+)
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Makes the demo's runs short; its numbers mean nothing then."""
+
+    def config(method, recipe):
+        values = {"epochs": 3, "network_options": {"hidden": [4]}}
+        values |= {"warm_up": 1, "corrector": {"max_epochs": 2, "hidden": 4}} if method == "closed-loop" else {}
+        values |= {"fine_tune_epochs": 1} if method == "fine-tune" else {}
+        return recipe_config(method, recipe, values)
+
+    monkeypatch.setattr(demo_module, "recipe_config", config)
+
+
+def numbers_of(text: str) -> dict[str, float]:
+    found = {}
+    for line in text.splitlines():
+        if cell := re.fullmatch(r"\s*(\S.*?)\s+(\d+\.\d) ± (\d+\.\d)", line):
+            found[cell[1]] = float(cell[2])
+    return found
+
+
+def test_the_closed_loop_comes_first_and_the_folder_is_named(labelloop, tmp_path):
+    folder = tmp_path / "demo"
+    ended = labelloop("demo", "--seeds", 1, "--output-dir", folder)
+    assert ended.code == 0, ended.err
+    assert ended.err == ""
+    numbers = numbers_of(ended.out)
+    assert set(TITLES) < set(numbers)
+    assert len(numbers) == len(TITLES) + 2  # and the labels before and after
+    assert max(TITLES, key=numbers.__getitem__) == "closed loop"
+    assert numbers["corrected"] > numbers["closed loop"] - 5 > 80
+    assert 55 < numbers["as given"] < 65
+    assert str(folder) in ended.out
+    place = folder / "closed-loop-seed0"
+    assert str(place / "labels.parquet") in ended.out
+    assert len(labels_of(place)["id"]) == run_json(place)["data"]["rows"] == 1200
+    assert run_json(place)["data"]["clean_unpaired"] == 200
+    assert len([path for path in folder.iterdir() if path.is_dir()]) == len(TITLES)
+
+
+def test_a_second_demo_replaces_the_first(short, labelloop, tmp_path):
+    first = labelloop("demo", "--seeds", 1, "--output-dir", tmp_path / "demo")
+    assert first.code == 0, first.err
+    (tmp_path / "demo/mine.txt").write_text("mine")
+    labels = (tmp_path / "demo/closed-loop-seed0/labels.parquet").read_bytes()
+    second = labelloop("demo", "--seeds", 1, "--output-dir", tmp_path / "demo")
+    assert second.code == 0, second.err
+    assert numbers_of(second.out) == numbers_of(first.out)
+    assert (tmp_path / "demo/closed-loop-seed0/labels.parquet").read_bytes() == labels
+    assert (tmp_path / "demo/mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("place", [".", "closed-loop-seed0", "cross-entropy-seed0"])
+def test_a_folder_with_another_run_is_refused_before_anything_is_run(place, short, labelloop, tmp_path):
+    folder = tmp_path / "demo"
+    assert labelloop("demo", "--seeds", 1, "--output-dir", folder).code == 0
+    (folder / place / "run.json").write_text('{"method": "closed-loop"}')
+    before = contents(tmp_path)
+    ended = labelloop("demo", "--seeds", 1, "--output-dir", folder)
+    assert ended.code == 1
+    assert str(folder / place) in ended.err
+    assert "--output-dir" in ended.err
+    assert contents(tmp_path) == before
+
+
+def test_a_file_in_place_of_the_folder_is_refused(short, labelloop, tmp_path):
+    (tmp_path / "demo").write_text("mine")
+    ended = labelloop("demo", "--seeds", 1, "--output-dir", tmp_path / "demo")
+    assert ended.code == 1
+    assert str(tmp_path / "demo") in ended.err
+    assert (tmp_path / "demo").read_text() == "mine"
+
+
+def test_an_interrupted_demo_does_not_advise_a_flag_it_lacks(labelloop, tmp_path, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo_module, "run_demo", interrupted)
+    ended = labelloop("demo", "--output-dir", tmp_path / "demo")
+    assert ended.code == 130
+    assert "interrupted" in ended.err
+    assert "--resume" not in ended.err
