@@ -63,7 +63,7 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
     write_atomically(folder / "demo.json", lambda place: place.write_text(text, encoding="utf-8"))
     seconds = time.perf_counter() - started
     return (
-        f"{demo_table(record)}\n\n{seconds:.0f} s; the runs are in {folder}, the corrected labels of the first seed in\n"
+        f"{demo_table(record)}\n\n{seconds:.0f} s; the runs are in {folder}, the corrected labels of seed 0 in\n"
         f"{folder / 'closed-loop-seed0' / 'labels.parquet'}"
     )
 

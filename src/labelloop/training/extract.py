@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from labelloop.training.batches import batches
-from labelloop.types import Extracted, Rows
+from labelloop.types import Extracted, Floats, Rows
 
 if TYPE_CHECKING:
     from labelloop.models import TwoHeadClassifier
@@ -21,12 +21,14 @@ def extract(model: TwoHeadClassifier, rows: Rows, runtime: Runtime) -> Extracted
     """What the network says of every row, in the order of the rows. The model is left as it was."""
     was_training = model.training
     model.eval()
-    features, logits, noisy = [], [], []
+    whole: list[Floats] = []  # filled batch by batch: joining lists of batches would hold everything twice
     with torch.no_grad():
-        for _, x in batches(rows, np.arange(len(rows)), BATCH, workers=runtime.workers):
+        for position, x in batches(rows, np.arange(len(rows)), BATCH, workers=runtime.workers):
             out = model(runtime.inputs(x))
-            features.append(out.features.cpu())
-            logits.append(out.logits.cpu())
-            noisy.append(torch.softmax(out.noisy_logits, dim=1).cpu())
+            parts = (out.features, out.logits, torch.softmax(out.noisy_logits, dim=1))
+            if not whole:
+                whole = [np.empty((len(rows), part.shape[1]), np.float32) for part in parts]
+            for array, part in zip(whole, parts, strict=True):
+                array[position] = part.cpu().numpy()
     model.train(was_training)
-    return Extracted(torch.cat(features).numpy(), torch.cat(logits).numpy(), torch.cat(noisy).numpy())
+    return Extracted(*whole)

@@ -52,7 +52,8 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
     """
     true_class = _true_class(components, labels)
     count = len(components)
-    # From a vertex SLSQP stops at once and reports success; from the middle it does not (PAPER.md, guess 15).
+    # From a vertex with zeros SLSQP can stop at once, far from the minimum; from the middle it does not (PAPER.md,
+    # guess 15).
     found = minimize(
         mixture_loss,
         np.full(count, 1 / count),

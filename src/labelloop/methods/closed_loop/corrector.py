@@ -22,6 +22,7 @@ INPUTS = ("features", "logits", "probabilities", "past_features", "extra")
 NOISY_VIEWS = ("soft", "sampled")
 OPTIMIZERS = ("sgd", "adamw")
 SELECT_BY = ("loss", "accuracy")
+CHUNK = 8192  # rows corrected at a time: a million rows of features are not copied as a whole
 
 
 @dataclass(frozen=True)
@@ -109,10 +110,14 @@ class Corrector:
         }
 
     def __call__(self, noisy: Floats, columns: Mapping[str, Floats]) -> Floats:
-        x = _assemble(noisy, (_pick(columns, self.inputs) - self.mean) / self.scale)  # [N, C + E]
-        with torch.no_grad():
-            parts = [torch.softmax(self.network(part), dim=1) for part in x.split(8192)]
-        return torch.cat(parts).numpy()  # [N, C]
+        corrected = np.empty_like(noisy)  # [N, C]
+        for start in range(0, len(noisy), CHUNK):
+            rows = slice(start, start + CHUNK)
+            picked = _pick({name: values[rows] for name, values in columns.items()}, self.inputs)
+            with torch.no_grad():
+                logits = self.network(_assemble(noisy[rows], (picked - self.mean) / self.scale))
+            corrected[rows] = torch.softmax(logits, dim=1).numpy()
+        return corrected
 
 
 def draw_one_hot(posterior: Floats, rng: np.random.Generator) -> Floats:
