@@ -118,6 +118,8 @@ def fit(
     test = None if X_test is None else from_arrays(X_test, None, y_test, source="the test arrays")
     if not isinstance(config, TrainingConfig):
         config = recipe_config(method, recipe, config or {})
+    elif not isinstance(config, kind := type(recipe_config(method))):
+        raise UsageError(f"method {method!r} is configured by a {kind.__module__}.{kind.__name__}, not {type(config)}")
     return fit_table(
         table,
         test,
@@ -330,13 +332,13 @@ def _check_same_run(stored: Mapping[str, Any], run: Mapping[str, Any], folder: P
             f"{folder} was started with the classes {', '.join(stored['data']['classes'])}, not "
             f"{', '.join(run['data']['classes'])}; {advice}"
         )
-    if stored["data"].get("test") != run["data"]["test"]:
-        raise DataError(f"{folder} was started with other test rows, or without any; {advice}")
     if stored["data"]["sha256"] != run["data"]["sha256"]:
         raise DataError(
             f"{folder} was started with other rows ({stored['data']['rows']} rows of {stored['data']['source']}) than "
             f"these ({run['data']['rows']} rows of {run['data']['source']}); {advice}"
         )
+    if stored["data"].get("test") != run["data"]["test"]:
+        raise DataError(f"{folder} was started with other test rows, or without any; {advice}")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
