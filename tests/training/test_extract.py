@@ -25,7 +25,6 @@ def test_it_leaves_parameters_buffers_mode_and_random_states_as_they_were(kind, 
     assert all(p.grad is None for p in model.parameters())
 
 
-@pytest.mark.xfail(strict=True, reason="a part in another mode than the whole, such as frozen batch norm, is switched")
 def test_a_frozen_part_stays_in_evaluation_mode():
     model = make_model("small-cnn").train()
     model.encoder.blocks[0].bn.eval()

@@ -1,6 +1,6 @@
 """Networks only: backbones, their weights from a file, and the classifier with two heads."""
 
-from labelloop.models.build import NETWORKS, as_encoder, build_encoder, is_convolutional
+from labelloop.models.build import NETWORKS, as_encoder, build_encoder, evaluating, is_convolutional
 from labelloop.models.load import load_encoder, read_state_dict
 from labelloop.models.normalise import Normalise, mean_and_std
 from labelloop.models.two_head import Outputs, TwoHeadClassifier
@@ -12,6 +12,7 @@ __all__ = [
     "TwoHeadClassifier",
     "as_encoder",
     "build_encoder",
+    "evaluating",
     "is_convolutional",
     "load_encoder",
     "mean_and_std",

@@ -75,7 +75,7 @@ def as_encoder(module: nn.Module, input_shape: tuple[int, ...], name: str = "the
     first = next(chain(module.parameters(), module.buffers()), torch.empty(0))
     batch = torch.zeros(batch_shape, device=first.device)
     try:
-        with _evaluating(module), torch.no_grad(), torch.random.fork_rng(devices=_cuda_devices(batch)):
+        with evaluating(module), torch.no_grad(), torch.random.fork_rng(devices=_cuda_devices(batch)):
             features = module(batch)
     except Exception as error:
         raise UsageError(f"network {name!r} does not take a batch of shape {batch_shape}: {error}") from error
@@ -153,7 +153,7 @@ def _binds(signature: inspect.Signature, arguments: tuple[Any, ...], options: di
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
+def evaluating(module: nn.Module) -> Iterator[None]:
     """Evaluation mode for a while; afterwards every part has the mode it had, frozen parts included."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()

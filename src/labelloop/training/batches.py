@@ -24,10 +24,21 @@ def is_images(rows: Rows) -> bool:
 
 
 def batches(
-    rows: Rows, order: Labels, batch_size: int, augment: Augment | None = None, workers: int = 0
+    rows: Rows, order: Labels, batch_size: int, augment: Augment | None = None, workers: int = 0, seed: int = 0
 ) -> Iterator[tuple[Labels, torch.Tensor]]:
-    """Yields (positions in `rows`, inputs). `augment` is applied to arrays only; a dataset does its own."""
+    """Yields (positions in `rows`, inputs), the last batch included; one left-over row joins the batch before it.
+
+    Args:
+        rows: The rows to read.
+        order: Positions in `rows`.
+        batch_size: Rows a batch.
+        augment: Applied to arrays only; a dataset does its own.
+        workers: Processes that load the items of a dataset.
+        seed: What those processes draw from.
+    """
     parts = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    if len(parts) > 1 and len(parts[-1]) == 1:  # batch norm has nothing to average over in a batch of one
+        parts[-2:] = [np.concatenate(parts[-2:])]
     if isinstance(rows.inputs, np.ndarray):
         for part in parts:
             yield part, _from_array(rows.inputs[rows.index[part]], augment)
@@ -36,7 +47,9 @@ def batches(
         _FirstOf(rows.inputs),
         batch_sampler=[rows.index[part].tolist() for part in parts],
         num_workers=workers,
-        generator=torch.Generator(),  # of its own: the default would draw from the global random state
+        generator=torch.Generator().manual_seed(
+            seed
+        ),  # of its own: the default would draw from the global random state
     )
     yield from zip(parts, loader, strict=True)
 

@@ -21,6 +21,8 @@ from safetensors.torch import save as save_tensors
 from labelloop.errors import DataError
 from labelloop.results.run_folder import read_json, write_atomically
 
+ADVICE = "restore it from a copy, or start again in another folder (nothing was changed)"
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -89,6 +91,15 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     if not (folder / "state.json").exists():
         return None
     state = read_json(folder / "state.json")
+    try:
+        return _from_state(folder, state)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{folder / 'state.json'} is damaged: {error!r}; {ADVICE}") from None
+
+
+def _from_state(folder: Path, state: dict[str, Any]) -> Checkpoint:
     model: dict[str, torch.Tensor] = {}
     arrays: dict[str, np.ndarray] = {}
     optimizer: dict[str, Any] = {
@@ -120,13 +131,12 @@ def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, An
 
 
 def _read_tensors(path: Path, expected: dict[str, Any]) -> dict[str, torch.Tensor]:
-    advice = "restore it from a copy, or start again in another folder (nothing was changed)"
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise DataError(f"the checkpoint lacks {path}; {advice}") from None
+        raise DataError(f"the checkpoint lacks {path}; {ADVICE}") from None
     if len(content) != expected["bytes"]:
-        raise DataError(f"{path} is truncated: {len(content)} of {expected['bytes']} bytes; {advice}")
+        raise DataError(f"{path} is truncated: {len(content)} of {expected['bytes']} bytes; {ADVICE}")
     if hashlib.sha256(content).hexdigest() != expected["sha256"]:
-        raise DataError(f"{path} is damaged: its checksum differs from the one written; {advice}")
+        raise DataError(f"{path} is damaged: its checksum differs from the one written; {ADVICE}")
     return load_tensors(content)

@@ -64,7 +64,8 @@ def train_epoch(
     crop = config.augment == "crop-flip" and is_images(rows)
     augment = partial(crop_and_flip, rng=stream(runtime.seed, "augmentation", epoch)) if crop else None
     total = torch.zeros((), device=runtime.device)
-    for position, x in batches(rows, order, config.batch_size, augment, runtime.workers):
+    draws = integer(runtime.seed, "workers", epoch)
+    for position, x in batches(rows, order, config.batch_size, augment, runtime.workers, draws):
         out = model(runtime.inputs(x))
         index = torch.from_numpy(position)
         loss = soft_cross_entropy(out.logits, targets_t[index])

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from labelloop.models import TwoHeadClassifier, evaluating
 from labelloop.training.batches import batches
 from labelloop.types import Extracted, Floats, Rows
 
 if TYPE_CHECKING:
-    from labelloop.models import TwoHeadClassifier
     from labelloop.training.runtime import Runtime
 
 BATCH = 512  # no gradient is kept, so larger batches than in training fit
@@ -19,10 +19,8 @@ BATCH = 512  # no gradient is kept, so larger batches than in training fit
 
 def extract(model: TwoHeadClassifier, rows: Rows, runtime: Runtime) -> Extracted:
     """What the network says of every row, in the order of the rows. The model is left as it was."""
-    was_training = model.training
-    model.eval()
     whole: list[Floats] = []  # filled batch by batch: joining lists of batches would hold everything twice
-    with torch.no_grad():
+    with evaluating(model), torch.no_grad():
         for position, x in batches(rows, np.arange(len(rows)), BATCH, workers=runtime.workers):
             out = model(runtime.inputs(x))
             parts = (out.features, out.logits, torch.softmax(out.noisy_logits, dim=1))
@@ -30,5 +28,4 @@ def extract(model: TwoHeadClassifier, rows: Rows, runtime: Runtime) -> Extracted
                 whole = [np.empty((len(rows), part.shape[1]), np.float32) for part in parts]
             for array, part in zip(whole, parts, strict=True):
                 array[position] = part.cpu().numpy()
-    model.train(was_training)
     return Extracted(*whole)

@@ -51,6 +51,8 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
         Weights [K], non-negative, summing to 1.
     """
     true_class = _true_class(components, labels)
+    usable = np.isfinite(true_class.sum(axis=1))  # a network that diverged has no say
+    true_class[~usable] = 0
     count = len(components)
     # From a vertex with zeros SLSQP can stop at once, far from the minimum; from the middle it does not (PAPER.md,
     # guess 15).
@@ -64,9 +66,9 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": lambda w: np.ones_like(w)},
         options={"ftol": 1e-9, "maxiter": 200},
     )
-    candidates = [*np.eye(count)]
-    if np.isfinite(found.x).all() and found.x.clip(0).sum() > 0:
-        candidates.insert(0, found.x.clip(0) / found.x.clip(0).sum())
+    found_weights = np.where(usable & np.isfinite(found.x), found.x.clip(0), 0)
+    candidates = [found_weights / found_weights.sum()] if found_weights.sum() > 0 else []
+    candidates += [vertex for vertex, fit in zip(np.eye(count), usable, strict=True) if fit]
     if previous is not None:
         candidates.append(np.append(previous, np.zeros(count - len(previous))))
     return min(candidates, key=lambda w: mixture_loss(w, true_class))

@@ -6,6 +6,7 @@ paired, else the simulated posterior f_n(x), presented softly (the paper) or as 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -169,7 +170,8 @@ def _fit_one(
     mean, scale = np.zeros(picked.shape[1], np.float32), np.ones(picked.shape[1], np.float32)
     if config.standardise:
         mean, deviation = picked[clean_fit].mean(axis=0), picked[clean_fit].std(axis=0)
-        scale = np.where(deviation > 0, deviation, 1).astype(np.float32)
+        # Rounding alone gives a constant column a tiny deviation, and dividing by that would blow it up.
+        scale = np.where(deviation > 1e-6 * np.abs(mean), deviation, 1).astype(np.float32)
     picked = (picked - mean) / scale
     sampled = config.noisy_view == "sampled"
     noisy_val = draw_one_hot(noisy[clean_val], stream(seed, "corrector-view")) if sampled else noisy[clean_val]
@@ -179,7 +181,7 @@ def _fit_one(
 
     network = _new_network(x_fit.shape[1], config.hidden, noisy.shape[1], integer(seed, "corrector-init"))
     optimizer = _new_optimizer(network, config)
-    best_key, best_state, best_epoch = None, None, 0
+    best_key, best_state, best_epoch = np.inf, _copy(network), 0
     previous_loss, dropped_at, epoch = np.inf, None, 0
     for epoch in range(1, config.max_epochs + 1):
         rng = stream(seed, "corrector-batches", epoch)
@@ -191,9 +193,8 @@ def _fit_one(
             optimizer.step()
         val_loss, val_accuracy = _evaluate(network, x_val, y_val)
         key = val_loss if config.select_by == "loss" else -val_accuracy
-        if best_key is None or key < best_key:
-            best_key, best_epoch = key, epoch
-            best_state = {name: value.clone() for name, value in network.state_dict().items()}
+        if np.isfinite(val_loss) and key < best_key:
+            best_key, best_state, best_epoch = key, _copy(network), epoch
         if dropped_at is None and val_loss > previous_loss:
             dropped_at = epoch
             for group in optimizer.param_groups:
@@ -201,7 +202,12 @@ def _fit_one(
         previous_loss = val_loss
         if dropped_at is not None and epoch - max(best_epoch, dropped_at) >= config.patience:
             break
-    assert best_state is not None
+    if best_epoch == 0:
+        warnings.warn(
+            f"the correction network on {inputs!r} diverged: its columns reach {np.abs(picked).max():.3g}; "
+            "set corrector.standardise = true, or leave those columns out. It is ignored in this round.",
+            stacklevel=3,
+        )
     network.load_state_dict(best_state)
     network.requires_grad_(False)
     val_loss, val_accuracy = _evaluate(network, x_val, y_val)
@@ -250,6 +256,10 @@ def _new_optimizer(network: nn.Module, config: CorrectorConfig) -> torch.optim.O
     if config.optimizer == "adamw":
         return torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay, fused=True)
     return torch.optim.SGD(network.parameters(), lr=rate, momentum=config.momentum, weight_decay=decay, fused=True)
+
+
+def _copy(network: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in network.state_dict().items()}
 
 
 def _evaluate(network: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:

@@ -84,9 +84,9 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 else:
                     weights = fit_simplex_weights(val, val_labels, weights)
             with runtime.phase("update"):  # ŷ_{t+1}, Eq. 2 (9)
-                before = targets
+                before, labelled = targets.argmax(axis=1), targets.any(axis=1)
                 targets = combine([component.train for component in (base, *past)], weights)
-                changed = float((targets.argmax(axis=1) != before.argmax(axis=1)).mean())
+                moved = float((labelled & (targets.argmax(axis=1) != before)).mean())
             rounds.append({
                 "round": number,
                 "epoch": epoch,
@@ -94,7 +94,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 "clean_val_loss": clean_loss(val, val_labels, weights),
                 "component_losses": [clean_loss([v], val_labels, np.ones(1)) for v in val],
                 "corrector": corrector.summary(),
-                "labels_moved": changed,
+                "labels_moved": moved,
             })  # fmt: skip
 
         values = {"loss": loss, "weights": rounds[-1]["weights"] if rounds else None}

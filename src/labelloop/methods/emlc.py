@@ -1,0 +1,246 @@
+"""EMLC: a teacher network mixes given labels with its own, and learns to from how its student then does on clean rows.
+
+Taraday and Baskin, "Enhanced Meta Label Correction for Coping with Label Corruption", ICCV 2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from labelloop.errors import UsageError, nearest
+from labelloop.methods.bilevel import Batch, batches_with_clean, gradient, labelled_rows, parameters_of, slopes
+from labelloop.seeds import integer
+from labelloop.training.config import TrainingConfig
+from labelloop.training.epoch import soft_cross_entropy
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.state_arrays import from_arrays, to_arrays
+from labelloop.training.targets import one_hot
+from labelloop.types import Fitted, Problem
+
+GATE_LOSSES = ("none", "random", "adversarial")
+
+
+@dataclass(frozen=True)
+class Config(TrainingConfig):
+    """EMLC's settings. The defaults are those of its published code for CIFAR, without self-supervised weights.
+
+    Attributes:
+        weights: A file with weights from which the encoders of student and teacher both start, or empty.
+        clean_batch_size: Clean rows for each step of the teacher.
+        student_steps: K, the steps of the student for one step of the teacher. 1 makes its gradient exact.
+        teacher_lr_factor: The teacher's learning rate, as a multiple of the student's.
+        gate_width: The width of the gate's label embedding and of its hidden layer.
+        gate_loss: What else teaches the gate: every second clean row with a false label that it shall not keep:
+            "random", or "adversarial", the teacher's likeliest wrong class; "none" is no such loss.
+        mix_g: Whether the student also trains on half of each clean batch; the other half then teaches the teacher.
+        official_order: Do as the published code does: the last batch's slopes meet the first batch's labels, and the
+            mean goes over all K batches.
+    """
+
+    clean_batch_size: int = 128
+    student_steps: int = 5
+    teacher_lr_factor: float = 1.0
+    gate_width: int = 128
+    gate_loss: str = "none"
+    mix_g: bool = False
+    official_order: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("clean_batch_size", "student_steps", "gate_width"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
+        if self.mix_g and self.clean_batch_size < 2:
+            raise UsageError("mix_g halves the clean batch: clean_batch_size must be at least 2")
+        if not self.teacher_lr_factor > 0:
+            raise UsageError(f"teacher_lr_factor must be above 0, not {self.teacher_lr_factor}")
+        if self.gate_loss not in GATE_LOSSES:
+            raise UsageError(f"gate_loss: unknown value {self.gate_loss!r}; {nearest(self.gate_loss, GATE_LOSSES)}")
+
+
+class Gate(nn.Module):
+    """The teacher's features of a row and a label to whether that label is kept, before the sigmoid."""
+
+    def __init__(self, feature_dim: int, num_classes: int, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(num_classes, width)
+        self.hidden = nn.Linear(feature_dim + width, width)
+        self.out = nn.Linear(width, 1)
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:  # [B, D], [B] -> [B]
+        return self.out(F.relu(self.hidden(torch.cat([features, self.embedding(labels)], dim=1))))[:, 0]
+
+
+class Lesson(NamedTuple):
+    """One step of the student, as it was before the step."""
+
+    parameters: dict[str, Tensor]
+    x: Tensor  # all inputs of the step; those with a target of the teacher come first
+    targets: Tensor  # [B, C]
+
+
+def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
+    """Trains a student on soft labels of a teacher that trains along with it. The student is handed back.
+
+    Args:
+        problem: Training rows with noisy labels, and the clean rows.
+        config: Settings, without any "auto".
+        runtime: Device, seed, recording, checkpoints.
+    """
+    known, train = labelled_rows(problem.train)
+    targets = one_hot(problem.train.labels, problem.num_classes)  # [N, C] later what the student was last taught
+    student = runtime.prepare(new_classifier(config, problem, runtime.seed))
+    teacher = runtime.prepare(new_classifier(config, problem, integer(runtime.seed, "teacher")))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(runtime.seed, "gate"))
+        gate = Gate(teacher.head.in_features, problem.num_classes, config.gate_width).to(runtime.device)
+    optimizer = new_optimizer(student, config)
+    teacher_optimizer = torch.optim.SGD([*teacher.parameters(), *gate.parameters()])  # no momentum: nothing to store
+    if saved := runtime.restore(student, optimizer):
+        from_arrays("teacher", teacher, saved.arrays)
+        from_arrays("gate", gate, saved.arrays)
+        targets = saved.arrays["targets"]
+
+    for epoch in runtime.epochs(config.epochs):
+        student.train()
+        teacher.train()
+        optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
+        teacher_optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch) * config.teacher_lr_factor
+        total, kept = torch.zeros(2, device=runtime.device)
+        rows = config.batch_size * config.student_steps
+        with runtime.phase("train"):
+            for batch in batches_with_clean(
+                train, problem.clean, rows, config.clean_batch_size, config, runtime, epoch
+            ):  # fmt: skip
+                loss, taught, keep = step(student, teacher, gate, optimizer, teacher_optimizer, batch, config)
+                targets[known[batch.position]] = taught.cpu().numpy()
+                total += loss * len(batch.x)
+                kept += keep.sum()
+            values = {"loss": float(total) / len(train), "kept": float(kept) / len(train)}
+        runtime.record(epoch, student, problem, targets, values)
+        arrays = {"targets": targets} | to_arrays("teacher", teacher) | to_arrays("gate", gate)
+        runtime.save(epoch, student, optimizer, arrays)
+    return Fitted(student, targets, (), "epoch limit")
+
+
+def step(
+    student: nn.Module,
+    teacher: nn.Module,
+    gate: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    teacher_optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    config: Config,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """K steps of the student on the teacher's labels, then one step of the teacher and its gate.
+
+    Returns:
+        The student's mean loss, its soft labels [K B, C] and how much of the given labels they keep [K B], detached.
+    """
+    count, lr = len(batch.x), optimizer.param_groups[0]["lr"]
+    torch.manual_seed(batch.draw)
+    out = teacher(torch.cat([batch.x, batch.clean_x]))
+    keep = torch.sigmoid(gate(out.features[:count], batch.labels))  # [K B]
+    targets = mixed(keep, batch.labels, torch.softmax(out.logits[:count], dim=1))  # [K B, C], of the teacher's graph
+    clean_logits, clean_features = out.logits[count:], out.features[count:]
+    penalty = gate_loss(gate, clean_features, clean_logits, batch.clean_labels, config.gate_loss)
+
+    loss, lessons = teach(student, optimizer, batch, targets, config)
+    examined = slice(mixed_in(batch, config), None)
+    clean_loss = F.cross_entropy(student(batch.clean_x[examined]).logits, batch.clean_labels[examined])
+    direction = gradient(clean_loss, parameters_of(student))
+    changes = []
+    for number, lesson in enumerate(lessons):
+        torch.manual_seed(batch.draw + 1 + number)  # the values dropped in the lesson
+        change = slopes(student, lesson.parameters, direction, lesson.x, lambda logits: F.log_softmax(logits, dim=1))
+        changes.append(change[: len(lesson.targets)])  # [B, C]
+
+    effect = effect_on_clean(changes, [lesson.targets for lesson in lessons], lr, config.official_order)
+    teacher_loss = F.cross_entropy(clean_logits, batch.clean_labels) + penalty + effect
+    teacher_optimizer.zero_grad()
+    teacher_loss.backward()
+    teacher_optimizer.step()
+    return loss, targets.detach(), keep.detach()
+
+
+def mixed(keep: Tensor, labels: Tensor, posterior: Tensor) -> Tensor:
+    """The given labels where the gate keeps them, the teacher's posterior where not [B, C]."""
+    share = keep[:, None]  # [B, 1]
+    return share * F.one_hot(labels, posterior.shape[1]) + (1 - share) * posterior
+
+
+def mixed_in(batch: Batch, config: Config) -> int:
+    """How many of the clean rows the student trains on."""
+    return len(batch.clean_labels) // 2 if config.mix_g else 0
+
+
+def teach(
+    student: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, targets: Tensor, config: Config
+) -> tuple[Tensor, list[Lesson]]:
+    """The student's steps. No gradient reaches the teacher from here.
+
+    Returns:
+        The mean loss, detached, and the lessons, whose targets are still on the teacher's graph.
+    """
+    # Parts of nearly the same size, so that no left-over row is alone in a batch.
+    parts = max(1, round(len(batch.x) / config.batch_size))
+    half = mixed_in(batch, config)
+    lessons, total = [], torch.zeros((), device=targets.device)
+    for number, (x, part) in enumerate(
+        zip(batch.x.tensor_split(parts), targets.tensor_split(parts), strict=True)
+    ):  # fmt: skip
+        x = torch.cat([x, batch.clean_x[:half]]) if half else x
+        lessons.append(Lesson({name: p.detach().clone() for name, p in student.named_parameters()}, x, part))
+        torch.manual_seed(batch.draw + 1 + number)
+        logits = student(x).logits
+        loss = soft_cross_entropy(logits[: len(part)], part.detach())
+        if half:
+            loss = loss + F.cross_entropy(logits[len(part) :], batch.clean_labels[:half])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach() * len(part)
+    return total / len(targets), lessons
+
+
+def effect_on_clean(
+    changes: Sequence[Tensor], targets: Sequence[Tensor], lr: float, official_order: bool = False
+) -> Tensor:
+    """What the targets of K steps do to the student's clean loss, to first order.
+
+    Args:
+        changes: For each step, the slopes of its log posteriors along the gradient of the clean loss [B, C].
+        targets: For each step, its targets [B, C].
+        lr: The student's learning rate. Each later step fades what an earlier one did by 1 - lr.
+        official_order: As in the configuration.
+    """
+    fading = max(0.0, 1 - lr)
+    faded = [change * fading ** (len(changes) - number) for number, change in enumerate(changes, start=1)]
+    if official_order:
+        return lr * (torch.cat(faded[::-1]) * torch.cat(list(targets))).sum(dim=1).mean()
+    means = [(change * target).sum(dim=1).mean() for change, target in zip(faded, targets, strict=True)]
+    return lr * torch.stack(means).sum()
+
+
+def gate_loss(gate: nn.Module, features: Tensor, logits: Tensor, labels: Tensor, kind: str) -> Tensor:
+    """How badly the gate tells true labels of clean rows from false ones, which every second row is shown."""
+    if kind == "none":
+        return torch.zeros((), device=labels.device)
+    shown = labels.clone()
+    shown[1::2] = false_labels(logits.detach(), labels, kind)[1::2]
+    return F.binary_cross_entropy_with_logits(gate(features, shown), (shown == labels).to(features.dtype))
+
+
+def false_labels(logits: Tensor, labels: Tensor, kind: str) -> Tensor:
+    """The likeliest wrong class of each row, or a random class, which may happen to be the true one [B]."""
+    if kind == "random":
+        return torch.randint(logits.shape[1], labels.shape, device=labels.device)
+    first, second = logits.topk(2, dim=1).indices.T
+    return torch.where(first == labels, second, first)

@@ -1,0 +1,170 @@
+"""MW-Net: a small network turns a row's loss into its weight, and learns to from the loss on clean rows.
+
+Shu et al., "Meta-Weight-Net: Learning an Explicit Mapping For Sample Weighting", NeurIPS 2019.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from labelloop.errors import UsageError, nearest
+from labelloop.methods.bilevel import (
+    Batch,
+    batches_with_clean,
+    clean_gradient,
+    gradient,
+    labelled_rows,
+    parameters_of,
+    slopes,
+)
+from labelloop.seeds import integer
+from labelloop.training.config import TrainingConfig
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.state_arrays import from_arrays, to_arrays
+from labelloop.training.targets import one_hot
+from labelloop.types import Fitted, Problem
+
+WEIGHT_NORMS = ("mean", "sum")
+
+
+@dataclass(frozen=True)
+class Config(TrainingConfig):
+    """MW-Net's settings. The defaults are those of its published code.
+
+    Attributes:
+        clean_batch_size: Clean rows a step.
+        weighting_hidden: The width of the weighting network's hidden layer.
+        weighting_learning_rate: Of its Adam; it does not drop.
+        weighting_weight_decay: Of its Adam.
+        weight_norm: What the weighted losses are divided by: "mean" the number of rows, "sum" the sum of weights,
+            which keeps the step as long as cross-entropy's when all weights shrink.
+    """
+
+    clean_batch_size: int = 128
+    weighting_hidden: int = 100
+    weighting_learning_rate: float = 1e-3
+    weighting_weight_decay: float = 1e-4
+    weight_norm: str = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("clean_batch_size", "weighting_hidden"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
+        if not self.weighting_learning_rate > 0:
+            raise UsageError(f"weighting_learning_rate must be above 0, not {self.weighting_learning_rate}")
+        if self.weighting_weight_decay < 0:
+            raise UsageError(f"weighting_weight_decay must not be negative, but is {self.weighting_weight_decay}")
+        if self.weight_norm not in WEIGHT_NORMS:
+            raise UsageError(
+                f"weight_norm: unknown value {self.weight_norm!r}; {nearest(self.weight_norm, WEIGHT_NORMS)}"
+            )
+
+
+class WeightingNetwork(nn.Module):
+    """A loss to a weight in (0, 1), for every row by itself."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(1, hidden)
+        self.out = nn.Linear(hidden, 1)
+
+    def forward(self, losses: Tensor) -> Tensor:  # [B] -> [B]
+        return torch.sigmoid(self.out(F.relu(self.hidden(losses[:, None]))))[:, 0]
+
+
+def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
+    """Trains on the given labels, weighted. The clean rows only teach the weighting network.
+
+    Args:
+        problem: Training rows with noisy labels, and the clean rows.
+        config: Settings, without any "auto".
+        runtime: Device, seed, recording, checkpoints.
+    """
+    given = one_hot(problem.train.labels, problem.num_classes)  # handed back as they are: rows are weighted, not mended
+    _, train = labelled_rows(problem.train)
+    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
+    optimizer = new_optimizer(model, config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(runtime.seed, "weighting"))
+        weighting = WeightingNetwork(config.weighting_hidden).to(runtime.device)
+    weighting_optimizer = torch.optim.Adam(
+        weighting.parameters(), lr=config.weighting_learning_rate, weight_decay=config.weighting_weight_decay
+    )
+    if saved := runtime.restore(model, optimizer):
+        from_arrays("weighting", weighting, saved.arrays)
+        from_arrays("weighting-optimizer", weighting_optimizer, saved.arrays)
+
+    for epoch in runtime.epochs(config.epochs):
+        model.train()
+        optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
+        total, weight_sum = torch.zeros(2, device=runtime.device)
+        with runtime.phase("train"):
+            for batch in batches_with_clean(
+                train, problem.clean, config.batch_size, config.clean_batch_size, config, runtime, epoch
+            ):
+                loss, weights = step(model, weighting, optimizer, weighting_optimizer, batch, config.weight_norm)
+                total += loss * len(batch.x)
+                weight_sum += weights.sum()
+            values = {"loss": float(total) / len(train), "mean_weight": float(weight_sum) / len(train)}
+        runtime.record(epoch, model, problem, given, values)
+        arrays = to_arrays("weighting", weighting) | to_arrays("weighting-optimizer", weighting_optimizer)
+        runtime.save(epoch, model, optimizer, arrays)
+    return Fitted(model, given, (), "epoch limit")
+
+
+def step(
+    model: nn.Module,
+    weighting: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    weighting_optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    weight_norm: str,
+) -> tuple[Tensor, Tensor]:
+    """One step of the weighting network, then one of the classifier with the new weights.
+
+    Returns:
+        The weighted loss and the weights [B], both detached.
+    """
+    torch.manual_seed(batch.draw)
+    losses = row_losses(model(batch.x).logits, batch.labels)  # [B]
+    known = losses.detach()
+    shares = share(weighting(known), weight_norm)  # [B], a function of the weighting network
+    loss_gradient = weighting_gradient(model, losses, shares.detach(), optimizer.param_groups[0]["lr"], batch)
+    weighting_optimizer.zero_grad()
+    (loss_gradient * shares).sum().backward()
+    weighting_optimizer.step()
+
+    with torch.no_grad():
+        weights = weighting(known)
+    loss = (share(weights, weight_norm) * losses).sum()  # on the graph of the first pass: the classifier has not moved
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach(), weights
+
+
+def weighting_gradient(model: nn.Module, losses: Tensor, shares: Tensor, lr: float, batch: Batch) -> Tensor:
+    """How the loss on the clean rows after a plain SGD step changes with each row's share in that step [B]."""
+    parameters = parameters_of(model)
+    moved = gradient((shares * losses).sum(), parameters, retain_graph=True)
+    virtual = {name: value.detach() - lr * moved[name] for name, value in parameters.items() if name in moved}
+    direction = clean_gradient(model, virtual, batch.clean_x, batch.clean_labels)
+    torch.manual_seed(batch.draw)
+    return -lr * slopes(model, parameters, direction, batch.x, lambda logits: row_losses(logits, batch.labels))
+
+
+def share(weights: Tensor, weight_norm: str) -> Tensor:
+    """What each row's loss is multiplied by, [B]."""
+    if weight_norm == "mean":
+        return weights / len(weights)
+    return weights / weights.sum().clamp(min=1e-10)  # all weights zero: no step, rather than a division by zero
+
+
+def row_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels, reduction="none")  # [B]
