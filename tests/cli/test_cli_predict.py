@@ -130,6 +130,10 @@ def test_a_label_column_is_not_needed_and_not_used(run, new_rows, labelloop, tmp
         (lambda run: (run / "model.json").unlink(), ["model.json is missing", "finished run"]),
         (lambda run: (run / "model.safetensors").unlink(), ["model.safetensors is missing", "finished run"]),
         (lambda run: (run / "model.json").write_text("{"), ["model.json is damaged"]),
+        (
+            lambda run: (run / "model.json").write_text('{"classes": [0]}'),
+            ["model.json", "no column_names, input_shape"],
+        ),
         (lambda run: (run / "model.safetensors").write_bytes(b"short"), ["model.safetensors is damaged"]),
     ],
 )

@@ -98,25 +98,14 @@ class Jittered(Items):
         return super().__getitem__(i) + torch.rand(())
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [
-        0,
-        pytest.param(
-            2,
-            marks=pytest.mark.xfail(
-                strict=True, reason="the loader's generator is never seeded: workers draw the same in every epoch"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("workers", [0, 2])
 def test_a_dataset_that_augments_draws_anew_in_another_epoch(workers):
     rows = make_rows(Jittered(float_rows(20).inputs), 20)
     epochs = []
     with torch.random.fork_rng(devices=[]):
         for seed in (1, 2):
             torch.manual_seed(seed)
-            epochs.append(torch.cat([x for _, x in batches(rows, np.arange(20), 8, workers=workers)]))
+            epochs.append(torch.cat([x for _, x in batches(rows, np.arange(20), 8, workers=workers, seed=seed)]))
     assert not torch.equal(*epochs)
 
 

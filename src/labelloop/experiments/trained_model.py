@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from labelloop.data.checks import check_columns, check_finite
 from labelloop.data.table import Table, from_arrays
-from labelloop.errors import DataError
+from labelloop.errors import DataError, some
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
 from labelloop.results.run_folder import read_json, write_atomically
 from labelloop.training.batches import input_shape
@@ -85,6 +85,9 @@ def load_model(folder: str | Path) -> TrainedModel:
     """Loads what `TrainedModel.save` wrote: the model of a run folder."""
     folder = Path(folder)
     about = read_json(folder / "model.json")
+    lacking = {"network", "network_options", "input_shape", "classes", "column_names"} - set(about)
+    if lacking:
+        raise DataError(f"{folder / 'model.json'} does not describe a model of ours: no {some(sorted(lacking))}")
     shape = tuple(about["input_shape"])
     with torch.random.fork_rng(devices=[]):
         encoder = build_encoder(about["network"], shape, about["network_options"])
