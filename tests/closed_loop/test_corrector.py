@@ -414,3 +414,13 @@ def test_the_defaults_are_the_papers():
     config = CorrectorConfig()
     assert (config.hidden, config.learning_rate, config.low_learning_rate) == (256, 1e-3, 1e-4)
     assert (config.optimizer, config.inputs, config.noisy_view) == ("sgd", ("features",), "soft")
+
+
+def test_a_network_that_diverges_is_announced_and_never_kept_before_a_sound_candidate():
+    noisy, columns, labels = clean_rows()
+    columns["extra"] = 1e30 * (2 + columns["extra"])
+    for inputs in (("extra", "features"), ("features", "extra")):
+        with pytest.warns(UserWarning, match="'extra' diverged"):
+            kept = fit_on((noisy, columns, labels), replace(FAST, inputs=inputs))
+        assert kept.inputs == "features"
+        assert np.isfinite(kept(noisy, columns)).all()

@@ -109,6 +109,15 @@ def test_a_dataset_that_augments_draws_anew_in_another_epoch(workers):
     assert not torch.equal(*epochs)
 
 
+@pytest.mark.parametrize(("count", "sizes"), [(33, [16, 17]), (34, [16, 16, 2]), (17, [17]), (1, [1]), (16, [16])])
+def test_one_left_over_row_joins_the_batch_before_it(count, sizes):
+    """Batch norm has nothing to average over in a batch of one."""
+    for inputs in (float_rows(count).inputs, Items(float_rows(count).inputs)):
+        parts = list(batches(make_rows(inputs), np.arange(count), 16))
+        assert [len(position) for position, _ in parts] == [len(x) for _, x in parts] == sizes
+        np.testing.assert_array_equal(np.concatenate([position for position, _ in parts]), np.arange(count))
+
+
 def test_the_shape_of_one_input():
     assert input_shape(float_rows(5, 7)) == (7,)
     assert input_shape(image_rows(5, 1)) == (1, 8, 8)

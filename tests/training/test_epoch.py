@@ -264,3 +264,28 @@ def test_numpys_global_random_state_is_left_alone():
     before = random_states()[1:]
     one_epoch(make_model("small-cnn"), rows, labels, labels, config=replace(CONFIG, augment="crop-flip"))
     assert random_states()[1:] == before
+
+
+class Jittered(Items):
+    """A dataset that augments its items with torch's random numbers, as most do."""
+
+    def __getitem__(self, i):
+        return super().__getitem__(i) + torch.rand(())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_that_augments_draws_anew_every_epoch_and_the_same_when_an_epoch_is_run_again(workers):
+    rows = make_rows(Jittered(np.zeros((20, 6), np.float32)))
+    labels = one_hot(rows.labels, 3)
+    seen = []
+    for epoch, seed in [(1, 0), (2, 0), (2, 0), (2, 1)]:
+        model = make_model()
+        model.register_forward_pre_hook(lambda _, x: seen.append(x[0].clone()))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        config, runtime = replace(CONFIG, batch_size=20), quiet(seed, workers=workers)
+        with torch.random.fork_rng(devices=[]):
+            train_epoch(model, rows, labels, labels, 0.5, optimizer, config, runtime, epoch)
+    first, second, again, other_seed = seen
+    assert torch.equal(second, again)
+    assert not torch.equal(first, second)
+    assert not torch.equal(second, other_seed)
