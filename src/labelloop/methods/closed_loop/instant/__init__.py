@@ -1,0 +1,7 @@
+"""Instant correction: the closed loop's correction and combination on their own, for scores that are already there."""
+
+from __future__ import annotations
+
+from labelloop.methods.closed_loop.instant.correction import Corrected, correct_labels
+
+__all__ = ["Corrected", "correct_labels"]

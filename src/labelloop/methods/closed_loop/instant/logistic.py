@@ -1,0 +1,45 @@
+"""Multinomial logistic regression whose weights are drawn towards a given centre instead of towards zero."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+Array = NDArray[np.float64]
+
+
+def log_softmax(logits: Array) -> Array:
+    """The logarithm of the softmax of every row [n, C]. Faster than scipy's, which checks more."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+def fit_logistic(x: Array, targets: Array, centre: Array, strength: Array) -> Array:
+    """Minimises cross-entropy + ½ Σ strength (weights − centre)².
+
+    Args:
+        x: Inputs [M, E].
+        targets: Labels as rows that sum to 1 [M, C].
+        centre: Where the weights lie without data [E, C].
+        strength: How firmly every input is held there [E].
+
+    Returns:
+        Weights [E, C].
+    """
+    firm = strength[:, None]
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        weights = flat.reshape(centre.shape)
+        log_p = log_softmax(x @ weights)  # [M, C]
+        away = weights - centre
+        value = -(targets * log_p).sum() + 0.5 * (firm * away**2).sum()
+        return float(value), (x.T @ (np.exp(log_p) - targets) + firm * away).ravel()
+
+    return descend(loss, centre.ravel()).reshape(centre.shape)
+
+
+def descend(loss: object, start: Array) -> Array:
+    """Minimises a function that returns its value and its gradient."""
+    options = {"maxiter": 300, "maxcor": 20, "ftol": 1e-7}
+    return minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x

@@ -1,0 +1,93 @@
+"""The README's commands and code are run as they stand, and its numbers are those of the stored runs."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_iris
+
+from labelloop.experiments.grid import expand
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str, marked: bool) -> list[str]:
+    mark = r"<!-- run -->\n" if marked else ""
+    return re.findall(rf"{mark}```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def write_flowers(folder: Path) -> None:
+    """Iris as a user would have it: noisy labels, some of them verified."""
+    iris = load_iris()
+    rng = np.random.default_rng(0)
+    names = iris.target_names[iris.target]
+    noisy = np.where(rng.random(150) < 0.3, rng.permutation(names), names)
+    verified = np.where(rng.random(150) < 0.3, names, "")
+    columns = ["sepal length", "sepal width", "petal length", "petal width"]
+    with (folder / "flowers.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*columns, "label", "clean_label"])
+        writer.writerows([*row, a, b] for row, a, b in zip(iris.data[:120], noisy, verified, strict=False))
+    with (folder / "new_flowers.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(iris.data[120:])
+
+
+def test_the_shell_commands(tmp_path):
+    write_flowers(tmp_path)
+    commands = [line for block in blocks("sh", marked=True) for line in block.splitlines() if line.strip()]
+    assert len(commands) >= 2
+    env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in commands:
+        run = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, f"{command}\n{run.stderr}"
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 31
+    assert {"labels.parquet", "targets.npy", "model.safetensors", "model.json", "metrics.jsonl", "run.json"} <= {
+        path.name for path in (tmp_path / "runs" / "flowers").iterdir()
+    }
+
+
+def test_the_python_code(tmp_path):
+    code = blocks("python", marked=True)
+    assert len(code) == 1
+    run = subprocess.run([sys.executable, "-c", code[0]], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    before, after = map(float, run.stdout.split()[:2])
+    assert after > before + 0.2
+
+
+def test_the_grid():
+    grids = blocks("toml", marked=False)
+    assert len(grids) == 1
+    assert len(expand(tomllib.loads(grids[0]), "README.md")) == 24
+
+
+def test_the_make_targets_exist():
+    targets = re.findall(r"^make (\w+)", "\n".join(blocks("sh", marked=False)), flags=re.MULTILINE)
+    assert {"demo", "test"} <= set(targets)
+    rules = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(targets) <= rules
+
+
+def test_the_numbers_are_those_of_the_stored_runs():
+    asked = [sys.executable, str(ROOT / "benchmarks" / "write_tables.py"), "--check"]
+    run = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, f"run benchmarks/write_tables.py\n{run.stderr}"
+    for name in ("demo", "embeddings-idn40", "overhead"):
+        assert re.search(rf"<!-- {name} -->.*\d.*<!-- /{name} -->", README, flags=re.DOTALL), name
+
+
+def test_the_files_it_links_to_exist():
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert len(links) >= 2
+    for link in links:
+        assert (ROOT / link).exists(), link
