@@ -14,6 +14,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "fit": "labelloop.experiments.fit",
     "Result": "labelloop.experiments.fit",
+    "correct": "labelloop.experiments.correct",
+    "CorrectionResult": "labelloop.experiments.correct",
     "load_model": "labelloop.experiments.trained_model",
     "TrainedModel": "labelloop.experiments.trained_model",
     "Config": "labelloop.methods.closed_loop.config",
@@ -28,6 +30,7 @@ _PUBLIC = {
 
 __all__ = [
     "Config",
+    "CorrectionResult",
     "CorrectorConfig",
     "DataError",
     "Result",
@@ -35,6 +38,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "combine",
+    "correct",
     "fit",
     "fit_corrector",
     "fit_simplex_weights",
@@ -44,6 +48,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from labelloop.errors import DataError, UsageError
+    from labelloop.experiments.correct import CorrectionResult, correct
     from labelloop.experiments.fit import Result, fit
     from labelloop.experiments.trained_model import TrainedModel, load_model
     from labelloop.methods.closed_loop.combination import combine, fit_simplex_weights

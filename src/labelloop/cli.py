@@ -87,6 +87,29 @@ def _parser() -> argparse.ArgumentParser:
     _add_columns(predict)
     predict.set_defaults(run=_predict)
 
+    correct = commands.add_parser(
+        "correct",
+        help="correct the labels of a file in seconds, without training",
+        description="Correct the labels of DATA from out-of-sample probabilities, embeddings or both, with the help of "
+        "some clean labels, best on rows that keep their given label. Nothing is trained that takes longer than "
+        "seconds.",
+    )
+    correct.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet or .npz")
+    correct.add_argument("--output", type=Path, required=True, metavar="FILE", help=".parquet or .csv")
+    correct.add_argument("--overwrite", action="store_true", help="replace FILE")
+    correct.add_argument(
+        "--pred-probs-column",
+        metavar="A[,B]",
+        type=_names,
+        help="a column of lists, an array of an .npz, or a column for every class (guessed: pred_probs, p_...)",
+    )
+    _add_columns(correct)
+    correct.add_argument("--clean-column", metavar="NAME", help="the verified label (guessed: clean_label, y_clean)")
+    correct.add_argument("--class-names", metavar="A,B", type=_names, help="the classes in the order of probabilities")
+    correct.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
+    correct.add_argument("--quiet", action="store_true", help="no summary")
+    correct.set_defaults(run=_correct)
+
     noise = commands.add_parser(
         "noise",
         help="corrupt labels and write them to a file with a checksum",
@@ -190,6 +213,27 @@ def _predict(options: argparse.Namespace) -> int:
         },
     )
     print(text, end="")
+    return 0
+
+
+def _correct(options: argparse.Namespace) -> int:
+    from labelloop.experiments.correct_file import correct_file
+
+    summary = correct_file(
+        options.data,
+        output=options.output,
+        label_column=options.label_column,
+        clean_column=options.clean_column,
+        id_column=options.id_column,
+        pred_probs_columns=options.pred_probs_column,
+        embedding_column=options.embedding_column,
+        feature_columns=options.feature_columns,
+        class_names=options.class_names,
+        seed=options.seed,
+        overwrite=options.overwrite,
+    )
+    if not options.quiet:
+        print(summary)
     return 0
 
 

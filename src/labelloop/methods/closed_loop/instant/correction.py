@@ -169,12 +169,10 @@ def _combination(
         chosen.append(trials[best].candidate)
         unseen.append(said[best])
     weights = fit_simplex_weights(unseen, labels)
+    used = np.flatnonzero(weights > 0)
     everything = np.arange(len(evidence.given))
-    final = [
-        candidate(evidence, verified).about(evidence, everything, use_given=use_given) if weight > 0 else unseen[0]
-        for candidate, weight in zip(chosen, weights, strict=True)
-    ]
-    targets = combine(final, weights)
+    final = [chosen[j](evidence, verified).about(evidence, everything, use_given=use_given) for j in used]
+    targets = combine(final, weights[used])
     cross_fitted = np.full_like(targets, np.nan)
     for k in np.unique(fold):  # the weights, too, are formed without the row
         others = fold != k

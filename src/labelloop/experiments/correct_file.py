@@ -1,0 +1,120 @@
+"""`correct` on a file: find the columns, correct, write the table, and say in a few lines what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from labelloop.data.columns import EMBEDDING_NAMES
+from labelloop.data.csv_file import csv_header
+from labelloop.data.read import read_table
+from labelloop.data.table import Table
+from labelloop.errors import DataError, UsageError
+from labelloop.experiments.correct import CorrectionResult, correct_table
+from labelloop.results.run_folder import write_atomically
+
+FORMATS = (".csv", ".tsv", ".parquet", ".npz")
+PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
+
+
+def correct_file(
+    path: Path,
+    *,
+    output: Path,
+    label_column: str | None = None,
+    clean_column: str | None = None,
+    id_column: str | None = None,
+    pred_probs_columns: Sequence[str] | None = None,
+    embedding_column: str | None = None,
+    feature_columns: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> str:
+    """Corrects the labels of a file without training, and returns a summary for people.
+
+    Args:
+        path: A .csv, .tsv, .parquet or .npz file.
+        output: A .csv or .parquet file, with the columns of labels.parquet.
+        label_column: The given label.
+        clean_column: The verified label.
+        id_column: A name for every row.
+        pred_probs_columns: One column of lists, or one array, or a column for every class in order. Guessed:
+            pred_probs, else all columns whose names begin with p_.
+        embedding_column: A column of lists, or one array. Guessed: embedding, embeddings, features.
+        feature_columns: Columns of numbers to use as embedding.
+        class_names: The classes in the order of the probabilities.
+        seed: The same seed gives the same result.
+        overwrite: Whether to replace `output`.
+    """
+    if output.suffix not in (".csv", ".parquet"):
+        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv or .parquet")
+    if output.exists() and not overwrite:
+        raise DataError(f"{output} exists; give another name, or --overwrite")
+    names = _column_names(path)
+    label_column = label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
+    if pred_probs_columns is None:
+        pred_probs_columns = ["pred_probs"] if "pred_probs" in names else [n for n in names if n.startswith(PREFIX)]
+    if embedding_column is None and feature_columns is None:
+        embedding_column = next((n for n in EMBEDDING_NAMES if n in names), None)
+    labels = {"label_column": label_column, "clean_column": clean_column, "id_column": id_column}
+    tables: list[Table] = []
+    if pred_probs_columns:
+        one = len(pred_probs_columns) == 1
+        columns = {"embedding_column": pred_probs_columns[0]} if one else {"feature_columns": pred_probs_columns}
+        tables.append(read_table(path, **labels, **columns))  # type: ignore[arg-type]
+        if class_names is None and all(name.startswith(PREFIX) for name in pred_probs_columns) and not one:
+            class_names = [name.removeprefix(PREFIX) for name in pred_probs_columns]
+    if embedding_column or feature_columns:
+        tables.append(
+            read_table(path, **labels, embedding_column=embedding_column, feature_columns=feature_columns)  # type: ignore[arg-type]
+        )
+    if not tables:
+        raise UsageError(f"{path}: nothing to correct with; name --pred-probs-column or --embedding-column")
+    table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
+    result = correct_table(
+        table,
+        tables[0].inputs if pred_probs_columns else None,
+        tables[-1].inputs if embedding_column or feature_columns else None,
+        seed,
+    )
+    write = pq.write_table if output.suffix == ".parquet" else pa.csv.write_csv
+    write_atomically(output, lambda place: write(result.labels, place))
+    return _summary(result) + f"\nthe corrected labels are in {output}"
+
+
+def _column_names(path: Path) -> list[str]:
+    """The names of the columns or arrays of a file, without reading it. What is wrong is said by `read_table`."""
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(FORMATS)}")
+    try:
+        if suffix == ".parquet":
+            return pq.read_schema(path).names
+        if suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return list(archive.files)
+    except (OSError, ValueError, AttributeError, pa.ArrowInvalid):
+        return []
+    return csv_header(path, "\t" if suffix == ".tsv" else ",") if path.is_file() else []
+
+
+def _summary(result: CorrectionResult) -> str:
+    """What came out, in a few lines."""
+    changed, verified = (np.asarray(result.labels[name]) for name in ("changed", "verified"))
+    rows = len(changed)
+    used = ", ".join(f"{name} {weight:.2f}" for name, weight in result.weights.items() if weight >= 0.005)
+    paired, unpaired = result.clean_rows["paired"], result.clean_rows["unpaired"]
+    return "\n".join(
+        [
+            f"{rows} rows, {len(result.classes)} classes; clean rows: {paired} with a given label, {unpaired} without",
+            f"{int((changed & ~verified).sum())} given labels differ from the corrected ones",
+            f"combined: {used}",
+        ]
+    )
