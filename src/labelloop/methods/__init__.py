@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from labelloop.methods import closed_loop, cross_entropy, emlc, l2b, mwnet
+from labelloop.methods import closed_loop, cross_entropy, emlc, fasten, glc, l2b, mwnet
 from labelloop.training.config import TrainingConfig
 from labelloop.types import Fitted
 
@@ -32,6 +32,8 @@ METHODS: dict[str, Method] = {
     "clean-only": Method(cross_entropy.Config, cross_entropy.fit_clean, "trained on, alone"),
     "noisy-and-clean": Method(cross_entropy.Config, cross_entropy.fit_both, "trained on"),
     "fine-tune": Method(cross_entropy.FineTuneConfig, cross_entropy.fit_fine_tune, "trained on, afterwards"),
+    "glc": Method(glc.Config, glc.fit, "estimate the noise, and trained on"),
+    "fasten": Method(fasten.Config, fasten.fit, "estimate the noise, and trained on"),
     "mw-net": Method(mwnet.Config, mwnet.fit, "teach the weights"),
     "l2b": Method(l2b.Config, l2b.fit, "set the weights"),
     "emlc": Method(emlc.Config, emlc.fit, "teach and train the teacher"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,10 +11,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional as F
 
+from labelloop.errors import DataError
 from labelloop.seeds import integer, stream
 from labelloop.training.augmentation import crop_and_flip
 from labelloop.training.batches import batches, is_images
-from labelloop.types import Floats, Rows
+from labelloop.types import Floats, Labels, Rows
 
 if TYPE_CHECKING:
     from labelloop.models import TwoHeadClassifier
@@ -27,6 +30,36 @@ def soft_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Ten
     """
     labelled = (targets.sum(dim=1) > 0.5).sum().clamp(min=1)
     return -(targets * F.log_softmax(logits, dim=1)).sum() / labelled
+
+
+def augmented_batches(
+    rows: Rows,
+    order: Labels,
+    batch_size: int,
+    config: TrainingConfig,
+    runtime: Runtime,
+    epoch: int,
+    name: str = "",
+) -> Iterator[tuple[Labels, torch.Tensor]]:
+    """Batches as training sees them: (positions in `rows`, inputs), augmented and on the device.
+
+    Args:
+        rows: The rows to read.
+        order: Positions in `rows`.
+        batch_size: Rows a batch.
+        config: Augmentation.
+        runtime: Device and seed.
+        epoch: Names the random streams.
+        name: Names them too, where a method reads several batches in a step.
+    """
+    seed = integer(runtime.seed, name) if name else runtime.seed
+    if config.augment == "own" and hasattr(rows.inputs, "augmented"):  # large images augment themselves, in workers
+        rows = replace(rows, inputs=rows.inputs.augmented(seed, epoch))
+    crop = config.augment == "crop-flip" and is_images(rows)
+    augment = partial(crop_and_flip, rng=stream(seed, "augmentation", epoch)) if crop else None
+    draws = integer(seed, "workers", epoch)
+    for position, x in batches(rows, order, batch_size, augment, runtime.workers, draws):
+        yield position, runtime.inputs(x)
 
 
 def train_epoch(
@@ -59,14 +92,9 @@ def train_epoch(
     targets_t, noisy_t = runtime.tensor(targets), runtime.tensor(noisy)
     torch.manual_seed(integer(runtime.seed, "dropout", epoch))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
-    if config.augment == "own" and hasattr(rows.inputs, "augmented"):  # large images augment themselves, in workers
-        rows = replace(rows, inputs=rows.inputs.augmented(runtime.seed, epoch))
-    crop = config.augment == "crop-flip" and is_images(rows)
-    augment = partial(crop_and_flip, rng=stream(runtime.seed, "augmentation", epoch)) if crop else None
     total = torch.zeros((), device=runtime.device)
-    draws = integer(runtime.seed, "workers", epoch)
-    for position, x in batches(rows, order, config.batch_size, augment, runtime.workers, draws):
-        out = model(runtime.inputs(x))
+    for position, x in augmented_batches(rows, order, config.batch_size, config, runtime, epoch):
+        out = model(x)
         index = torch.from_numpy(position)
         loss = soft_cross_entropy(out.logits, targets_t[index])
         if noisy_loss_weight > 0:
@@ -75,4 +103,10 @@ def train_epoch(
         loss.backward()
         optimizer.step()
         total += loss.detach() * len(position)
-    return float(total) / len(rows)
+    mean = float(total) / len(rows)
+    if not math.isfinite(mean):
+        raise DataError(
+            f"training diverged: the loss is {mean} in epoch {epoch}; lower learning_rate (now {config.learning_rate}), "
+            "or look for enormous values among the inputs"
+        )
+    return mean

@@ -15,6 +15,12 @@ def one_hot(labels: Labels, num_classes: int) -> Floats:
     return rows
 
 
+def labelled_rows(rows: Rows) -> tuple[Labels, Rows]:
+    """The positions of the rows that have a given label, and those rows, without extra columns."""
+    known = np.flatnonzero(rows.labels != MISSING)
+    return known, Rows(rows.inputs, rows.index[known], rows.labels[known], rows.clean_labels[known])
+
+
 def together(first: Rows, second: Rows) -> Rows:
     """The rows of both, which must share one store of inputs, without extra columns: no classifier reads those."""
     return Rows(

@@ -1,0 +1,123 @@
+"""GLC: a network trained on the noisy labels tells from the clean rows how labels go wrong; a second one uses that.
+
+Hendrycks et al., "Using Trusted Data to Train Deep Networks on Labels Corrupted by Severe Noise", NeurIPS 2018.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from labelloop.models import TwoHeadClassifier
+from labelloop.seeds import integer, stream
+from labelloop.training.config import TrainingConfig
+from labelloop.training.epoch import augmented_batches, train_epoch
+from labelloop.training.extract import extract
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.targets import labelled_rows, one_hot, together
+from labelloop.training.transition import class_mean, forward_corrected_nll, need_every_class
+from labelloop.types import Fitted, Floats, Problem, Rows
+
+
+@dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Nothing of its own. Both stages take `epochs` epochs, with the whole schedule: twice the cost."""
+
+
+def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
+    """Trains on the noisy labels, estimates the transition matrix, and trains anew with the corrected loss.
+
+    Args:
+        problem: Training rows with noisy labels, and clean rows of every class.
+        config: Settings, without any "auto".
+        runtime: Device, seed, recording, checkpoints.
+    """
+    need_every_class(problem)
+    given = one_hot(problem.train.labels, problem.num_classes)  # handed back as they are: the loss is corrected
+    _, noisy = labelled_rows(problem.train)
+    noisy_targets = one_hot(noisy.labels, problem.num_classes)
+    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
+    optimizer = new_optimizer(model, config)
+    transition: Floats | None = None
+    if saved := runtime.restore(model, optimizer):
+        transition = saved.arrays.get("transition")
+
+    for epoch in runtime.epochs(2 * config.epochs):
+        if epoch <= config.epochs:
+            stage = "noisy labels"
+            with runtime.phase("train"):  # the clean rows stay unseen, or the estimate would be too good
+                loss = train_epoch(model, noisy, noisy_targets, noisy_targets, 0.0, optimizer, config, runtime, epoch)
+        else:
+            stage = "corrected loss"
+            if transition is None:
+                with runtime.phase("extract"):
+                    transition = estimate(model, problem.clean, runtime)
+                model.load_state_dict(new_classifier(config, problem, runtime.seed).state_dict())
+                optimizer = new_optimizer(model, config)  # the momentum of the first stage is of no use here
+            with runtime.phase("train"):
+                loss = corrected_epoch(model, noisy, problem.clean, transition, optimizer, config, runtime, epoch)
+        runtime.record(epoch, model, problem, given, {"loss": loss, "stage": stage})
+        runtime.save(epoch, model, optimizer, {} if transition is None else {"transition": transition})
+    assert transition is not None
+    rounds = ({"round": 1, "epoch": config.epochs, "transition": transition.round(4).tolist()},)
+    return Fitted(model, given, rounds, "epoch limit")
+
+
+def estimate(model: TwoHeadClassifier, clean: Rows, runtime: Runtime) -> Floats:
+    """T[true, noisy]: what a network of the noisy labels says of the clean rows of each class, on average [C, C]."""
+    posterior = torch.softmax(torch.from_numpy(extract(model, clean, runtime).logits), dim=1)  # [M, C]
+    return class_mean(posterior, torch.from_numpy(clean.clean_labels)).numpy()
+
+
+def corrected_epoch(
+    model: TwoHeadClassifier,
+    noisy: Rows,
+    clean: Rows,
+    transition: Floats,
+    optimizer: torch.optim.Optimizer,
+    config: Config,
+    runtime: Runtime,
+    epoch: int,
+) -> float:
+    """One epoch of the second stage over noisy and clean rows together. Returns the mean loss.
+
+    Args:
+        model: Changed in place.
+        noisy: Rows with a given label; their loss is corrected.
+        clean: Their loss is plain cross-entropy.
+        transition: T[true, noisy] [C, C].
+        optimizer: Its learning rate is set for this epoch.
+        config: Schedule, batch size, augmentation.
+        runtime: Device and seed.
+        epoch: Counted from the start of the first stage.
+    """
+    model.train()
+    optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch - config.epochs)
+    rows = together(noisy, clean)
+    labels = torch.from_numpy(np.concatenate([noisy.labels, clean.clean_labels])).to(runtime.device)
+    trusted = torch.arange(len(rows), device=runtime.device) >= len(noisy)
+    matrix = runtime.tensor(transition)
+    torch.manual_seed(integer(runtime.seed, "dropout", epoch))
+    order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
+    total = torch.zeros((), device=runtime.device)
+    for position, x in augmented_batches(rows, order, config.batch_size, config, runtime, epoch):
+        index = torch.from_numpy(position).to(runtime.device)
+        # Noisy and clean rows in one pass: batch norm would see a handful of clean rows otherwise.
+        loss = row_losses(model(x).logits, labels[index], trusted[index], matrix).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach() * len(position)
+    return float(total) / len(rows)
+
+
+def row_losses(
+    logits: torch.Tensor, labels: torch.Tensor, trusted: torch.Tensor, transition: torch.Tensor
+) -> torch.Tensor:
+    """Cross-entropy of the trusted rows, the corrected loss of the others [B]."""
+    plain = F.cross_entropy(logits, labels, reduction="none")
+    return torch.where(trusted, plain, forward_corrected_nll(logits, labels, transition))
