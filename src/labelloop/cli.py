@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -14,6 +15,12 @@ from pathlib import Path
 
 from labelloop import __version__
 from labelloop.errors import DataError, UsageError
+
+COLUMNS = ("label_column", "clean_column", "id_column", "feature_columns", "embedding_column", "split_column")
+FLAGS = {name: f"--{name.replace('_', '-')}" for name in (*COLUMNS, "extra_columns", "allow_overlap")} | {
+    "labels_path": "--labels",
+    "clean_labels_path": "--clean-labels",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,10 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.run(options)
     except UsageError as error:
-        print(f"labelloop: {error}", file=sys.stderr)
+        print(f"labelloop: {_with_flags(error)}", file=sys.stderr)
         return 2
     except (DataError, OSError) as error:
-        print(f"labelloop: {error}", file=sys.stderr)
+        print(f"labelloop: {_with_flags(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         kept = hasattr(options, "resume") and (options.output_dir / "run.json").exists()
@@ -36,9 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _with_flags(message: object) -> str:
+    """A message with the names of arguments as one writes them here: --label-column, not label_column."""
+    text = str(message)
+    for name, flag in FLAGS.items():
+        text = re.sub(rf"(?<![\w-]){name}(?!\w)", flag, text)
+    return text
+
+
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     if issubclass(category, UserWarning):  # ours; those of libraries are for developers
-        print(f"labelloop: warning: {message}", file=sys.stderr)
+        print(f"labelloop: warning: {_with_flags(message)}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--clean-labels", type=Path, metavar="FILE", help="the verified labels of an .npy file, as .npy")
     fit.add_argument("--noisy-labels", type=Path, metavar="FILE", help="from `labelloop noise`: replaces the labels")
     fit.add_argument("--test", type=Path, metavar="FILE", help="rows with true labels to report the accuracy on")
+    fit.add_argument("--allow-overlap", action="store_true", help="test rows may look like clean rows: only warn")
     fit.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
     fit.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; goes before --config")
     fit.add_argument("--recipe", default="practical", help="practical (default), paper or paper-clothing1m")
@@ -188,6 +204,7 @@ def _fit(options: argparse.Namespace) -> int:
         method=options.method,
         seed=options.seed,
         device=options.device,
+        allow_overlap=options.allow_overlap,
         resume=options.resume,
         overwrite=options.overwrite,
         progress=False if options.quiet else None,

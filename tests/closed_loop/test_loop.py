@@ -507,7 +507,7 @@ def test_labels_moved_counts_the_rows_whose_label_changed(monkeypatch):
     assert [r["labels_moved"] for r in run(problem, tiny_config(problem)).rounds] == [30 / 120, 6 / 120, 0]
 
 
-@pytest.mark.parametrize(("threshold", "rounds", "epochs"), [(0.3, 1, 3), (0.1, 2, 5), (0.01, 3, 7), (0.0, 3, 8)])
+@pytest.mark.parametrize(("threshold", "rounds", "epochs"), [(0.3, 2, 5), (0.1, 2, 5), (0.01, 3, 7), (0.0, 3, 8)])
 def test_it_stops_once_the_labels_have_settled_and_says_so(monkeypatch, threshold, rounds, epochs):
     problem, _ = tiny_problem()
     noisy = np.eye(3, dtype=np.float32)[problem.train.labels]

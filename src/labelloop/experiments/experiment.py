@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 
 from labelloop.data import DATASETS, LabelledData, load_dataset
-from labelloop.errors import UsageError, nearest
+from labelloop.errors import DataError, UsageError, nearest
 from labelloop.experiments.configuration import to_dict
-from labelloop.experiments.noise_file import labels_from_file
+from labelloop.experiments.corruption import OWN_RATE, check_noise_options, corrupt
+from labelloop.experiments.fit import broken_down
+from labelloop.experiments.noise_file import labels_from_file, path_in, stored_checksum
 from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
 from labelloop.experiments.versions import versions
 from labelloop.methods import METHODS
 from labelloop.noise import NOISES, Noisy, realised_rate
 from labelloop.results.run_folder import RunFolder
+from labelloop.results.tables import setting
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 from labelloop.training.config import TrainingConfig
@@ -39,7 +42,7 @@ class Experiment:
             that the data set itself names.
         paired: Whether the clean rows also have a noisy label.
         noise: A name in NOISES, "none", or "file".
-        rate: The nominal rate.
+        rate: The nominal rate, where the noise does not bring its own.
         noise_options: Options of the noise; the path of a noise file.
         method: A name in METHODS.
         recipe: A name in RECIPES.
@@ -70,6 +73,12 @@ class Experiment:
             raise UsageError(f"rate must lie between 0 and 1, not {self.rate}")
         if self.clean < 0 or self.seed < 0:
             raise UsageError(f"clean and seed must not be negative, but are {self.clean} and {self.seed}")
+        if self.noise == "file":
+            path_in(self.noise_options)
+        elif self.noise == "none" and self.noise_options:
+            raise UsageError("noise 'none' has no options; leave noise_options out")
+        elif self.noise != "none":
+            check_noise_options(self.noise, self.noise_options)
         _ = self.method_config  # unknown methods, recipes and keys are refused here, before anything runs
 
     @cached_property
@@ -81,12 +90,24 @@ class Experiment:
     def title(self) -> str:
         return self.name or self.method
 
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"{self.title}, {self.dataset}, {setting(asdict(self))}, seed {self.seed}"
+
     @cached_property
     def key(self) -> str:
-        """A name for the run folder: equal if and only if everything that decides the result is equal."""
+        """A name for the run folder: equal if and only if everything that decides the result is equal.
+
+        Not the rate, where the noise brings its own, nor where a noise file lies; but what stands in it does.
+        """
         decides = asdict(replace(self, name="", recipe=DEFAULT_RECIPE, config={})) | {
             "config": to_dict(self.method_config)
         }
+        if self.noise in (*OWN_RATE, "none", "file"):
+            decides["rate"] = None
+        if self.noise == "file":
+            decides["noise_options"] = {"sha256": stored_checksum(path_in(self.noise_options))}
         text = json.dumps(decides, sort_keys=True, default=str)
         return f"{self.method}-{self.dataset}-{self.noise}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -98,16 +119,22 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
         experiment: What to run.
         folder: Where to record and keep checkpoints; None keeps everything in memory.
         surroundings: Further arguments of Runtime, such as device and progress.
+
+    Raises:
+        DataError: The data cannot be used, or the training broke down.
     """
     data = load_dataset(experiment.dataset, **experiment.dataset_options)
     problem, truth, noisy = make_noisy_problem(experiment, data)
-    config = resolve(experiment.method_config, problem)
+    shown = shown_to(experiment.method, problem, truth)
+    config = resolve(experiment.method_config, shown)
     run_folder = None
     if folder is not None:
         run_folder = RunFolder(folder, resume=(folder / "run.json").exists())
         run_folder.write_run({"experiment": asdict(experiment), "state": "running"})
     runtime = Runtime(experiment.seed, folder=run_folder, truth=truth, **surroundings)
-    fitted = METHODS[experiment.method].fit(problem, config, runtime)
+    fitted = METHODS[experiment.method].fit(shown, config, runtime)
+    if broken := broken_down(runtime, fitted):
+        raise DataError(f"{broken}; lower learning_rate (it is {config.learning_rate:g})")
     given, true = problem.train.labels, data.labels[problem.train.index]
     record = {
         "experiment": asdict(experiment),
@@ -125,6 +152,7 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
         "rounds": list(fitted.rounds),
         "history": runtime.history,
     }
+    record = _without_nan(record)
     if run_folder is not None:
         run_folder.write_run({**record, "state": "finished"})
     return record
@@ -150,18 +178,37 @@ def make_noisy_problem(experiment: Experiment, data: LabelledData) -> tuple[Prob
     return Problem(train, clean, data.class_names), Truth(data.labels[train_index], test), noisy
 
 
+def shown_to(method: str, problem: Problem, truth: Truth) -> Problem:
+    """What a method is shown: the problem, and for the oracle alone one whose given labels are the true ones."""
+    if not METHODS[method].is_oracle:
+        return problem
+    if truth.train_labels is None or (truth.train_labels == MISSING).all():
+        raise UsageError(f"method {method!r} needs the true training labels, and nobody knows those of this data set")
+    return replace(problem, train=replace(problem.train, labels=truth.train_labels.copy()))
+
+
 def _corrupt(experiment: Experiment, data: LabelledData) -> Noisy:
     """Noisy labels for every row of the data set: a row's label does not depend on which rows are clean."""
     if experiment.noise == "none":
         given = data.labels if data.given_labels is None else data.given_labels
         return Noisy(given, None, None, realised_rate(data.labels, given))
     if experiment.noise == "file":
-        return labels_from_file(experiment.noise_options, data)
-    options: dict[str, Any] = dict(experiment.noise_options)
-    if experiment.noise == "instance" and experiment.rate > 0:
-        options["images"] = data.noise_inputs() if data.noise_inputs else data.inputs
-    if experiment.noise == "recorded" and "path" in options:
-        options["path"] = Path(options["path"])
-    rng = stream(experiment.seed, "noise", experiment.noise)
-    rate: Any = None if experiment.noise in ("recorded", "matrix") else experiment.rate
-    return NOISES[experiment.noise](data.labels, data.num_classes, rate, rng, **options)
+        return labels_from_file(path_in(experiment.noise_options), data)
+    return corrupt(
+        data.labels,
+        data.num_classes,
+        experiment.noise,
+        experiment.rate,
+        experiment.noise_options,
+        experiment.seed,
+        data.noise_inputs or (lambda: data.inputs),
+    )
+
+
+def _without_nan(value: Any) -> Any:
+    """The value as JSON can hold it: what is not a number becomes null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and value != value else value

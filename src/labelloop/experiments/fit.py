@@ -18,7 +18,7 @@ from labelloop.data.problem import check, encoded, held_out_rows, make_problem
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments.configuration import to_dict
-from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
+from labelloop.experiments.recipes import DEFAULT_RECIPE, check_schedule, recipe_config
 from labelloop.experiments.trained_model import TrainedModel
 from labelloop.experiments.versions import versions
 from labelloop.methods import METHODS
@@ -32,7 +32,7 @@ from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.training.targets import one_hot
-from labelloop.types import MISSING, Fitted, Floats, Labels, Problem, Rows, Truth
+from labelloop.types import MISSING, Floats, Labels, Problem, Rows, Truth
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ def fit(
     ids: ArrayLike | None = None,
     extra: ArrayLike | None = None,
     class_names: Sequence[Any] | None = None,
+    allow_overlap: bool = False,
     config: TrainingConfig | Mapping[str, Any] | None = None,
     recipe: str = DEFAULT_RECIPE,
     method: str = "closed-loop",
@@ -101,6 +102,7 @@ def fit(
         ids: A name for every row; without it, the row number.
         extra: Further columns [n, E] for the correction network, used if `corrector.inputs` names "extra".
         class_names: The classes in the wanted order; without it, the labels that occur, sorted.
+        allow_overlap: Only warn of test rows with the same input as a clean row: coarse rows may only look alike.
         config: Settings: a configuration of the method, or a dict of what differs from the recipe.
         recipe: A name in RECIPES to start from, when `config` is not a whole configuration.
         method: A name in METHODS.
@@ -127,6 +129,7 @@ def fit(
         method=method,
         seed=seed,
         y_true=y_true,
+        allow_overlap=allow_overlap,
         folder=output_dir,
         resume=resume,
         overwrite=overwrite,
@@ -144,6 +147,7 @@ def fit_table(
     method: str = "closed-loop",
     seed: int = 0,
     y_true: ArrayLike | None = None,
+    allow_overlap: bool = False,
     folder: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -159,7 +163,7 @@ def fit_table(
         raise UsageError("resume continues the run in a folder and overwrite deletes it; give one of them")
     if folder is None and (resume or overwrite):
         raise UsageError("resume and overwrite are about the run in a folder; give output_dir too")
-    check(table, test)
+    check(table, test, allow_overlap=allow_overlap)
     problem, classes, train_position, clean_position = make_problem(table)
     if len(problem.clean) < 2:
         raise DataError(f"{table.source}: only one clean row; verify more, so that some can judge what others teach")
@@ -167,7 +171,7 @@ def fit_table(
     if config.normalise == "auto" and table.column_names and not are_array_names(table.column_names):
         config = replace(config, normalise="columns")  # columns with names have units of their own
     config = resolve(config, problem)
-    _check_schedule(config)
+    check_schedule(config)
     if isinstance(config, ClosedLoopConfig) and config.wants("extra") and table.extra is None:
         raise UsageError("corrector.inputs asks for 'extra', but there are no extra columns; give them or drop it")
     _try_out(config, problem, seed, device)
@@ -194,10 +198,10 @@ def fit_table(
         if run_folder is not None:
             run_folder.write_run({**run, "state": "interrupted"})
         raise
-    if broken := _broken_down(runtime, fitted):
+    except DataError as error:
         if run_folder is not None:
-            run_folder.write_run({**run, "state": "failed", "stop_reason": broken})
-        raise DataError(f"{broken}; lower learning_rate (it is {config.learning_rate:g}) or look at the inputs' scale")
+            run_folder.write_run({**run, "state": "failed", "stop_reason": str(error)})
+        raise
 
     everything = Rows(table.inputs, np.arange(len(table)), *encoded(table, classes))
     predicted = softmax(extract(fitted.model, everything, runtime).logits, axis=1)  # [n, C]
@@ -259,14 +263,6 @@ def _truth(
     return Truth(train_labels, rows)
 
 
-def _check_schedule(config: TrainingConfig) -> None:
-    if isinstance(config, ClosedLoopConfig) and config.warm_up >= config.epochs:
-        raise UsageError(
-            f"no label would ever be corrected: warm_up is {config.warm_up} and epochs only {config.epochs}; "
-            "the first correction comes after warm_up epochs, so lower warm_up or raise epochs"
-        )
-
-
 def _try_out(config: TrainingConfig, problem: Problem, seed: int, device: str) -> None:
     """Makes everything once before a folder is touched: a wrong setting must not leave a stub or cost an old run."""
     model = new_classifier(config, problem, seed)
@@ -278,14 +274,6 @@ def _try_out(config: TrainingConfig, problem: Problem, seed: int, device: str) -
         new_optimizer(model, config)
     except ValueError as error:
         raise UsageError(f"the optimiser refuses its settings: {error}") from None
-
-
-def _broken_down(runtime: Runtime, fitted: Fitted) -> str | None:
-    """What to say of a training that ended in numbers that are none, or None."""
-    for row in runtime.history:
-        if row["loss"] is None or not np.isfinite(row["loss"]):
-            return f"training broke down: the loss of epoch {row['epoch']} is not a number"
-    return None if np.isfinite(fitted.targets).all() else "training broke down: the corrected labels are not numbers"
 
 
 def _describe(table: Table, problem: Problem, truth: Truth) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from labelloop.errors import UsageError, nearest
 from labelloop.experiments.configuration import build_config
 from labelloop.methods import METHODS
+from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.training.config import TrainingConfig
 
 DEFAULT_RECIPE = "practical"
@@ -50,4 +51,15 @@ def recipe_config(method: str, recipe: str = DEFAULT_RECIPE, *layers: Mapping[st
         raise UsageError(f"unknown recipe {recipe!r}; {nearest(recipe, RECIPES)}")
     kind = METHODS[method].config
     concerned = {field.name for field in fields(kind)}
-    return build_config(kind, {k: v for k, v in RECIPES[recipe].items() if k in concerned}, *layers)
+    config = build_config(kind, {k: v for k, v in RECIPES[recipe].items() if k in concerned}, *layers)
+    check_schedule(config)
+    return config
+
+
+def check_schedule(config: TrainingConfig) -> None:
+    """Refuses a closed loop that ends before its first correction."""
+    if isinstance(config, ClosedLoopConfig) and config.warm_up >= config.epochs:
+        raise UsageError(
+            f"no label would ever be corrected: warm_up is {config.warm_up} and epochs only {config.epochs}; "
+            "the first correction comes after warm_up epochs, so lower warm_up or raise epochs"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 PADDING = 4  # PAPER.md, guess 31
@@ -17,13 +18,16 @@ def crop_and_flip(images: NDArray[np.uint8], rng: np.random.Generator, padding: 
         padding: Pixels.
     """
     count, height, width, channels = images.shape
-    padded = np.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    top = rng.integers(0, 2 * padding + 1, (count, 1))
-    left = rng.integers(0, 2 * padding + 1, (count, 1))
-    flipped = rng.random((count, 1)) < 0.5
-    columns = np.where(flipped, np.arange(width)[::-1], np.arange(width)) + left  # [B, W]
-    rows = np.arange(height) + top  # [B, H]
-    # One flat gather of whole pixels is several times faster than three-way fancy indexing.
-    line = (np.arange(count)[:, None] * padded.shape[1] + rows) * padded.shape[2]  # [B, H]
-    pixel = line[:, :, None] + columns[:, None, :]  # [B, H, W]
-    return padded.reshape(-1, channels).take(pixel.ravel(), axis=0).reshape(images.shape)
+    shifts = 2 * padding + 1
+    top, left = rng.integers(0, shifts, (2, count))
+    flipped = rng.random(count) < 0.5
+    padded = np.zeros((count, height + 2 * padding, width + 2 * padding, channels), np.uint8)
+    padded[:, padding : padding + height, padding : padding + width] = images
+    # All crops of all images as a view [B, shifts, shifts, H, W, C]; choosing one of each copies whole rows of pixels.
+    image, row, column, channel = padded.strides
+    shape = (count, shifts, shifts, height, width, channels)
+    crops = as_strided(padded, shape, (image, row, column, row, column, channel), writeable=False)
+    chosen = crops[np.arange(count), top, left]  # [B, H, W, C]
+    pixels = chosen.view(f"V{channels}")[..., 0]  # [B, H, W]: a pixel is moved in one piece, not channel by channel
+    pixels[flipped] = pixels[flipped][:, :, ::-1]
+    return chosen

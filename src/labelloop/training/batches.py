@@ -65,6 +65,8 @@ def _from_array(x: np.ndarray, augment: Augment | None) -> torch.Tensor:
     x = augment(x) if augment else x
     if x.ndim == 4:
         return torch.from_numpy(x).permute(0, 3, 1, 2)  # [B, C, H, W], channels last in memory without a copy
+    if x.dtype == np.uint8:
+        return torch.from_numpy(x)  # the model divides by 255, as it does for images
     return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
 
 

@@ -82,8 +82,9 @@ def write_checkpoint(
         "values": values,
     }
     write_atomically(folder / "state.json", lambda p: p.write_text(json.dumps(content), encoding="utf-8"))
-    for old in set(state["files"]) - set(files):
-        (folder / old).unlink(missing_ok=True)
+    for old in folder.iterdir():  # of the epoch before, or left by a process that was killed
+        if old.name not in files and old.name != "state.json":
+            old.unlink(missing_ok=True)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,8 +51,12 @@ class TrainingConfig:
         for key in ("epochs", "batch_size"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
-        if not self.learning_rate > 0:
+        if not 0 < self.learning_rate < math.inf:
             raise UsageError(f"learning_rate must be above 0, not {self.learning_rate}")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"momentum must be at least 0 and below 1, not {self.momentum}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise UsageError(f"weight_decay must not be negative, but is {self.weight_decay}")
         if any(not 0 < drop <= 1 for drop in self.lr_drops):
             raise UsageError(f"lr_drops are fractions of epochs, between 0 and 1, not {list(self.lr_drops)}")
         for key, known in (("augment", AUGMENTATIONS), ("normalise", NORMALISATIONS)):

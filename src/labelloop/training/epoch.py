@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -106,7 +106,7 @@ def train_epoch(
     mean = float(total) / len(rows)
     if not math.isfinite(mean):
         raise DataError(
-            f"training diverged: the loss is {mean} in epoch {epoch}; lower learning_rate (now {config.learning_rate}), "
-            "or look for enormous values among the inputs"
+            f"training broke down: the loss of epoch {epoch} is {mean}; lower learning_rate (it is "
+            f"{config.learning_rate:g}) or look at the scale of the inputs"
         )
     return mean

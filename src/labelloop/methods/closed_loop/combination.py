@@ -54,8 +54,7 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
     usable = np.isfinite(true_class.sum(axis=1))  # a network that diverged has no say
     true_class[~usable] = 0
     count = len(components)
-    # From a vertex with zeros SLSQP can stop at once, far from the minimum; from the middle it does not (PAPER.md,
-    # guess 15).
+    # From a vertex SLSQP can stop at once, far from the minimum; from the middle not. PAPER.md, guess 15.
     found = minimize(
         mixture_loss,
         np.full(count, 1 / count),
@@ -71,7 +70,7 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
     candidates += [vertex for vertex, fit in zip(np.eye(count), usable, strict=True) if fit]
     if previous is not None:
         candidates.append(np.append(previous, np.zeros(count - len(previous))))
-    return min(candidates, key=lambda w: mixture_loss(w, true_class))
+    return min(candidates or [np.eye(count)[0]], key=lambda w: mixture_loss(w, true_class))
 
 
 def combine(components: Sequence[Floats], weights: Weights) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from labelloop.errors import UsageError, nearest
@@ -26,7 +27,8 @@ class Config(TrainingConfig):
         freeze_base: Whether the simulated labels of the clean rows stay those of the first round in the combination.
         clean_rows_train: Whether the clean rows also train the classifier with their clean labels: "never" (the
             paper), "always", or "after_warm_up".
-        settled_below: Stop once a correction changes the label of less than this share of the rows; 0 never does.
+        settled_below: Stop once a correction changes less than this share of the labels that the correction before it
+            gave; 0 never does.
         corrector: Settings of the correction network.
     """
 
@@ -50,7 +52,7 @@ class Config(TrainingConfig):
         for key in ("warm_up", "correct_every"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
-        if self.noisy_loss_weight < 0:
+        if not 0 <= self.noisy_loss_weight < math.inf:
             raise UsageError(f"noisy_loss_weight must not be negative, but is {self.noisy_loss_weight}")
         if not 0 < self.clean_fit_fraction < 1:
             raise UsageError(f"clean_fit_fraction must lie between 0 and 1, not {self.clean_fit_fraction}")

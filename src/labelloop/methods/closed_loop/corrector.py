@@ -62,6 +62,8 @@ class CorrectorConfig:
     standardise: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.inputs, str):  # one candidate
+            object.__setattr__(self, "inputs", (self.inputs,))
         for candidate in self.inputs:
             for name in candidate.split("+"):
                 if name not in INPUTS:
@@ -72,6 +74,14 @@ class CorrectorConfig:
             value = getattr(self, key)
             if value not in known:
                 raise UsageError(f"corrector.{key}: unknown value {value!r}; {nearest(value, known)}")
+        for key in ("learning_rate", "low_learning_rate"):
+            if not 0 < getattr(self, key) < np.inf:
+                raise UsageError(f"corrector.{key} must be above 0, not {getattr(self, key)}")
+        if not 0 <= self.momentum < 1 or not 0 <= self.weight_decay < np.inf:
+            raise UsageError(
+                f"corrector.momentum must be at least 0 and below 1 and corrector.weight_decay not negative, "
+                f"but they are {self.momentum} and {self.weight_decay}"
+            )
         for key in ("hidden", "batch_size", "max_epochs", "patience"):
             if getattr(self, key) < 1:
                 raise UsageError(f"corrector.{key} must be at least 1, not {getattr(self, key)}")
@@ -150,6 +160,9 @@ def fit_corrector(
         seed: For the initial weights, the order of the rows and the drawn labels.
     """
     config = config or CorrectorConfig()
+    if not len(clean_fit) or not len(clean_val):
+        raise UsageError(f"{len(clean_fit)} rows to train on and {len(clean_val)} to select on; both need at least one")
+    labels = np.asarray(labels, np.int64)
     fitted = [_fit_one(noisy, columns, labels, clean_fit, clean_val, c, config, seed) for c in config.inputs]
     if config.select_by == "loss":
         return min(fitted, key=lambda c: c.clean_val_loss)
@@ -205,7 +218,7 @@ def _fit_one(
     if best_epoch == 0:
         warnings.warn(
             f"the correction network on {inputs!r} diverged: its columns reach {np.abs(picked).max():.3g}; "
-            "set corrector.standardise = true, or leave those columns out. It is ignored in this round.",
+            "set corrector.standardise = true, or leave those columns out. This round it has learnt nothing.",
             stacklevel=3,
         )
     network.load_state_dict(best_state)

@@ -46,7 +46,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         weights = np.array(rounds[-1]["weights"]) if rounds else None
 
     for epoch in runtime.epochs(config.epochs):  # (3)
-        if rounds and rounds[-1]["labels_moved"] < config.settled_below:
+        if len(rounds) > 1 and rounds[-1]["labels_moved"] < config.settled_below:
             stop_reason = "labels settled"
             break
         with runtime.phase("train"):

@@ -1,0 +1,296 @@
+"""DMLP: the labels are purified on fixed features, where the best linear classifier is a formula; then training.
+
+Tu et al., "Learning from Noisy Labels with Decoupled Meta Label Purifier", CVPR 2023. Its published code keeps two
+copies of the labels, on the same features; here there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from labelloop.errors import UsageError
+from labelloop.models import TwoHeadClassifier
+from labelloop.seeds import stream
+from labelloop.training.batches import input_shape
+from labelloop.training.config import TrainingConfig
+from labelloop.training.epoch import train_epoch
+from labelloop.training.extract import extract
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.targets import labelled_rows, one_hot
+from labelloop.types import Fitted, Floats, Labels, Problem, Rows
+
+BETAS = (0.5, 0.999)  # of Adam on the labels
+
+
+@dataclass(frozen=True)
+class Config(TrainingConfig):
+    """DMLP's settings. The defaults are those of its published code, but for the two marked below.
+
+    Attributes:
+        weights: Self-supervised weights of the encoder whose features the labels are purified on. Without them the
+            inputs must be columns, such as embeddings, and are themselves the features.
+        purify_epochs: Passes of the purifier over the labels.
+        block_size: Rows that one linear classifier is solved for.
+        label_learning_rate: Of Adam on the labels.
+        label_weight_decay: Of Adam on the labels.
+        ridge: Added to the Gram matrix, as a share of its mean diagonal: features after a ReLU make it singular.
+        clean_prior_weight: How strongly the solved classifier shall predict all classes alike often.
+        probe_batch_size: Rows a step of the probe.
+        probe_learning_rate: Of Adam on the probe; a tenth of it after three epochs.
+        confidence_penalty: How strongly the probe is kept from being sure.
+        probe_prior_weight: How strongly the probe shall predict all classes alike often. The published 2200 stands
+            before a softmax of a softmax, which hardly moves.
+        write_back_every: Epochs between updates of the labels by the probe. The published code never gets to one.
+        write_back_rate: The probe's share in an update; 1 replaces the labels.
+    """
+
+    purify_epochs: int = 100
+    block_size: int = 7000
+    label_learning_rate: float = 0.01
+    label_weight_decay: float = 3e-4
+    ridge: float = 1e-4
+    clean_prior_weight: float = 1.0
+    probe_batch_size: int = 500
+    probe_learning_rate: float = 0.006
+    confidence_penalty: float = 0.4
+    probe_prior_weight: float = 1.0
+    write_back_every: int = 1
+    write_back_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("purify_epochs", "block_size", "probe_batch_size", "write_back_every"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
+        for key in ("label_learning_rate", "ridge", "probe_learning_rate"):
+            if not getattr(self, key) > 0:
+                raise UsageError(f"{key} must be above 0, not {getattr(self, key)}")
+        for key in ("label_weight_decay", "clean_prior_weight", "confidence_penalty", "probe_prior_weight"):
+            if not getattr(self, key) >= 0:
+                raise UsageError(f"{key} must not be negative, but is {getattr(self, key)}")
+        if not 0 < self.write_back_rate <= 1:
+            raise UsageError(f"write_back_rate must be above 0 and at most 1, not {self.write_back_rate}")
+
+
+@dataclass(frozen=True)
+class NoSslConfig(Config):
+    """DMLP on the features of a network that was trained on the noisy labels for a while.
+
+    Attributes:
+        warm_up: Epochs of that training; `epochs` of training on the purified labels follow.
+    """
+
+    warm_up: int = 40
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.warm_up < 1:
+            raise UsageError(f"warm_up must be at least 1, not {self.warm_up}")
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
+    """Purifies the labels on self-supervised features, then trains on them.
+
+    Args:
+        problem: Training rows with noisy labels, and the clean rows.
+        config: Settings, without any "auto".
+        runtime: Device, seed, recording, checkpoints.
+    """
+    if not config.weights and len(input_shape(problem.train)) != 1:
+        raise UsageError(
+            "dmlp needs self-supervised features: set weights to a file with such an encoder, give embeddings instead "
+            "of images, or use the method dmlp-nossl"
+        )
+    return _fit(problem, config, runtime, 0, "weights" if config.weights else "inputs")
+
+
+def fit_without_ssl(problem: Problem, config: NoSslConfig, runtime: Runtime) -> Fitted:
+    """The same on the features of a warm-up network, which is what there is without self-supervised ones."""
+    return _fit(problem, config, runtime, config.warm_up, "warm-up")
+
+
+def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, source: str) -> Fitted:
+    known, train = labelled_rows(problem.train)
+    given = one_hot(problem.train.labels, problem.num_classes)
+    targets, rounds = given, list[dict[str, Any]]()
+    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
+    optimizer = new_optimizer(model, config)
+    if saved := runtime.restore(model, optimizer):
+        targets, rounds = saved.arrays["targets"], saved.values["rounds"]
+
+    for epoch in runtime.epochs(warm_up + config.epochs):
+        if epoch == warm_up + 1:
+            with runtime.phase("extract"):
+                features = [_features(model, rows, source, runtime) for rows in (train, problem.clean)]
+            with runtime.phase("purify"):
+                labels, summary = purify(
+                    *features, train.labels, problem.clean.clean_labels, problem.num_classes, config, runtime.seed
+                )
+            targets = given.copy()
+            targets[known] = labels
+            rounds = [{"round": 1, "epoch": warm_up, "features": source, **summary}]
+            model.load_state_dict(new_classifier(config, problem, runtime.seed).state_dict())
+            optimizer = new_optimizer(model, config)
+        # The schedule starts again after the warm-up, whose learning rate does not drop.
+        stage = epoch if epoch <= warm_up else epoch - warm_up
+        with runtime.phase("train"):
+            loss = train_epoch(
+                model, train, targets[known], targets[known], 0.0, optimizer, config, runtime, stage
+            )  # fmt: skip
+        values = {"loss": loss, "stage": "warm-up" if epoch <= warm_up else "purified labels"}
+        runtime.record(epoch, model, problem, targets, values)
+        runtime.save(epoch, model, optimizer, {"targets": targets}, values={"rounds": rounds})
+    return Fitted(model, targets, tuple(rounds), "epoch limit")
+
+
+def _features(model: TwoHeadClassifier, rows: Rows, source: str, runtime: Runtime) -> Floats:
+    """What the labels are purified on [N, D]."""
+    return rows.inputs[rows.index] if source == "inputs" else extract(model, rows, runtime).features
+
+
+# --- the purifier ----------------------------------------------------------------------------------------------------
+
+
+class Block(NamedTuple):
+    """Some training rows, and the factor of their Gram matrix, which never changes."""
+
+    rows: Labels  # [B] positions
+    features: Tensor  # [B, D]
+    factor: Tensor  # [D, D]
+
+
+def purify(
+    features: Floats,
+    clean_features: Floats,
+    labels: Labels,
+    clean_labels: Labels,
+    num_classes: int,
+    config: Config,
+    seed: int,
+) -> tuple[Floats, dict[str, float]]:
+    """Soft labels that suit the clean rows.
+
+    Args:
+        features: Of the training rows [N, D].
+        clean_features: Of the clean rows [M, D].
+        labels: The given labels [N].
+        clean_labels: The clean labels [M].
+        num_classes: C.
+        config: Settings.
+        seed: Of the run.
+
+    Returns:
+        Soft labels [N, C] and what to record.
+    """
+    scale = float(np.sqrt(np.mean(np.square(features, dtype=np.float64)))) or 1.0
+    z, clean_z = (with_bias(torch.from_numpy(part / np.float32(scale))) for part in (features, clean_features))
+    clean_y = torch.from_numpy(clean_labels)
+    order = stream(seed, "blocks").permutation(len(z))
+    count = -(-len(z) // config.block_size)
+    blocks = [
+        Block(rows, z[rows], gram_factor(z[rows], config.ridge)) for rows in np.array_split(order, count)
+    ]  # fmt: skip
+    start = torch.from_numpy(one_hot(labels, num_classes))
+    current = [start[block.rows].clone().requires_grad_() for block in blocks]  # [B, C] each
+    adam = torch.optim.Adam(
+        current, lr=config.label_learning_rate, betas=BETAS, weight_decay=config.label_weight_decay
+    )  # fmt: skip
+    probe = nn.Linear(z.shape[1], num_classes, bias=False)  # the features carry a bias
+    nn.init.zeros_(probe.weight)
+    probe_adam = torch.optim.Adam(probe.parameters(), lr=config.probe_learning_rate)
+    for epoch in range(1, config.purify_epochs + 1):
+        probe_adam.param_groups[0]["lr"] = config.probe_learning_rate * (1.0 if epoch <= 3 else 0.1)
+        for number, (block, soft) in enumerate(zip(blocks, current, strict=True)):
+            adam.zero_grad()  # to none: Adam then leaves the other blocks' labels alone
+            weight = solve(block.features, block.factor, soft)
+            clean_loss(weight, block.features, clean_z, clean_y, config.clean_prior_weight).backward()
+            adam.step()
+            train_probe(probe, probe_adam, block.features, soft, config, stream(seed, "probe", epoch, number))
+        if epoch % config.write_back_every == 0:
+            for block, soft in zip(blocks, current, strict=True):
+                write_back(soft, probe(block.features), config.write_back_rate)
+    purified = np.empty((len(z), num_classes), np.float32)
+    for block, soft in zip(blocks, current, strict=True):
+        purified[block.rows] = on_simplex(soft.detach()).numpy()
+    return purified, {
+        "labels_moved": float((purified.argmax(axis=1) != labels).mean()),
+        "probe_clean_accuracy": float((probe(clean_z).argmax(dim=1) == clean_y).float().mean()),
+    }
+
+
+def with_bias(features: Tensor) -> Tensor:
+    return torch.cat([features, torch.ones(len(features), 1)], dim=1)  # [N, D + 1]
+
+
+def gram_factor(features: Tensor, ridge: float) -> Tensor:
+    """The Cholesky factor of ZᵀZ plus a ridge [D, D], in double precision: features may be nearly dependent."""
+    z = features.double()
+    gram = z.T @ z
+    return torch.linalg.cholesky(gram + ridge * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype))
+
+
+def solve(features: Tensor, factor: Tensor, labels: Tensor) -> Tensor:
+    """W = (ZᵀZ)⁻¹ZᵀY, the linear classifier of these labels [D, C], through which gradients reach the labels."""
+    return torch.cholesky_solve(features.double().T @ labels.double(), factor).to(features.dtype)
+
+
+def clean_loss(weight: Tensor, features: Tensor, clean_features: Tensor, labels: Tensor, prior_weight: float) -> Tensor:
+    """How badly a linear classifier does on the clean rows, and how unevenly it predicts the training rows."""
+    scores = clean_features @ weight  # [M, C]
+    squared = squared_error(scores, F.one_hot(labels, scores.shape[1]))
+    prior = uniform_divergence(torch.softmax(features @ weight, dim=1))
+    return F.cross_entropy(scores, labels) + squared + prior_weight * prior
+
+
+def squared_error(scores: Tensor, targets: Tensor) -> Tensor:
+    return (scores - targets).square().sum()
+
+
+def uniform_divergence(posterior: Tensor) -> Tensor:
+    """KL(uniform || mean posterior), zero if and only if all classes are predicted alike often."""
+    mean = posterior.mean(dim=0)  # [C]
+    return -torch.log(mean * len(mean)).mean()
+
+
+def train_probe(
+    probe: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    features: Tensor,
+    labels: Tensor,
+    config: Config,
+    rng: np.random.Generator,
+) -> None:
+    """One pass over a block: the probe learns the labels as they are now, and is kept from being sure of them."""
+    hard = labels.detach().argmax(dim=1)
+    for rows in torch.from_numpy(rng.permutation(len(hard))).split(config.probe_batch_size):
+        logits = probe(features[rows])
+        posterior, log_posterior = torch.softmax(logits, dim=1), F.log_softmax(logits, dim=1)
+        sureness = (posterior * log_posterior).sum(dim=1).mean()
+        loss = F.cross_entropy(logits, hard[rows]) + config.confidence_penalty * sureness
+        loss = loss + config.probe_prior_weight * uniform_divergence(posterior)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def write_back(labels: Tensor, logits: Tensor, rate: float) -> None:
+    """Moves the labels, in place, by `rate` towards what the probe says."""
+    with torch.no_grad():
+        labels.lerp_(torch.softmax(logits, dim=1), rate)
+
+
+def on_simplex(labels: Tensor) -> Tensor:
+    """Rows of probabilities from labels that moved freely [N, C]."""
+    positive = labels.clamp(min=0)
+    positive = torch.where(positive.sum(dim=1, keepdim=True) > 0, positive, torch.ones_like(positive))
+    return positive / positive.sum(dim=1, keepdim=True)
