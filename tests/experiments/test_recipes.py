@@ -49,10 +49,10 @@ def test_the_paper_recipe_for_clothing1m_drops_the_learning_rate_after_epochs_5_
 
 
 def test_layers_win_over_the_recipe_and_keep_the_rest_of_it():
-    config = recipe_config("closed-loop", "practical", {"epochs": 7}, {"corrector": {"hidden": 9}})
+    config = recipe_config("closed-loop", "practical", {"epochs": 17}, {"corrector": {"hidden": 9}})
     plain = recipe_config("closed-loop")
     assert DEFAULT_RECIPE == "practical"
-    assert config.epochs == 7
+    assert config.epochs == 17
     assert config.corrector.hidden == 9
     assert config.corrector.optimizer == plain.corrector.optimizer == "adamw"
     assert config.warm_up == plain.warm_up
