@@ -22,7 +22,9 @@ def check_noise_options(noise: str, options: Mapping[str, Any]) -> None:
     known = [name for name in inspect.signature(NOISES[noise]).parameters if name not in OURS]
     for name in options:
         if name not in known:
-            raise UsageError(f"noise {noise!r} has no option {name!r}; {nearest(name, known) if known else 'it has none'}")
+            raise UsageError(
+                f"noise {noise!r} has no option {name!r}; {nearest(name, known) if known else 'it has none'}"
+            )
 
 
 def corrupt(

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from labelloop.data import DATASETS, LabelledData, load_dataset
-from labelloop.errors import DataError, UsageError, nearest
+from labelloop.errors import UsageError, nearest
 from labelloop.experiments.configuration import to_dict
 from labelloop.experiments.corruption import OWN_RATE, check_noise_options, corrupt
-from labelloop.experiments.fit import broken_down
 from labelloop.experiments.noise_file import labels_from_file, path_in, stored_checksum
 from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
 from labelloop.experiments.versions import versions
@@ -119,9 +118,6 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
         experiment: What to run.
         folder: Where to record and keep checkpoints; None keeps everything in memory.
         surroundings: Further arguments of Runtime, such as device and progress.
-
-    Raises:
-        DataError: The data cannot be used, or the training broke down.
     """
     data = load_dataset(experiment.dataset, **experiment.dataset_options)
     problem, truth, noisy = make_noisy_problem(experiment, data)
@@ -133,8 +129,6 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
         run_folder.write_run({"experiment": asdict(experiment), "state": "running"})
     runtime = Runtime(experiment.seed, folder=run_folder, truth=truth, **surroundings)
     fitted = METHODS[experiment.method].fit(shown, config, runtime)
-    if broken := broken_down(runtime, fitted):
-        raise DataError(f"{broken}; lower learning_rate (it is {config.learning_rate:g})")
     given, true = problem.train.labels, data.labels[problem.train.index]
     record = {
         "experiment": asdict(experiment),

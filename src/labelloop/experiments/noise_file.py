@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from labelloop.data.problem import classes_of
 from labelloop.data.read import read_table
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, nearest, some
+from labelloop.experiments.corruption import corrupt
 from labelloop.noise import NOISES, Noisy, realised_rate
 from labelloop.results.run_folder import write_atomically
 from labelloop.seeds import stream
@@ -72,19 +74,18 @@ def make_noise_file(
     """
     if noise not in NOISES:
         raise UsageError(f"unknown noise {noise!r}; {nearest(noise, NOISES)}")
+    if seed < 0:
+        raise UsageError(f"seed must not be negative, but is {seed}")
     if output.suffix != ".parquet":
         raise UsageError(f"{output}: a noise file is a .parquet file")
     if output.exists() and not overwrite:
         raise DataError(f"{output} exists; give another name, or --overwrite")
     table, inputs = _source(source, columns or {})
+    if table.labels is None:
+        raise DataError(f"{source} has no labels to corrupt; name their column with label_column")
     classes = classes_of(table)
-    true = encode(table.labels if table.labels is not None else [], classes)
-    arguments: dict[str, Any] = dict(options or {})
-    if noise == "instance" and rate > 0:
-        arguments["images"] = inputs()
-    rng = stream(seed, "noise", noise)
-    own_rate: Any = None if noise in ("matrix", "recorded") else rate
-    noisy = NOISES[noise](true, len(classes), own_rate, rng, **arguments)
+    true = encode(table.labels, classes)
+    noisy = corrupt(true, len(classes), noise, rate, options or {}, seed, inputs)
     clean_index = clean_split(true, clean, stream(seed, "clean-split"))[1] if clean else np.zeros(0, np.int64)
     verified = np.full(len(true), MISSING)
     verified[clean_index] = true[clean_index]
@@ -96,7 +97,7 @@ def make_noise_file(
         "source": Path(source).name,
         "noise": noise,
         "noise_options": dict(options or {}),
-        "nominal_rate": rate,
+        "nominal_rate": noisy.rate,
         "realised_rate": realised,
         "seed": seed,
         "clean": clean,
@@ -106,7 +107,7 @@ def make_noise_file(
     }
     checksum = write_noise_file(output, table.ids, true, given, verified, text_of(classes), about)
     return (
-        f"{len(true)} labels, {noise} noise: nominal rate {rate:g}, realised {realised:.4f}\n"
+        f"{len(true)} labels, {noise} noise: nominal rate {noisy.rate:.4g}, realised {realised:.4f}\n"
         f"written to {output} (sha256 of the labels {checksum[:16]}…)\n"
     )
 
@@ -135,21 +136,34 @@ def write_noise_file(
 
 def read_noise_file(path: Path) -> NoiseFile:
     """Reads the file and checks it against its checksum."""
-    try:
+    with _readable(path):
         table = pq.read_table(path)
         about = json.loads((table.schema.metadata or {})[KEY])
         columns = {name: np.array(table[name].to_pylist(), str) for name in table.column_names}
         stored = about["sha256"]
         found = NoiseFile(columns["id"], columns["label"], columns["noisy_label"], columns["clean_label"], about)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such noise file") from None
-    except (pa.ArrowInvalid, KeyError, json.JSONDecodeError) as error:
-        raise DataError(
-            f"{path} is not a noise file, or is damaged ({error}); make it with `labelloop noise`"
-        ) from None
     if _checksum(columns) != stored:
         raise DataError(f"{path}: the labels do not fit their checksum: the file was changed or damaged; make it again")
     return found
+
+
+def stored_checksum(path: Path) -> str:
+    """The checksum that the file carries, without reading its labels."""
+    with _readable(path):
+        return str(json.loads((pq.read_schema(path).metadata or {})[KEY])["sha256"])
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Says of any error of reading what it means for a user."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such noise file; make it with `labelloop noise`") from None
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{path} is not a noise file, or is damaged ({error}); make it with `labelloop noise`"
+        ) from None
 
 
 def with_noisy_labels(table: Table, path: Path) -> tuple[Table, NDArray]:
@@ -160,21 +174,25 @@ def with_noisy_labels(table: Table, path: Path) -> tuple[Table, NDArray]:
     classes = classes_of(table)
     true = encode(table.labels, classes)
     _check_same_rows(file, table.ids, true, text_of(classes), path, table.source)
-    names = np.array(file.about["classes"])
-    given, verified = encode(file.noisy_labels, names), encode(file.clean_labels, names)
+    names = np.array(text_of(classes))
+    given, verified = encode(file.noisy_labels, names, str(path)), encode(file.clean_labels, names, str(path))
     like = table.labels.dtype
     changed = replace(table, labels=decode(given, classes, like), clean_labels=decode(verified, classes, like))
     return changed, table.labels
 
 
-def labels_from_file(options: Mapping[str, Any], data: LabelledData) -> Noisy:
-    """The noisy labels of a data set from a noise file, for an experiment that draws its clean rows itself."""
-    if set(options) != {"path"}:
+def path_in(options: Mapping[str, Any]) -> Path:
+    """The noise file that the options of an experiment name."""
+    if set(options) != {"path"} or not isinstance(options["path"], str | Path):
         raise UsageError("noise 'file' has one option, noise_options.path: the noise file")
-    path = Path(options["path"])
+    return Path(options["path"])
+
+
+def labels_from_file(path: Path, data: LabelledData) -> Noisy:
+    """The noisy labels of a data set from a noise file, for an experiment that draws its clean rows itself."""
     file = read_noise_file(path)
     _check_same_rows(file, np.arange(len(data)).astype(str), data.labels, data.class_names, path, data.name)
-    given = encode(file.noisy_labels, np.array(file.about["classes"]))
+    given = encode(file.noisy_labels, np.array(data.class_names), str(path))
     if file.about["clean"] and not file.about["paired"]:
         raise DataError(f"{path} sets {file.about['clean']} rows aside as clean; an experiment draws its own: make it "
                         "without clean rows")  # fmt: skip

@@ -272,7 +272,8 @@ def train_probe(
 ) -> None:
     """One pass over a block: the probe learns the labels as they are now, and is kept from being sure of them."""
     hard = labels.detach().argmax(dim=1)
-    for rows in torch.from_numpy(rng.permutation(len(hard))).split(config.probe_batch_size):
+    size = max(1, round(len(hard) * config.probe_batch_size / max(len(hard), config.block_size)))
+    for rows in torch.from_numpy(rng.permutation(len(hard))).split(size):
         logits = probe(features[rows])
         posterior, log_posterior = torch.softmax(logits, dim=1), F.log_softmax(logits, dim=1)
         sureness = (posterior * log_posterior).sum(dim=1).mean()

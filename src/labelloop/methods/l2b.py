@@ -126,8 +126,9 @@ def step(
 
 def gains(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
     """How much the clean loss falls per unit of each weight, at weights of zero [2, B]."""
-    direction = clean_gradient(model, virtual_parameters(model, optimizer), batch.clean_x, batch.clean_labels)
     torch.manual_seed(batch.draw)
+    direction = clean_gradient(model, virtual_parameters(model, optimizer), batch.clean_x, batch.clean_labels)
+    torch.manual_seed(batch.draw)  # again, for the values that the real pass will drop
     lr = optimizer.param_groups[0]["lr"]
     return lr * slopes(
         model, parameters_of(model), direction, batch.x, lambda logits: both_losses(logits, batch.labels)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional as F
 
-from labelloop.errors import DataError
 from labelloop.seeds import integer, stream
 from labelloop.training.augmentation import crop_and_flip
 from labelloop.training.batches import batches, is_images
@@ -104,9 +102,5 @@ def train_epoch(
         optimizer.step()
         total += loss.detach() * len(position)
     mean = float(total) / len(rows)
-    if not math.isfinite(mean):
-        raise DataError(
-            f"training broke down: the loss of epoch {epoch} is {mean}; lower learning_rate (it is "
-            f"{config.learning_rate:g}) or look at the scale of the inputs"
-        )
+    runtime.check_loss(mean, epoch)
     return mean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 import time
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from labelloop.errors import DataError
 from labelloop.models import TwoHeadClassifier, is_convolutional
 from labelloop.results.metrics import accuracy, label_metrics
 from labelloop.results.run_folder import RunFolder
@@ -45,7 +47,7 @@ class Runtime:
         self.seed = seed
         self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         self.folder = folder
-        self.truth = truth or Truth()
+        self._truth = truth or Truth()
         self.workers = workers
         self.history: list[dict[str, Any]] = []
         self.phases: dict[str, float] = {}
@@ -100,17 +102,26 @@ class Runtime:
 
     # --- recording ----------------------------------------------------------------------------------------------------
 
+    def check_loss(self, loss: float, epoch: int) -> None:
+        """Refuses to go on with a loss that is not a number: nothing good comes after it."""
+        if not math.isfinite(loss):
+            raise DataError(
+                f"training broke down: the loss of epoch {epoch} is {loss}; lower learning_rate, or look at the scale "
+                "of the inputs"
+            )
+
     def record(
         self, epoch: int, model: TwoHeadClassifier, problem: Problem, targets: Floats, values: dict[str, Any]
     ) -> None:
         """Stores a row about this epoch. This is the only place that looks at the truth."""
+        self.check_loss(values["loss"], epoch)
         row: dict[str, Any] = {"epoch": epoch, **values}
         with self.phase("evaluate"):
-            if self.truth.test is not None:
-                logits = extract(model, self.truth.test, self).logits
-                row["test_accuracy"] = accuracy(logits.argmax(axis=1), self.truth.test.clean_labels)
-            if self.truth.train_labels is not None:
-                row |= label_metrics(targets, problem.train.labels, self.truth.train_labels)
+            if self._truth.test is not None:
+                logits = extract(model, self._truth.test, self).logits
+                row["test_accuracy"] = accuracy(logits.argmax(axis=1), self._truth.test.clean_labels)
+            if self._truth.train_labels is not None:
+                row |= label_metrics(targets, problem.train.labels, self._truth.train_labels)
         row["seconds"] = {name: round(seconds, 4) for name, seconds in self.phases.items()}
         row["peak_memory_mib"] = self._peak_memory()
         row = {key: None if value != value else value for key, value in row.items()}  # JSON knows no NaN
