@@ -7,6 +7,8 @@ READY  := $(VENV)/.ready
 # Idle OpenMP threads that spin make two busy processes many times slower; this must be set before torch is imported.
 export OMP_WAIT_POLICY := passive
 
+test: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
+
 .PHONY: demo test check bench clean
 
 $(READY): pyproject.toml
@@ -19,7 +21,7 @@ demo: $(READY)
 	$(BIN)/labelloop demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 check: $(READY)
 	$(BIN)/ruff check .

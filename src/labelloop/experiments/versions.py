@@ -16,7 +16,7 @@ def versions() -> dict[str, str]:
 
 def _commit() -> dict[str, str]:
     """The commit, when the package runs from a checkout of its own sources."""
-    asked = ["git", "-C", str(Path(__file__).parent), "log", "-1", "--format=%H", "--", "."]
+    asked = ["git", "-C", str(Path(__file__).parents[1]), "log", "-1", "--format=%H", "--", "."]
     try:
         found = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
