@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-from labelloop.methods import closed_loop, cross_entropy, emlc, fasten, glc, l2b, logistic, mwnet
 from labelloop.training.config import TrainingConfig
 from labelloop.types import Fitted
 
@@ -28,17 +28,25 @@ class Method:
     is_oracle: bool = False
 
 
+def _method(module: str, clean_rows: str, fit: str = "fit", config: str = "Config", is_oracle: bool = False) -> Method:
+    """The method of a file beside this one. By name, so that a method is its file and one line."""
+    place = import_module(f"{__name__}.{module}")
+    return Method(getattr(place, config), getattr(place, fit), clean_rows, is_oracle)
+
+
 METHODS: dict[str, Method] = {
-    "closed-loop": Method(closed_loop.Config, closed_loop.fit, "teach the correction"),
-    "cross-entropy": Method(cross_entropy.Config, cross_entropy.fit_noisy, "not used"),
-    "clean-only": Method(cross_entropy.Config, cross_entropy.fit_clean, "trained on, alone"),
-    "noisy-and-clean": Method(cross_entropy.Config, cross_entropy.fit_both, "trained on"),
-    "fine-tune": Method(cross_entropy.FineTuneConfig, cross_entropy.fit_fine_tune, "trained on, afterwards"),
-    "oracle": Method(cross_entropy.Config, cross_entropy.fit_noisy, "not used", is_oracle=True),
-    "logistic-corrector": Method(logistic.Config, logistic.fit, "teach one correction"),
-    "glc": Method(glc.Config, glc.fit, "estimate the noise, and trained on"),
-    "fasten": Method(fasten.Config, fasten.fit, "estimate the noise, and trained on"),
-    "mw-net": Method(mwnet.Config, mwnet.fit, "teach the weights"),
-    "l2b": Method(l2b.Config, l2b.fit, "set the weights"),
-    "emlc": Method(emlc.Config, emlc.fit, "teach and train the teacher"),
+    "closed-loop": _method("closed_loop", "teach the correction"),
+    "cross-entropy": _method("cross_entropy", "not used", "fit_noisy"),
+    "clean-only": _method("cross_entropy", "trained on, alone", "fit_clean"),
+    "noisy-and-clean": _method("cross_entropy", "trained on", "fit_both"),
+    "fine-tune": _method("cross_entropy", "trained on, afterwards", "fit_fine_tune", "FineTuneConfig"),
+    "oracle": _method("cross_entropy", "not used", "fit_noisy", is_oracle=True),
+    "logistic-corrector": _method("logistic", "teach one correction"),
+    "glc": _method("glc", "estimate the noise, and trained on"),
+    "fasten": _method("fasten", "estimate the noise, and trained on"),
+    "dmlp": _method("dmlp", "teach the labels"),
+    "dmlp-nossl": _method("dmlp", "teach the labels", "fit_without_ssl", "NoSslConfig"),
+    "mw-net": _method("mwnet", "teach the weights"),
+    "l2b": _method("l2b", "set the weights"),
+    "emlc": _method("emlc", "teach and train the teacher"),
 }

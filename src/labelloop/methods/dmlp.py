@@ -6,18 +6,19 @@ copies of the labels, on the same features; here there is one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
+from labelloop.results.metrics import accuracy
 from labelloop.seeds import stream
-from labelloop.training.batches import input_shape
+from labelloop.training.batches import batches, input_shape
 from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import train_epoch
 from labelloop.training.extract import extract
@@ -42,7 +43,7 @@ class Config(TrainingConfig):
         label_weight_decay: Of Adam on the labels.
         ridge: Added to the Gram matrix, as a share of its mean diagonal: features after a ReLU make it singular.
         clean_prior_weight: How strongly the solved classifier shall predict all classes alike often.
-        probe_batch_size: Rows a step of the probe.
+        probe_batch_size: Rows a step of the probe, in a full block.
         probe_learning_rate: Of Adam on the probe; a tenth of it after three epochs.
         confidence_penalty: How strongly the probe is kept from being sure.
         probe_prior_weight: How strongly the probe shall predict all classes alike often. The published 2200 stands
@@ -99,7 +100,7 @@ class NoSslConfig(Config):
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Purifies the labels on self-supervised features, then trains on them.
+    """Purifies the labels on self-supervised features, then trains on the likeliest ones.
 
     Args:
         problem: Training rows with noisy labels, and the clean rows.
@@ -131,23 +132,25 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
     for epoch in runtime.epochs(warm_up + config.epochs):
         if epoch == warm_up + 1:
             with runtime.phase("extract"):
-                features = [_features(model, rows, source, runtime) for rows in (train, problem.clean)]
+                features, clean_features = (_features(model, rows, source, runtime) for rows in (train, problem.clean))
             with runtime.phase("purify"):
                 labels, summary = purify(
-                    *features, train.labels, problem.clean.clean_labels, problem.num_classes, config, runtime.seed
-                )
+                    features, clean_features, train.labels, problem.clean.clean_labels, problem.num_classes, config,
+                    runtime.seed,
+                )  # fmt: skip
             targets = given.copy()
             targets[known] = labels
             rounds = [{"round": 1, "epoch": warm_up, "features": source, **summary}]
             model.load_state_dict(new_classifier(config, problem, runtime.seed).state_dict())
             optimizer = new_optimizer(model, config)
-        # The schedule starts again after the warm-up, whose learning rate does not drop.
-        stage = epoch if epoch <= warm_up else epoch - warm_up
+        # The schedule starts again after the warm-up, whose learning rate never drops.
+        warming = epoch <= warm_up
+        schedule = replace(config, lr_drops=()) if warming else config
+        number = epoch if warming else epoch - warm_up
         with runtime.phase("train"):
-            loss = train_epoch(
-                model, train, targets[known], targets[known], 0.0, optimizer, config, runtime, stage
-            )  # fmt: skip
-        values = {"loss": loss, "stage": "warm-up" if epoch <= warm_up else "purified labels"}
+            hard = one_hot(targets[known].argmax(axis=1), problem.num_classes)
+            loss = train_epoch(model, train, hard, hard, 0.0, optimizer, schedule, runtime, number)
+        values = {"loss": loss, "stage": "warm-up" if warming else "purified labels"}
         runtime.record(epoch, model, problem, targets, values)
         runtime.save(epoch, model, optimizer, {"targets": targets}, values={"rounds": rounds})
     return Fitted(model, targets, tuple(rounds), "epoch limit")
@@ -155,7 +158,10 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
 
 def _features(model: TwoHeadClassifier, rows: Rows, source: str, runtime: Runtime) -> Floats:
     """What the labels are purified on [N, D]."""
-    return rows.inputs[rows.index] if source == "inputs" else extract(model, rows, runtime).features
+    if source != "inputs":
+        return extract(model, rows, runtime).features
+    parts = batches(rows, np.arange(len(rows)), 4096, workers=runtime.workers)
+    return np.concatenate([model.normalise(runtime.inputs(x)).cpu().numpy() for _, x in parts])
 
 
 # --- the purifier ----------------------------------------------------------------------------------------------------
@@ -192,22 +198,20 @@ def purify(
     Returns:
         Soft labels [N, C] and what to record.
     """
-    scale = float(np.sqrt(np.mean(np.square(features, dtype=np.float64)))) or 1.0
-    z, clean_z = (with_bias(torch.from_numpy(part / np.float32(scale))) for part in (features, clean_features))
-    clean_y = torch.from_numpy(clean_labels)
-    order = stream(seed, "blocks").permutation(len(z))
-    count = -(-len(z) // config.block_size)
-    blocks = [
-        Block(rows, z[rows], gram_factor(z[rows], config.ridge)) for rows in np.array_split(order, count)
-    ]  # fmt: skip
+    scale = np.float32(np.sqrt(np.mean(np.square(features, dtype=np.float64))) or 1)
+    order = stream(seed, "blocks").permutation(len(features))
+    blocks = []
+    for rows in np.array_split(order, -(-len(order) // config.block_size)):
+        z = with_bias(features[rows] / scale)
+        blocks.append(Block(rows, z, gram_factor(z, config.ridge)))
+    clean_z, clean_y = with_bias(clean_features / scale), torch.from_numpy(clean_labels)
     start = torch.from_numpy(one_hot(labels, num_classes))
     current = [start[block.rows].clone().requires_grad_() for block in blocks]  # [B, C] each
     adam = torch.optim.Adam(
         current, lr=config.label_learning_rate, betas=BETAS, weight_decay=config.label_weight_decay
     )  # fmt: skip
-    probe = nn.Linear(z.shape[1], num_classes, bias=False)  # the features carry a bias
-    nn.init.zeros_(probe.weight)
-    probe_adam = torch.optim.Adam(probe.parameters(), lr=config.probe_learning_rate)
+    probe = torch.zeros(clean_z.shape[1], num_classes, requires_grad=True)  # [D, C]
+    probe_adam = torch.optim.Adam([probe], lr=config.probe_learning_rate)
     for epoch in range(1, config.purify_epochs + 1):
         probe_adam.param_groups[0]["lr"] = config.probe_learning_rate * (1.0 if epoch <= 3 else 0.1)
         for number, (block, soft) in enumerate(zip(blocks, current, strict=True)):
@@ -218,18 +222,18 @@ def purify(
             train_probe(probe, probe_adam, block.features, soft, config, stream(seed, "probe", epoch, number))
         if epoch % config.write_back_every == 0:
             for block, soft in zip(blocks, current, strict=True):
-                write_back(soft, probe(block.features), config.write_back_rate)
-    purified = np.empty((len(z), num_classes), np.float32)
+                write_back(soft, block.features @ probe, config.write_back_rate)
+    purified = np.empty((len(order), num_classes), np.float32)
     for block, soft in zip(blocks, current, strict=True):
         purified[block.rows] = on_simplex(soft.detach()).numpy()
     return purified, {
-        "labels_moved": float((purified.argmax(axis=1) != labels).mean()),
-        "probe_clean_accuracy": float((probe(clean_z).argmax(dim=1) == clean_y).float().mean()),
+        "labels_moved": 1 - accuracy(purified.argmax(axis=1), labels),
+        "probe_clean_accuracy": accuracy((clean_z @ probe).argmax(dim=1).numpy(), clean_labels),
     }
 
 
-def with_bias(features: Tensor) -> Tensor:
-    return torch.cat([features, torch.ones(len(features), 1)], dim=1)  # [N, D + 1]
+def with_bias(features: Floats) -> Tensor:
+    return torch.from_numpy(np.pad(features, ((0, 0), (0, 1)), constant_values=1))  # [N, D + 1]
 
 
 def gram_factor(features: Tensor, ridge: float) -> Tensor:
@@ -263,7 +267,7 @@ def uniform_divergence(posterior: Tensor) -> Tensor:
 
 
 def train_probe(
-    probe: nn.Module,
+    probe: Tensor,
     optimizer: torch.optim.Optimizer,
     features: Tensor,
     labels: Tensor,
@@ -272,9 +276,10 @@ def train_probe(
 ) -> None:
     """One pass over a block: the probe learns the labels as they are now, and is kept from being sure of them."""
     hard = labels.detach().argmax(dim=1)
-    size = max(1, round(len(hard) * config.probe_batch_size / max(len(hard), config.block_size)))
+    # A block that is not full has as many steps as a full one; the probe of a small data set hardly learns otherwise.
+    size = max(1, round(config.probe_batch_size * min(1.0, len(hard) / config.block_size)))
     for rows in torch.from_numpy(rng.permutation(len(hard))).split(size):
-        logits = probe(features[rows])
+        logits = features[rows] @ probe
         posterior, log_posterior = torch.softmax(logits, dim=1), F.log_softmax(logits, dim=1)
         sureness = (posterior * log_posterior).sum(dim=1).mean()
         loss = F.cross_entropy(logits, hard[rows]) + config.confidence_penalty * sureness
