@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from bilevel_toys import buffers_of, clouds, configure, conv_batch, conv_model, quiet, same, state_of
+from bilevel_toys import buffers_of, clouds, configure, conv_batch, conv_model, quiet, same, state_of, train
 from torch import nn
 from torch.autograd import forward_ad
 from torch.nn import functional as F
@@ -180,7 +181,7 @@ def test_clean_rows_come_again_only_after_all_others(count, size, steps):
 def test_fresh_clean_rows_are_drawn_anew_each_time():
     order = _clean_order(100, 60, 40, np.random.default_rng(0), fresh=True).reshape(40, 60)
     assert all(len(set(batch)) == 60 for batch in order)
-    assert all(set(a) & set(b) for a, b in zip(order[:-1], order[1:], strict=True))
+    assert all(set(a) & set(b) for a, b in pairwise(order))
     assert set(order.ravel()) == set(range(100))
 
 
@@ -244,3 +245,26 @@ def test_networks_and_optimisers_survive_as_arrays():
     stored, found = optimizer.state_dict()["state"], other_optimizer.state_dict()["state"]
     assert stored.keys() == found.keys()
     assert all(same(stored[index], found[index]) for index in stored)
+
+
+# --- frozen parts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mw-net", "l2b", "emlc"])
+def test_frozen_parts_of_a_network_stay_as_they_are(name, monkeypatch):
+    from labelloop.training import setup
+
+    built = setup.build_encoder
+
+    def half_frozen(*arguments):
+        encoder = built(*arguments)
+        encoder.blocks[0].requires_grad_(False)
+        return encoder
+
+    monkeypatch.setattr(setup, "build_encoder", half_frozen)
+    problem = clouds(images=True)
+    changes = {"warm_up": 0} if name == "l2b" else {}
+    before = setup.new_classifier(configure(name, problem), problem, 0).state_dict()
+    after = train(name, problem, epochs=2, **changes).model.state_dict()
+    assert torch.equal(before["encoder.blocks.0.conv.weight"], after["encoder.blocks.0.conv.weight"])
+    assert not torch.equal(before["encoder.blocks.1.conv.weight"], after["encoder.blocks.1.conv.weight"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +19,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from labelloop.models import Outputs
-from labelloop.seeds import integer, stream
-from labelloop.training.augmentation import crop_and_flip
-from labelloop.training.batches import Augment, batches, is_images
+from labelloop.seeds import stream
 from labelloop.training.config import TrainingConfig
+from labelloop.training.epoch import augmented_batches
 from labelloop.training.runtime import Runtime
 from labelloop.types import MISSING, Labels, Rows
 
@@ -34,8 +32,8 @@ Parameters = Mapping[str, Tensor]
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters themselves, by name."""
-    return dict(model.named_parameters())
+    """The parameters that are trained, by name; frozen ones take no part in any step."""
+    return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
 def gradient(loss: Tensor, parameters: Parameters, retain_graph: bool = False) -> dict[str, Tensor]:
@@ -172,21 +170,15 @@ def batches_with_clean(
     size = min(clean_batch_size, len(clean))
     steps = -(-len(train) // batch_size) + 1  # one to spare, whatever becomes of a left-over row
     clean_order = _clean_order(len(clean), size, steps, stream(seed, "clean-batches", epoch), fresh)
-    noisy_batches = batches(
-        train, order, batch_size, _augment(train, config, seed, "augmentation", epoch), runtime.workers,
-        integer(seed, "workers", epoch),
-    )  # fmt: skip
-    clean_batches = batches(
-        clean, clean_order, size, _augment(clean, config, seed, "clean-augmentation", epoch), runtime.workers,
-        integer(seed, "clean-workers", epoch),
-    )  # fmt: skip
+    noisy_batches = augmented_batches(train, order, batch_size, config, runtime, epoch)
+    clean_batches = augmented_batches(clean, clean_order, size, config, runtime, epoch, "clean")
     draws = stream(seed, "dropout", epoch)
     for (position, x), (clean_position, clean_x) in zip(noisy_batches, clean_batches, strict=False):
         yield Batch(
             position,
-            runtime.inputs(x),
+            x,
             torch.from_numpy(train.labels[position]).to(runtime.device),
-            runtime.inputs(clean_x),
+            clean_x,
             torch.from_numpy(clean.clean_labels[clean_position]).to(runtime.device),
             int(draws.integers(2**62)),
         )
@@ -197,9 +189,3 @@ def _clean_order(count: int, size: int, steps: int, rng: np.random.Generator, fr
     per_shuffle = 1 if fresh else count // size
     shuffles = -(-steps // per_shuffle)
     return np.concatenate([rng.permutation(count)[: per_shuffle * size] for _ in range(shuffles)])[: steps * size]
-
-
-def _augment(rows: Rows, config: TrainingConfig, seed: int, name: str, epoch: int) -> Augment | None:
-    if config.augment != "crop-flip" or not is_images(rows):
-        return None
-    return partial(crop_and_flip, rng=stream(seed, name, epoch))

@@ -197,7 +197,7 @@ def teach(
         zip(batch.x.tensor_split(parts), targets.tensor_split(parts), strict=True)
     ):  # fmt: skip
         x = torch.cat([x, batch.clean_x[:half]]) if half else x
-        lessons.append(Lesson({name: p.detach().clone() for name, p in student.named_parameters()}, x, part))
+        lessons.append(Lesson({name: p.detach().clone() for name, p in parameters_of(student).items()}, x, part))
         torch.manual_seed(batch.draw + 1 + number)
         logits = student(x).logits
         loss = soft_cross_entropy(logits[: len(part)], part.detach())

@@ -139,7 +139,7 @@ def virtual_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
     """Where a step with all weights zero would lead: momentum and weight decay alone, so no pass is needed."""
     group = optimizer.param_groups[0]
     virtual = {}
-    for name, value in model.named_parameters():
+    for name, value in parameters_of(model).items():
         moved = value.detach() * (1 - group["lr"] * group["weight_decay"])
         velocity = optimizer.state.get(value, {}).get("momentum_buffer")
         if velocity is not None:  # there is none before the first real step
