@@ -197,4 +197,4 @@ def test_progress_is_drawn_only_when_asked(capfd):
 def test_truth_is_held_by_the_runtime_alone():
     problem = float_problem()
     assert not {"truth", "test", "train_labels"} & {f.name for f in dataclasses.fields(problem)}
-    assert quiet().truth == Truth()
+    assert quiet()._truth == Truth()

@@ -1,0 +1,111 @@
+"""One correction by logistic regression: the floor that any learned correction must beat.
+
+A network is trained on the noisy labels for a while. On the clean rows, a regression learns the true label from (noisy
+label, the network's log probabilities); it corrects every training label once, and a fresh network is trained on those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from labelloop.errors import DataError, UsageError
+from labelloop.training.config import TrainingConfig
+from labelloop.training.epoch import train_epoch
+from labelloop.training.extract import extract
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.targets import one_hot
+from labelloop.types import MISSING, Fitted, Floats, Labels, Problem
+
+LOWEST = -12.0  # log probabilities below this tell nothing more and would dominate the regression
+
+
+@dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Network, optimiser and schedule of both networks, and the regression.
+
+    Attributes:
+        warm_up: Epochs on the noisy labels, before `epochs` on the corrected ones. Few, because the network shall
+            judge its own training rows: once it has learnt their wrong labels by heart, it no longer can.
+        penalty: Weight of the regression's squared coefficients.
+    """
+
+    warm_up: int = 40
+    penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.warm_up < 1:
+            raise UsageError(f"warm_up must be at least 1, not {self.warm_up}")
+        if not self.penalty > 0:
+            raise UsageError(f"penalty must be above 0, not {self.penalty}")
+
+
+def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
+    """Trains on the noisy labels, corrects them once, and trains anew on the corrected ones.
+
+    The clean rows only teach the regression. It sees their noisy label as it stands where they are paired; an unpaired
+    row has none, and what the network expects it to be (the simulated noisy posterior) takes its place. As that is a
+    function of the inputs, the regression then learns less about how labels go wrong. Training rows without a label
+    are treated in the same way, and get one.
+
+    Args:
+        problem: Training rows with noisy labels, and the clean rows.
+        config: Settings, without any "auto".
+        runtime: Device, seed, recording, checkpoints.
+    """
+    if len(np.unique(problem.clean.clean_labels)) < 2:
+        raise DataError("the logistic corrector needs clean rows of at least two classes; verify more")
+    targets = noisy = one_hot(problem.train.labels, problem.num_classes)  # [N, C]
+    rounds: list[dict[str, Any]] = []
+    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
+    optimizer = new_optimizer(model, config)
+    if saved := runtime.restore(model, optimizer):
+        targets, rounds = saved.arrays["targets"], saved.values["rounds"]
+
+    for epoch in runtime.epochs(config.warm_up + config.epochs):
+        if epoch == config.warm_up + 1:
+            with runtime.phase("extract"):
+                on_train = extract(model, problem.train, runtime).logits  # [N, C]
+                on_clean = extract(model, problem.clean, runtime).logits  # [M, C]
+            with runtime.phase("corrector"):
+                regression = fit_regression(
+                    columns(problem.clean.labels, on_clean), problem.clean.clean_labels, config.penalty
+                )
+                targets = correct(regression, columns(problem.train.labels, on_train), problem.num_classes)
+            moved = noisy.any(axis=1) & (targets.argmax(axis=1) != noisy.argmax(axis=1))
+            rounds.append({"round": 1, "epoch": config.warm_up, "labels_moved": float(moved.mean())})
+            model = runtime.prepare(new_classifier(config, problem, runtime.seed))  # nothing of the first one stays
+            optimizer = new_optimizer(model, config)
+        step = epoch if epoch <= config.warm_up else epoch - config.warm_up  # each network has the schedule to itself
+        with runtime.phase("train"):
+            loss = train_epoch(model, problem.train, targets, targets, 0.0, optimizer, config, runtime, step)
+        runtime.record(epoch, model, problem, targets, {"loss": loss})
+        runtime.save(epoch, model, optimizer, {"targets": targets}, values={"rounds": rounds})
+    return Fitted(model, targets, tuple(rounds), "epoch limit")
+
+
+def columns(noisy_labels: Labels, logits: Floats) -> Floats:
+    """What the regression sees of every row: its noisy label (or the expected one) and log probabilities [N, 2C]."""
+    log_p = log_softmax(logits.astype(np.float64), axis=1)
+    known = (noisy_labels != MISSING)[:, None]
+    label = np.where(known, one_hot(noisy_labels, logits.shape[1]), np.exp(log_p))
+    return np.concatenate([label, np.maximum(log_p, LOWEST)], axis=1)
+
+
+def fit_regression(seen: Floats, labels: Labels, penalty: float) -> Any:
+    """A multinomial logistic regression from `seen` [M, 2C] to the labels [M]."""
+    from sklearn.linear_model import LogisticRegression  # half a second to import, so only when asked for
+
+    return LogisticRegression(C=1 / penalty, max_iter=2000).fit(seen, labels)
+
+
+def correct(regression: Any, seen: Floats, num_classes: int) -> Floats:
+    """Corrected soft labels [N, C]; a class that no clean row has gets nothing."""
+    targets = np.zeros((len(seen), num_classes), np.float32)
+    targets[:, regression.classes_] = regression.predict_proba(seen)
+    return targets
