@@ -10,10 +10,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -22,65 +25,51 @@ from typing import Any
 from tqdm import tqdm
 
 from labelloop.errors import UsageError
+from labelloop.experiments.check import check_experiments
 from labelloop.experiments.experiment import Experiment
-from labelloop.results.run_folder import read_json, write_atomically
+from labelloop.results.run_folder import read_json
 from labelloop.results.tables import best, last, render, table
 
 POLL_SECONDS = 0.05
+FAILED, BUSY = 1, 75  # exit codes of an experiment's process
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a grid: a record for every finished run, a reason for every failed one."""
+    """What became of a grid: a record for every finished run, and the failed runs in words with their reasons."""
 
     records: list[dict[str, Any]]
     failures: dict[str, str]
 
 
-def run_bench(experiments: Sequence[Experiment], folder: Path, jobs: int = 1, progress: bool | None = None) -> Outcome:
+def run_bench(experiments: Sequence[Experiment], folder: Path, jobs: int = 1, progress: bool = True) -> Outcome:
     """Runs every experiment that has no result yet.
 
     Args:
         experiments: What to run.
         folder: Holds the record of every run, named by its key.
         jobs: Processes at a time, one thread each.
-        progress: Whether to draw a progress bar; None draws one only in a terminal.
+        progress: Whether to show how far it is: with a bar in a terminal, else with a line on stderr for every run.
+
+    Raises:
+        UsageError: Settings that do not fit. Nothing has been run then.
+        DataError: Data that cannot be used. Nothing has been run then.
     """
     if jobs < 1:
         raise UsageError(f"--jobs must be at least 1, not {jobs}")
-    folder.mkdir(parents=True, exist_ok=True)
-    results = {experiment.key: folder / f"{experiment.key}.json" for experiment in experiments}
-    waiting = [e for e in {e.key: e for e in experiments}.values() if not results[e.key].exists()]
-    running: dict[str, subprocess.Popen[bytes]] = {}
-    failures: dict[str, str] = {}
-    hide = None if progress is None else not progress
-    bar = tqdm(total=len(results), initial=len(results) - len(waiting), unit="run", disable=hide, leave=False)
-    try:
-        while waiting or running:
-            for key, process in list(running.items()):
-                if process.poll() is not None:
-                    del running[key]
-                    if not results[key].exists():
-                        failures[key] = _reason(folder / ".work" / key, process.returncode)
-                    bar.update()
-            for experiment in list(waiting):
-                if len(running) >= jobs:
-                    break
-                if results[experiment.key].exists():  # by another bench, meanwhile
-                    waiting.remove(experiment)
-                    bar.update()
-                elif started := _start(experiment, folder):
-                    waiting.remove(experiment)
-                    running[experiment.key] = started
-            time.sleep(POLL_SECONDS)
-    finally:
-        for process in running.values():
-            process.terminate()
-        for process in running.values():
-            process.wait()
-        bar.close()
-    finished = [e for e in experiments if results[e.key].exists()]
-    records = [read_json(results[e.key]) | {"title": e.title} for e in finished]
+    wanted = {experiment.key: experiment for experiment in experiments}
+    bench = _Bench(folder, wanted, progress)
+    if bench.waiting:
+        check_experiments(bench.waiting)
+        folder.mkdir(parents=True, exist_ok=True)
+        bench.run(jobs)
+    finished = [experiment for experiment in experiments if bench.result(experiment).exists()]
+    records = [
+        read_json(bench.result(experiment)) | {"experiment": asdict(experiment), "title": experiment.title}
+        for experiment in finished
+    ]
+    failures = {e.words: reason for e, reason in bench.failures if not bench.result(e).exists()}
     return Outcome(records, failures)
 
 
@@ -93,47 +82,176 @@ def bench_report(outcome: Outcome) -> str:
             render(*table(records, last), "Test accuracy after the last epoch, mean ± deviation (seeds), in %"),
             render(*table(records, best), "The same at the best epoch: chosen on test data, so for comparison only"),
         ]
-        labels = [record for record in records if record["rounds"]]
-        if labels:
+        correcting = [record for record in records if any(row.get("changed_labels") for row in record["history"])]
+        if correcting:
             caption = "Accuracy of the corrected labels after the last epoch"
-            parts.append(render(*table(labels, partial(last, key="corrected_label_accuracy")), caption))
-    parts += [f"failed: {key}\n  {reason.splitlines()[-1]}" for key, reason in outcome.failures.items()]
+            parts.append(render(*table(correcting, partial(last, key="corrected_label_accuracy")), caption))
+    parts += [f"failed: {words}\n  {reason}" for words, reason in outcome.failures.items()]
     return "\n\n".join(parts)
 
 
-def _start(experiment: Experiment, folder: Path) -> subprocess.Popen[bytes] | None:
-    """Starts a process for the experiment, unless another bench is at it."""
-    place, result = folder / ".work" / experiment.key, folder / f"{experiment.key}.json"
-    place.mkdir(parents=True, exist_ok=True)
-    lock = os.open(place / "lock", os.O_CREAT | os.O_RDWR, 0o644)
-    try:
+class _Bench:
+    """The state of one bench: what waits, what runs, what failed."""
+
+    def __init__(self, folder: Path, wanted: dict[str, Experiment], show: bool) -> None:
+        self.folder = folder
+        self.failures: list[tuple[Experiment, str]] = []
+        self.waiting = [experiment for experiment in wanted.values() if not self.result(experiment).exists()]
+        self._old_failures = {experiment.key: _stamp(self._failure(experiment)) for experiment in self.waiting}
+        self._progress = _Progress(len(wanted), len(wanted) - len(self.waiting), show)
+
+    def result(self, experiment: Experiment) -> Path:
+        return self.folder / f"{experiment.key}.json"
+
+    def place(self, experiment: Experiment) -> Path:
+        return self.folder / ".work" / experiment.key
+
+    def _failure(self, experiment: Experiment) -> Path:
+        return self.place(experiment) / "failure.txt"
+
+    def run(self, jobs: int) -> None:
+        """Runs what waits, and waits for what other benches are at."""
+        workers: list[_Worker] = []
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return None
-        if result.exists():
-            return None
-        text = json.dumps(asdict(experiment), indent=1)
-        write_atomically(place / "experiment.json", lambda path: path.write_text(text, encoding="utf-8"))
-        (place / "failure.txt").unlink(missing_ok=True)
-        # The child inherits the lock and holds it for as long as it lives, whatever becomes of this process.
-        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-        with (place / "log.txt").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "labelloop.experiments.worker", str(place), str(result)],
-                pass_fds=[lock],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | threads,
+            while self.waiting or any(worker.experiment for worker in workers):
+                workers = [worker for worker in workers if worker.experiment or worker.lives()]
+                self._hand_out(workers, jobs)
+                busy = {worker.answers: worker for worker in workers if worker.experiment}
+                for answers in select.select(busy, [], [], POLL_SECONDS)[0]:
+                    self._take_back(busy[answers])
+                if not busy:
+                    time.sleep(POLL_SECONDS)  # all that is left is in the hands of another bench
+        finally:
+            for worker in workers:
+                worker.end()
+            self._progress.close()
+
+    def _hand_out(self, workers: list[_Worker], jobs: int) -> None:
+        for experiment in list(self.waiting):
+            idle = next((worker for worker in workers if not worker.experiment), None)
+            if idle is None and len(workers) == jobs:
+                return
+            if self.result(experiment).exists():  # by another bench, meanwhile
+                self._done(experiment)
+            elif not _is_free(self.place(experiment) / "lock"):
+                continue
+            elif _stamp(self._failure(experiment)) not in (None, self._old_failures[experiment.key]):
+                self._failed(experiment, FAILED)  # in another bench, meanwhile
+            else:
+                if idle is None:
+                    idle = _Worker()
+                    workers.append(idle)
+                idle.start(experiment, self.place(experiment), self.result(experiment))
+                self.waiting.remove(experiment)
+
+    def _take_back(self, worker: _Worker) -> None:
+        experiment, code = worker.answer()
+        self.waiting.insert(0, experiment)
+        if self.result(experiment).exists():
+            self._done(experiment)
+        elif code != BUSY:
+            self._failed(experiment, code)
+
+    def _done(self, experiment: Experiment) -> None:
+        self.waiting.remove(experiment)
+        accuracy = last(read_json(self.result(experiment)))
+        self._progress.step(f"{experiment.words}: " + ("done" if accuracy is None else f"{100 * accuracy:.1f}%"))
+
+    def _failed(self, experiment: Experiment, code: int) -> None:
+        self.waiting.remove(experiment)
+        failure, log = self._failure(experiment), self.place(experiment) / "log.txt"
+        if code == FAILED and failure.exists():
+            reason = failure.read_text(encoding="utf-8").splitlines()[0]
+        else:
+            ending = f"killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            reason = f"the process was {ending}; its output is in {log}"
+        self.failures.append((experiment, reason))
+        self._progress.step(f"{experiment.words}: failed: {reason}")
+
+
+class _Worker:
+    """A process that runs one experiment after the other."""
+
+    def __init__(self) -> None:
+        # Ctrl-C reaches every process of a terminal. Only the bench shall answer it, and end the others in order.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "labelloop.experiments.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | ONE_THREAD | {"OMP_WAIT_POLICY": "passive"},
             )
-    finally:
-        os.close(lock)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self.answers = self._process.stdin, self._process.stdout
+        self.experiment: Experiment | None = None
+
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def start(self, experiment: Experiment, place: Path, result: Path) -> None:
+        request = {"experiment": asdict(experiment), "place": str(place), "result": str(result)}
+        self.experiment = experiment
+        with suppress(BrokenPipeError):  # whoever killed the worker will be seen in its answer
+            self._requests.write(json.dumps(request, default=str).encode() + b"\n")
+            self._requests.flush()
+
+    def answer(self) -> tuple[Experiment, int]:
+        """The experiment that ended, and the exit code of its process, or of the worker if that is gone."""
+        experiment, self.experiment = self.experiment, None
+        assert experiment is not None
+        line = self.answers.readline()
+        return experiment, int(line) if line else self._process.wait()
+
+    def end(self) -> None:
+        """Ends the worker and what it runs: that is what a closed pipe means to it, once it has started up."""
+        with suppress(BrokenPipeError):
+            self._requests.close()
+        self.answers.close()
+        self._process.terminate()  # while it starts up; later it does not listen to this
+        self._process.wait()
 
 
-def _reason(place: Path, code: int) -> str:
-    failure = place / "failure.txt"
-    if failure.exists():
-        return failure.read_text(encoding="utf-8").strip()
-    ending = f"killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    return f"the process was {ending}; its output is in {place / 'log.txt'}"
+class _Progress:
+    """How far a bench is: a bar in a terminal, else a line for every run that ends."""
+
+    def __init__(self, total: int, done: int, show: bool) -> None:
+        self._total, self._before, self._done = total, done, done
+        self._started = time.monotonic()
+        self._lines = show and not sys.stderr.isatty()
+        self._bar = tqdm(total=total, initial=done, unit="run", disable=not show or self._lines, leave=False)
+
+    def step(self, text: str) -> None:
+        self._done += 1
+        self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update()
+        if self._lines:
+            seconds = (time.monotonic() - self._started) / (self._done - self._before) * (self._total - self._done)
+            left = f", about {tqdm.format_interval(seconds)} left" if self._done < self._total else ""
+            print(f"{self._done} of {self._total} runs{left}: {text}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+def _is_free(lock: Path) -> bool:
+    """Whether no process holds the lock."""
+    if not lock.exists():
+        return True
+    with lock.open("r") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def _stamp(path: Path) -> int | None:
+    """When a file was written, or None where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None

@@ -6,6 +6,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,10 +58,15 @@ def build_config(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
     Raises:
         UsageError: An unknown key, with the nearest known one, or a value of the wrong type or out of range.
     """
+    return _build(kind, merge(*layers), "")
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The layers over one another, tables inside them too. The layers stay as they are."""
     merged: dict[str, Any] = {}
     for layer in layers:
         _merge(merged, layer)
-    return _build(kind, merged, "")
+    return merged
 
 
 def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
@@ -68,7 +74,7 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             _merge(into[key], value)
         else:
-            into[key] = dict(value) if isinstance(value, Mapping) else value
+            into[key] = deepcopy(dict(value)) if isinstance(value, Mapping) else value
 
 
 def _build(kind: type[Config], values: Mapping[str, Any], prefix: str) -> Config:

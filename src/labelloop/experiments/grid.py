@@ -1,23 +1,37 @@
 """A grid: a TOML file that lists what differs between experiments, and becomes a list of them.
 
 Keys outside [axes] are the same for all. Under [axes] every key has a list, and all combinations are run. Each
-[[methods]] entry names a method and what differs for it; without them, `method` is a key like any other.
+[[methods]] entry names a method and what differs for it; without them, `method` is a key like any other. The tables
+`config` of all three are laid over one another.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from labelloop.errors import UsageError, nearest
-from labelloop.experiments.configuration import read_toml
+from labelloop.experiments.configuration import merge, read_toml
 from labelloop.experiments.experiment import Experiment
 
-KEYS = tuple(field.name for field in fields(Experiment))
 METHOD_KEYS = ("name", "method", "recipe", "config", "paired")
+KINDS = {
+    "dataset": str,
+    "dataset_options": dict,
+    "clean": int,
+    "paired": bool,
+    "noise": str,
+    "rate": float,
+    "noise_options": dict,
+    "method": str,
+    "recipe": str,
+    "config": dict,
+    "name": str,
+    "seed": int,
+}
+KEYS = tuple(KINDS)
 
 
 def read_grid(path: Path) -> list[Experiment]:
@@ -25,6 +39,7 @@ def read_grid(path: Path) -> list[Experiment]:
 
     Raises:
         UsageError: An unknown key (with the nearest known one), an empty axis, or settings that do not fit.
+        DataError: A noise file that is not there.
     """
     return expand(read_toml(path), str(path))
 
@@ -33,34 +48,54 @@ def expand(content: Mapping[str, Any], source: str) -> list[Experiment]:
     """All combinations of the axes, for every method, each experiment once."""
     content = dict(content)
     axes, methods = content.pop("axes", {}), content.pop("methods", [{}])
+    _check(content, axes, methods, source)
+    experiments: dict[str, Experiment] = {}
+    for method in methods:
+        for values in itertools.product(*axes.values()):
+            layers = (content, dict(zip(axes, values, strict=True)), method)
+            settings = {key: value for layer in layers for key, value in layer.items()}
+            settings["config"] = merge(*(_config(layer, source) for layer in layers))
+            experiment = _experiment(settings, source)
+            experiments.setdefault(f"{experiment.key} {experiment.title}", experiment)
+    return list(experiments.values())
+
+
+def _check(content: Mapping[str, Any], axes: Any, methods: Any, source: str) -> None:
+    """Refuses keys that do not exist, axes without a value, and a key that stands in two places."""
     for key in content:
         _require(key, (*KEYS, "axes", "methods"), source)
+    if not isinstance(axes, dict):
+        raise UsageError(f"{source}: axes must be a table of lists, not {axes!r}")
     for key, values in axes.items():
         _require(key, KEYS, f"{source}, [axes]")
         if not isinstance(values, list) or not values:
             raise UsageError(f"{source}, [axes]: {key} must be a list with at least one value, not {values!r}")
+        if key in content and key != "config":
+            raise UsageError(f"{source}: {key} stands in [axes] and outside it; leave one of them out")
+    if not isinstance(methods, list) or not all(isinstance(method, dict) for method in methods):
+        raise UsageError(f"{source}: methods must be [[methods]] entries, not {methods!r}")
     if not methods:
         raise UsageError(f"{source}: methods is empty; name at least one, or leave it out")
-    experiments: dict[str, Experiment] = {}
-    for method in methods:
-        for key in method:
-            _require(key, METHOD_KEYS, f"{source}, [[methods]]")
-        for values in itertools.product(*axes.values()):
-            settings = {**content, **dict(zip(axes, values, strict=True)), **method}
-            settings["config"] = {**content.get("config", {}), **method.get("config", {})}
-            experiment = _experiment(settings, source)
-            experiments.setdefault(experiment.key + experiment.title, experiment)
-    return list(experiments.values())
+    for key in {key for method in methods for key in method}:
+        _require(key, METHOD_KEYS, f"{source}, [[methods]]")
+        if key in axes and key != "config":
+            raise UsageError(f"{source}: {key} stands in [axes] and in [[methods]]; leave one of them out")
+
+
+def _config(layer: Mapping[str, Any], source: str) -> dict[str, Any]:
+    config = layer.get("config", {})
+    if not isinstance(config, dict):
+        raise UsageError(f"{source}: config must be a table, not {config!r}")
+    return config
 
 
 def _experiment(settings: Mapping[str, Any], source: str) -> Experiment:
-    kinds = {"rate": float, "clean": int, "seed": int, "paired": bool}
     settings = dict(settings)
-    if isinstance(settings.get("rate"), int):
+    if type(settings.get("rate")) is int:
         settings["rate"] = float(settings["rate"])
-    for key, kind in kinds.items():
-        if key in settings and type(settings[key]) is not kind:
-            raise UsageError(f"{source}: {key} must be a {kind.__name__}, not {settings[key]!r}")
+    for key, value in settings.items():
+        if type(value) is not KINDS[key]:
+            raise UsageError(f"{source}: {key} must be a {KINDS[key].__name__}, not {value!r}")
     try:
         return Experiment(**settings)
     except UsageError as error:

@@ -1,41 +1,126 @@
-"""One experiment in a process of its own: `python -m labelloop.experiments.worker FOLDER RESULT`.
+"""Runs experiments, each in a process of its own: `python -m labelloop.experiments.worker`, started by a bench.
 
-FOLDER/experiment.json says what to run; RESULT is the record that it leaves.
+A request is a line of JSON: the experiment, the folder it works in, and where its record goes. The answer is a line
+with the exit code. Importing torch takes seconds, so this process does it once and forks for every experiment. When
+the bench ends, however it does, its end of the pipe closes, and the experiment is ended too; its checkpoint stays.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import select
 import shutil
+import signal
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import torch
 
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments.experiment import Experiment, run_experiment
-from labelloop.results.run_folder import read_json, write_atomically
+from labelloop.results.run_folder import read_metrics, write_atomically
+from labelloop.training.checkpoint import read_checkpoint
+
+# Imported on first use, by the digits, the logistic corrector and every optimiser; here, once for all experiments.
+for name in ("sklearn.datasets", "sklearn.linear_model", "torch._dynamo"):
+    import_module(name)
+
+DONE, FAILED, BUSY = 0, 1, 75
+POLL_SECONDS = 0.02
 
 
-def main(folder: Path, result: Path) -> int:
-    """Runs the experiment and leaves its record, or failure.txt with the reason."""
-    torch.set_num_threads(1)
-    failure = folder / "failure.txt"
+def serve(requests: BinaryIO) -> None:
+    """Answers one request after the other until the bench is gone."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the pipe says when to end, and then the experiment is ended too
+    while line := requests.readline():
+        child = os.fork()
+        if child == 0:
+            _child(json.loads(line))
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            # A bench sends nothing while it waits for an answer: whatever can be read is the end.
+            if select.select([requests], [], [], POLL_SECONDS)[0]:
+                os.kill(child, signal.SIGKILL)  # at any moment: every file is written whole or not at all
+                os.waitpid(child, 0)
+                return
+        try:
+            print(os.waitstatus_to_exitcode(ended[1]), flush=True)
+        except BrokenPipeError:
+            return
+
+
+def _child(request: dict[str, Any]) -> None:
+    """Runs the experiment with its output in log.txt, and ends the process."""
+    code = FAILED
     try:
-        record = run_experiment(Experiment(**read_json(folder / "experiment.json")), folder / "run", progress=False)
-    except (DataError, UsageError) as error:
-        failure.write_text(f"{error}\n", encoding="utf-8")
-        return 1
-    except Exception:  # whatever a method does wrong must not stop the other runs
-        failure.write_text(traceback.format_exc(), encoding="utf-8")
-        return 1
-    text = json.dumps(record) + "\n"
-    write_atomically(result, lambda place: place.write_text(text, encoding="utf-8"))
-    failure.unlink(missing_ok=True)
-    shutil.rmtree(folder / "run")  # its checkpoint is large, and all that counts is in the result
-    return 0
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        place = Path(request["place"])
+        place.mkdir(parents=True, exist_ok=True)
+        log = os.open(place / "log.txt", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        code = run(request["experiment"], place, Path(request["result"]))
+    except BaseException:  # nothing may climb out of here: above is the loop that answers requests
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def run(experiment: dict[str, Any], place: Path, result: Path) -> int:
+    """Runs an experiment unless another process is at it or has done it.
+
+    Args:
+        experiment: The fields of an Experiment.
+        place: Holds the lock, the run with its checkpoint, and failure.txt if it fails: the reason in the first line.
+        result: Where the record goes.
+    """
+    with (place / "lock").open("w") as lock:  # whoever dies lets go of it
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return BUSY
+        if result.exists():
+            return DONE
+        torch.set_num_threads(1)
+        failure = place / "failure.txt"
+        failure.unlink(missing_ok=True)
+        try:
+            wanted = Experiment(**experiment)
+            if wanted.key != place.name:
+                raise DataError("the noise file changed after the bench was started; start it again")
+            _drop_damaged(place / "run")
+            record = run_experiment(wanted, place / "run", progress=False)
+        except (DataError, UsageError) as error:
+            _write(failure, f"{error}\n")
+            return FAILED
+        except Exception as error:  # whatever a method does wrong must not stop the other runs
+            first = f"{type(error).__name__}: {error}".splitlines()[0]
+            _write(failure, f"{first}\n\n{traceback.format_exc()}")
+            return FAILED
+        _write(result, json.dumps(record, allow_nan=False) + "\n")
+        shutil.rmtree(place / "run")  # its checkpoint is large, and all that counts is in the result
+    return DONE
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, lambda place: place.write_text(text, encoding="utf-8"))
+
+
+def _drop_damaged(folder: Path) -> None:
+    """Deletes what is left of a run if it cannot be continued: the machine itself may have gone down."""
+    try:
+        read_checkpoint(folder / "checkpoint")
+        read_metrics(folder)
+    except DataError as error:
+        print(f"started again: {error}", flush=True)
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    serve(sys.stdin.buffer)

@@ -16,13 +16,17 @@ def accuracy(predicted: Labels, true: Labels) -> float:
 
 
 def negative_log_likelihood(probabilities: Floats, true: Labels) -> float:
-    """Mean of −log of the probability given to the true class."""
+    """Mean of −log of the probability given to the true class; NaN where there are no rows."""
+    if not len(true):
+        return float("nan")
     given = probabilities[np.arange(len(true)), true].astype(np.float64)
     return float(-np.log(np.maximum(given, TINY)).mean())
 
 
 def expected_calibration_error(probabilities: Floats, true: Labels, bins: int = BINS) -> float:
-    """How far confidence and accuracy lie apart, averaged over `bins` equal ranges of confidence."""
+    """How far confidence and accuracy lie apart, averaged over `bins` equal ranges of confidence; NaN without rows."""
+    if not len(true):
+        return float("nan")
     confidence = probabilities.max(axis=1).astype(np.float64)
     right = probabilities.argmax(axis=1) == true
     place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
@@ -49,6 +53,6 @@ def label_metrics(targets: Floats, given: Labels, true: Labels) -> dict[str, flo
         "changed_labels": float(changed.mean()) if len(true) else float("nan"),
         "changed_label_accuracy": accuracy(corrected[changed], true[changed]),
         "good_labels_broken": 1 - accuracy(corrected[good], true[good]),
-        "corrected_label_nll": negative_log_likelihood(targets, true) if len(true) else float("nan"),
-        "corrected_label_ece": expected_calibration_error(targets, true) if len(true) else float("nan"),
+        "corrected_label_nll": negative_log_likelihood(targets, true),
+        "corrected_label_ece": expected_calibration_error(targets, true),
     }

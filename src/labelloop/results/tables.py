@@ -1,59 +1,112 @@
-"""Tables of runs, from their records: methods down, settings across, mean and spread over seeds."""
+"""Tables of runs, from their records: methods down, settings across, mean and spread over seeds.
+
+Runs share a cell only if nothing but the seed tells them apart: where titles or settings are alike, what differs is
+added to them.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 Cell = tuple[float, float, int]  # mean, standard deviation, number of seeds
+Record = Mapping[str, Any]
+
+OF_A_ROW = ("method", "recipe", "paired", "config")
+OF_A_COLUMN = ("dataset", "dataset_options", "clean", "noise_options")
+WITHOUT_RATE = ("none", "recorded", "matrix", "file")  # what is asked for does not decide their rate
 
 
-def last(record: Mapping[str, Any], key: str = "test_accuracy") -> float:
-    """A number of the last epoch."""
-    return record["history"][-1][key]
+def last(record: Record, key: str = "test_accuracy") -> float | None:
+    """A number of the last epoch; None where nobody knows it."""
+    return record["history"][-1].get(key)
 
 
-def best(record: Mapping[str, Any], key: str = "test_accuracy") -> float:
+def best(record: Record, key: str = "test_accuracy") -> float | None:
     """The highest over the epochs. For test accuracy that is selection on test data: only the paper's "Best"."""
-    return max(row[key] for row in record["history"])
+    return max((row[key] for row in record["history"] if row.get(key) is not None), default=None)
 
 
-def setting(record: Mapping[str, Any]) -> str:
-    """What the table's columns tell apart: noise and rate."""
-    experiment = record["experiment"]
-    if experiment["noise"] in ("none", "recorded", "file"):
-        detail = experiment["noise_options"].get("key", "")
-        return f"{experiment['noise']} {detail}".strip()
+def setting(experiment: Mapping[str, Any]) -> str:
+    """The noise of an experiment in a few words."""
+    if experiment["noise"] in WITHOUT_RATE:
+        return f"{experiment['noise']} {experiment['noise_options'].get('key', '')}".strip()
     return f"{experiment['noise']} {experiment['rate']:g}"
 
 
-def table(records: Iterable[Mapping[str, Any]], value: Any = last) -> tuple[list[str], dict[str, dict[str, Cell]]]:
-    """The columns, and for every title a cell for every column it has runs for."""
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    columns: list[str] = []
-    for record in records:
-        column = setting(record)
-        if column not in columns:
-            columns.append(column)
-        found[record["title"]][column].append(value(record))
+def table(
+    records: Iterable[Record], value: Callable[[Any], float | None] = last
+) -> tuple[list[str], dict[str, dict[str, Cell]]]:
+    """The columns with their realised noise rates, and for every row a cell for every column it has runs for."""
+    records = list(records)
+    rows = _told_apart(records, [record["title"] for record in records], OF_A_ROW)
+    columns = _told_apart(records, [setting(record["experiment"]) for record in records], OF_A_COLUMN)
+    columns = _with_realised_rates(records, columns)
+    found: dict[str, dict[str, list[float]]] = {row: defaultdict(list) for row in rows}
+    for record, row, column in zip(records, rows, columns, strict=True):
+        number = value(record)
+        if number is not None:
+            found[row][column].append(number)
     cells = {
-        title: {column: (float(np.mean(v)), float(np.std(v, ddof=len(v) > 1)), len(v)) for column, v in row.items()}
-        for title, row in found.items()
+        row: {column: (float(np.mean(v)), float(np.std(v, ddof=len(v) > 1)), len(v)) for column, v in line.items()}
+        for row, line in found.items()
     }
-    return columns, cells
+    return list(dict.fromkeys(columns)), cells
 
 
 def render(columns: Sequence[str], cells: Mapping[str, Mapping[str, Cell]], caption: str) -> str:
     """The table as Markdown, in per cent."""
     lines = [caption, "", "| method | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
-    for title, row in cells.items():
-        texts = [f"{100 * m:.1f} ± {100 * s:.1f} ({n})" if (m, s, n) else "" for m, s, n in _row(row, columns)]
-        lines.append(f"| {title} | " + " | ".join(texts) + " |")
-    return "\n".join(lines).replace("nan ± nan (0)", "–")
+    for row, line in cells.items():
+        texts = [_text(line[column]) if column in line else "–" for column in columns]
+        lines.append(f"| {row} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
 
 
-def _row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
-    return [row.get(column, (float("nan"), float("nan"), 0)) for column in columns]
+def _text(cell: Cell) -> str:
+    mean, deviation, seeds = cell
+    spread = f" ± {100 * deviation:.1f}" if seeds > 1 else ""  # one seed says nothing about the spread
+    return f"{100 * mean:.1f}{spread} ({seeds})"
+
+
+def _told_apart(records: Sequence[Record], names: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """The names, and behind them those keys of the experiment that differ among the records of one name."""
+    texts = [_texts(record["experiment"], keys) for record in records]
+    counts: dict[str, int] = Counter(names)
+    alike: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for name, text in zip(names, texts, strict=True):
+        alike[name].update(text.items())
+    apart = []
+    for name, text in zip(names, texts, strict=True):
+        differing = [f"{key} {value}" for key, value in text.items() if alike[name][key, value] < counts[name]]
+        apart.append(", ".join([name, *differing]))
+    return apart
+
+
+def _texts(experiment: Mapping[str, Any], keys: Sequence[str]) -> dict[str, str]:
+    """Those keys of an experiment as text. The tables among them are taken apart: warm_up, corrector.hidden."""
+    found: dict[str, str] = {}
+    for key in keys:
+        value = experiment.get(key)
+        found |= _flat(value) if isinstance(value, Mapping) else {key: str(value)}
+    return found
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: str(value)}
+    return flat
+
+
+def _with_realised_rates(records: Sequence[Record], columns: Sequence[str]) -> list[str]:
+    """The columns, each with the share of labels that came out wrong, over its seeds."""
+    rates: dict[str, dict[int, float]] = defaultdict(dict)
+    for record, column in zip(records, columns, strict=True):
+        if record.get("realised_rate") is not None:
+            rates[column][record["experiment"]["seed"]] = record["realised_rate"]
+    realised = {column: f"{column} (realised {np.mean(list(seeds.values())):.3f})" for column, seeds in rates.items()}
+    return [realised.get(column, column) for column in columns]
