@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         kept = hasattr(options, "resume") and (options.output_dir / "run.json").exists()
         hint = f"; the last finished epoch is kept, continue with --resume --output-dir {options.output_dir}"
+        if options.run is _bench:
+            kept, hint = True, "; what is finished is kept, and the same command continues"
         print(f"\nlabelloop: interrupted{hint if kept else ''}", file=sys.stderr)
         return 130
 
@@ -152,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("grid", type=Path, metavar="GRID")
     bench.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER", help="holds a folder for every run")
     bench.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1), help="processes (default: all cores)")
-    bench.add_argument("--dry-run", action="store_true", help="only say what would be run")
+    bench.add_argument("--dry-run", action="store_true", help="only check the grid and say what would be run")
     bench.set_defaults(run=_bench)
 
     demo = commands.add_parser(
@@ -281,10 +283,12 @@ def _noise(options: argparse.Namespace) -> int:
 
 def _bench(options: argparse.Namespace) -> int:
     from labelloop.experiments.bench import bench_report, run_bench
+    from labelloop.experiments.check import check_experiments
     from labelloop.experiments.grid import read_grid
 
     experiments = read_grid(options.grid)
     if options.dry_run:
+        check_experiments(experiments)
         print("\n".join(f"{e.key}  {e.title}  seed {e.seed}" for e in experiments))
         return 0
     outcome = run_bench(experiments, options.output_dir, options.jobs)
