@@ -114,7 +114,7 @@ class Runtime:
         self, epoch: int, model: TwoHeadClassifier, problem: Problem, targets: Floats, values: dict[str, Any]
     ) -> None:
         """Stores a row about this epoch. This is the only place that looks at the truth."""
-        self.check_loss(values["loss"], epoch)
+        self.check_loss(values.get("loss", 0.0), epoch)
         row: dict[str, Any] = {"epoch": epoch, **values}
         with self.phase("evaluate"):
             if self._truth.test is not None:
