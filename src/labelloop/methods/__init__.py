@@ -49,4 +49,6 @@ METHODS: dict[str, Method] = {
     "mw-net": _method("mwnet", "teach the weights"),
     "l2b": _method("l2b", "set the weights"),
     "emlc": _method("emlc", "teach and train the teacher"),
+    "co-teaching": _method("coteaching", "not used"),
+    "dividemix": _method("dividemix", "not used"),
 }

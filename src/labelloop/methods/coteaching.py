@@ -1,0 +1,129 @@
+"""Co-teaching: of two networks, each picks the rows with small losses, and the other one trains on them.
+
+Han et al., "Co-teaching: Robust Training of Deep Neural Networks with Extremely Noisy Labels", NeurIPS 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from labelloop.errors import UsageError
+from labelloop.models import TwoHeadClassifier
+from labelloop.seeds import integer, stream
+from labelloop.training.config import TrainingConfig
+from labelloop.training.epoch import augmented_batches
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.state_arrays import from_arrays, to_arrays
+from labelloop.training.targets import labelled_rows, one_hot
+from labelloop.types import MISSING, Fitted, Problem, Rows
+
+UNKNOWN = -1.0
+
+
+@dataclass(frozen=True)
+class Config(TrainingConfig):
+    """Co-teaching's settings. The defaults are those of its published code.
+
+    Attributes:
+        noise_rate: The share of wrong labels, which must be known; -1 counts it in the clean rows that also have a
+            given label.
+        forget_epochs: In how many epochs the share of rows left out of a batch grows from nothing to `noise_rate`.
+    """
+
+    noise_rate: float = UNKNOWN
+    forget_epochs: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.noise_rate != UNKNOWN and not 0 <= self.noise_rate < 1:
+            raise UsageError(f"noise_rate must be at least 0 and below 1, or -1 to count it, not {self.noise_rate}")
+        if self.forget_epochs < 1:
+            raise UsageError(f"forget_epochs must be at least 1, not {self.forget_epochs}")
+
+
+def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
+    """Trains two networks on the given labels and hands the first back. The clean rows are not trained on.
+
+    Args:
+        problem: Training rows with noisy labels.
+        config: Settings, without any "auto".
+        runtime: Device, seed, recording, checkpoints.
+    """
+    noise_rate = known_noise_rate(problem.clean, config)
+    given = one_hot(problem.train.labels, problem.num_classes)  # handed back as they are: rows are left out, not mended
+    _, train = labelled_rows(problem.train)
+    seeds = (runtime.seed, integer(runtime.seed, "second network"))
+    models = [runtime.prepare(new_classifier(config, problem, seed)) for seed in seeds]
+    optimizers = [new_optimizer(model, config) for model in models]
+    if saved := runtime.restore(models[0], optimizers[0]):
+        from_arrays("second", models[1], saved.arrays)
+        from_arrays("second-optimizer", optimizers[1], saved.arrays)
+
+    for epoch in runtime.epochs(config.epochs):
+        forgotten = forget_rate(noise_rate, config.forget_epochs, epoch)
+        with runtime.phase("train"):
+            loss = _epoch(models, optimizers, train, forgotten, config, runtime, epoch)
+        runtime.record(epoch, models[0], problem, given, {"loss": loss, "forgotten": forgotten})
+        arrays = to_arrays("second", models[1]) | to_arrays("second-optimizer", optimizers[1])
+        runtime.save(epoch, models[0], optimizers[0], arrays)
+    return Fitted(models[0], given, (), "epoch limit")
+
+
+def known_noise_rate(clean: Rows, config: Config) -> float:
+    """The configured share of wrong labels, or that among the paired clean rows."""
+    if config.noise_rate != UNKNOWN:
+        return config.noise_rate
+    paired = clean.labels != MISSING
+    if not paired.any():
+        raise UsageError(
+            "co-teaching must know the share of wrong labels: set noise_rate, or give clean rows their given label too"
+        )
+    return float((clean.labels != clean.clean_labels)[paired].mean())
+
+
+def forget_rate(noise_rate: float, forget_epochs: int, epoch: int) -> float:
+    """The share of a batch that is left out in an epoch, counted from 1: nothing in the first."""
+    return noise_rate * min(1.0, (epoch - 1) / max(forget_epochs - 1, 1))
+
+
+def _epoch(
+    models: Sequence[TwoHeadClassifier],
+    optimizers: Sequence[torch.optim.Optimizer],
+    train: Rows,
+    forgotten: float,
+    config: Config,
+    runtime: Runtime,
+    epoch: int,
+) -> float:
+    """One epoch of both networks over the same batches. Returns the mean loss of the first on what it trained on."""
+    for model, optimizer in zip(models, optimizers, strict=True):
+        model.train()
+        optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
+    labels = torch.from_numpy(train.labels).to(runtime.device)
+    torch.manual_seed(integer(runtime.seed, "dropout", epoch))
+    order = stream(runtime.seed, "batches", epoch).permutation(len(train))
+    total = torch.zeros((), device=runtime.device)
+    for position, x in augmented_batches(train, order, config.batch_size, config, runtime, epoch):
+        index = torch.from_numpy(position).to(runtime.device)
+        losses = [F.cross_entropy(model(x).logits, labels[index], reduction="none") for model in models]  # [B] each
+        picked = exchanged(losses, forgotten)
+        for loss, optimizer in zip(picked, optimizers, strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += picked[0].detach() * len(position)
+    return float(total) / len(train)
+
+
+def exchanged(losses: Sequence[Tensor], forgotten: float) -> tuple[Tensor, Tensor]:
+    """Each network's mean loss on the rows that the other one finds easiest."""
+    first, second = losses  # [B] each
+    count = max(1, int((1 - forgotten) * len(first)))
+    easy_to_first, easy_to_second = (loss.detach().topk(count, largest=False).indices for loss in losses)
+    return first[easy_to_second].mean(), second[easy_to_first].mean()
