@@ -14,6 +14,7 @@ import select
 import shutil
 import signal
 import sys
+import time
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -88,6 +89,7 @@ def run(experiment: dict[str, Any], place: Path, result: Path) -> int:
         if result.exists():
             return DONE
         torch.set_num_threads(1)
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} run by process {os.getpid()}", flush=True)
         failure = place / "failure.txt"
         failure.unlink(missing_ok=True)
         try:

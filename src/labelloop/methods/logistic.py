@@ -100,8 +100,10 @@ def columns(noisy_labels: Labels, logits: Floats) -> Floats:
 def fit_regression(seen: Floats, labels: Labels, penalty: float) -> Any:
     """A multinomial logistic regression from `seen` [M, 2C] to the labels [M]."""
     from sklearn.linear_model import LogisticRegression  # half a second to import, so only when asked for
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-    return LogisticRegression(C=1 / penalty, max_iter=2000).fit(seen, labels)
+    with threadpool_limits(1):  # so small a problem takes longer when threads share it
+        return LogisticRegression(C=1 / penalty, max_iter=2000).fit(seen, labels)
 
 
 def correct(regression: Any, seen: Floats, num_classes: int) -> Floats:
