@@ -158,7 +158,8 @@ def _checked(pred_probs: Floats) -> Floats:
     bad = np.flatnonzero(np.abs(sums[:, 0] - 1) > SUM_TOLERANCE)
     if len(bad):
         raise DataError(
-            f"pred_probs: row {bad[0]} sums to {sums[bad[0], 0]:.4g}, not 1, as does row {some(bad)} {advice}"
+            f"pred_probs: row {bad[0]} sums to {sums[bad[0], 0]:.4g} and not to 1; {len(bad)} such rows: {some(bad)}"
+            f" {advice}"
         )
     return np.maximum(pred_probs, 0) / sums
 

@@ -21,21 +21,22 @@ from labelloop.types import MISSING, Floats, Labels
 FOLDS = 5
 SAMPLE = 5000  # noisy rows that the noise model looks at: more change nothing and take time
 FLOOR = 1e-5  # of a probability, before its logarithm
+DUST = 1e-6  # a weight that the solver leaves in place of zero
+
+STRENGTHS = (3, 30)  # how firmly scores are believed as they are; more values than two changed nothing
 
 Candidate = Callable[[Evidence, Labels], Opinion]
 
 # Of each family the setting with the best cross-fitted loss is kept; the combination weighs the families.
 SCORES_ONLY: dict[str, list[Candidate]] = {
-    "recalibrated": [partial(recalibrated, strength=s) for s in (3, 10, 30, 100)],
+    "recalibrated": [partial(recalibrated, strength=s) for s in STRENGTHS],
 }
 WITH_GIVEN: dict[str, list[Candidate]] = {
-    "label corrector": [
-        partial(label_corrector, strength=s, given_strength=g) for s in (3, 10, 30, 100) for g in (0.5, 2)
-    ],
+    "label corrector": [partial(label_corrector, strength=s, given_strength=g) for s in STRENGTHS for g in (0.5, 2)],
 }
 NOISE_MODELS: dict[str, list[Candidate]] = {
-    "noise model": [partial(noise_model, influence=1)],
-    "noise model, mostly noisy rows": [partial(noise_model, influence=10)],
+    "noise model": [partial(noise_model, influence=1, strength=s) for s in STRENGTHS],
+    "noise model, mostly noisy rows": [partial(noise_model, influence=10, strength=s) for s in STRENGTHS],
 }
 
 
@@ -111,7 +112,25 @@ def correct_labels(
         targets = np.where(labelled, whole.targets, free.targets)
         cross_fitted = np.where(labelled, whole.cross_fitted, free.cross_fitted)
         weights = whole.weights
-    return Corrected(targets, free.targets, weights, free.weights, cross_fitted)
+    absent = np.bincount(clean[verified], minlength=num_classes) == 0  # [C]
+    kept = Opinion(evidence.centre, np.zeros((num_classes, num_classes)))
+    as_they_are = kept.about(evidence, np.arange(len(given)), use_given=False) * absent  # [n, C]
+    return Corrected(
+        targets=_keep_absent(targets, as_they_are),
+        predicted=_keep_absent(free.targets, as_they_are),
+        weights=weights,
+        weights_without_label=free.weights,
+        cross_fitted=_keep_absent(cross_fitted, as_they_are),
+    )
+
+
+def _keep_absent(targets: Floats, as_they_are: Floats) -> Floats:
+    """Leaves classes without a clean row to the scores, since nothing that was learnt is about them."""
+    if not as_they_are.any():
+        return targets
+    others = np.where(as_they_are > 0, 0, targets)
+    share = 1 - as_they_are.sum(axis=1, keepdims=True)
+    return as_they_are + share * others / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
 
 
 def deal(groups: Labels, rng: np.random.Generator) -> Labels:
@@ -169,7 +188,8 @@ def _combination(
         chosen.append(trials[best].candidate)
         unseen.append(said[best])
     weights = fit_simplex_weights(unseen, labels)
-    used = np.flatnonzero(weights > 0)
+    weights = np.where(weights < DUST, 0, weights) / weights[weights >= DUST].sum()
+    used = np.flatnonzero(weights)
     everything = np.arange(len(evidence.given))
     final = [chosen[j](evidence, verified).about(evidence, everything, use_given=use_given) for j in used]
     targets = combine(final, weights[used])

@@ -90,7 +90,7 @@ def label_corrector(evidence: Evidence, rows: Labels, strength: float, given_str
     return Opinion(weights[c:], weights[:c])
 
 
-def noise_model(evidence: Evidence, rows: Labels, influence: float, strength: float = 10.0) -> Opinion:
+def noise_model(evidence: Evidence, rows: Labels, influence: float, strength: float) -> Opinion:
     """Bayes with a noise matrix: p(true | x) · T[true, given], both fitted at once to clean and to noisy rows.
 
     A clean row is likely when p(true | x) is high, and T[true, given] where it is paired. A noisy row is likely when
@@ -117,7 +117,7 @@ def noise_model(evidence: Evidence, rows: Labels, influence: float, strength: fl
         matrix = np.exp(log_matrix)
         log_p = log_softmax(x @ weights)  # [m, C]
         p_noisy = np.exp(log_softmax(x_noisy @ weights))  # [S, C]
-        joint = p_noisy * matrix.T[given]
+        joint = p_noisy * np.take(matrix, given, axis=1).T
         likelihood = np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
         posterior = joint / likelihood  # [S, C]
         counts = seen + weight * posterior.T @ given_one_hot

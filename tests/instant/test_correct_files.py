@@ -1,0 +1,144 @@
+"""`labelloop correct` from files to a file, as a shell would run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from worlds import class_conditional
+
+import labelloop
+from labelloop.cli import main
+
+WORLD = class_conditional(800)
+CLEAN = WORLD.clean(120)
+NAMES = np.array(["ant", "bee", "cat", "dog"])
+COLUMNS = [
+    "id",
+    "given_label",
+    "corrected_label",
+    "corrected_confidence",
+    "changed",
+    "verified",
+    "predicted_label",
+    "is_label_issue",
+    "label_score",
+]
+
+
+def write_npz(folder: Path) -> Path:
+    path = folder / "rows.npz"
+    np.savez(path, pred_probs=WORLD.probabilities, given_label=WORLD.given, y_clean=CLEAN, true_label=WORLD.true)
+    return path
+
+
+def write_csv(folder: Path) -> Path:
+    path = folder / "rows.csv"
+    columns = {f"p_{name}": WORLD.probabilities[:, k] for k, name in enumerate(NAMES)}
+    columns |= {"label": NAMES[WORLD.given], "clean_label": np.where(CLEAN < 0, "", NAMES[CLEAN])}
+    pa.csv.write_csv(pa.table(columns), path)
+    return path
+
+
+def write_parquet(folder: Path) -> Path:
+    path = folder / "rows.parquet"
+    columns = {
+        "name": [f"r{i}" for i in range(len(CLEAN))],
+        "oos": WORLD.probabilities.tolist(),
+        "vector": WORLD.embeddings.tolist(),
+        "given": WORLD.given,
+        "checked": pa.array(CLEAN, mask=CLEAN < 0),
+    }
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_npz_by_the_usual_names(tmp_path, capsys):
+    output = tmp_path / "labels.parquet"
+    assert main(["correct", str(write_npz(tmp_path)), "--output", str(output)]) == 0
+    said = capsys.readouterr()
+    assert "800 rows, 4 classes; clean rows: 120 with a given label, 0 without" in said.out
+    assert said.err == ""
+    table = pq.read_table(output)
+    assert table.column_names == COLUMNS
+    direct = labelloop.correct(WORLD.given, CLEAN, pred_probs=WORLD.probabilities.astype(np.float32))
+    assert table["corrected_label"].to_pylist() == direct.corrected_labels.tolist()
+    assert np.asarray(table["verified"]).tolist() == (CLEAN >= 0).tolist()
+
+
+def test_csv_as_predict_writes_it(tmp_path):
+    output = tmp_path / "labels.csv"
+    assert main(["correct", str(write_csv(tmp_path)), "--output", str(output), "--quiet"]) == 0
+    table = pa.csv.read_csv(output)
+    assert table.column_names == COLUMNS
+    corrected = np.array(table["corrected_label"].to_pylist())
+    rest = CLEAN < 0
+    assert (corrected == NAMES[WORLD.true])[rest].mean() > (WORLD.given == WORLD.true)[rest].mean() + 0.05
+
+
+def test_parquet_with_named_columns_and_both_sources(tmp_path):
+    output = tmp_path / "labels.parquet"
+    columns = [
+        "--label-column",
+        "given",
+        "--clean-column",
+        "checked",
+        "--id-column",
+        "name",
+        "--pred-probs-column",
+        "oos",
+    ]
+    arguments = ["correct", str(write_parquet(tmp_path)), "--output", str(output), *columns]
+    assert main([*arguments, "--embedding-column", "vector"]) == 0
+    table = pq.read_table(output)
+    assert table["id"].to_pylist()[:2] == ["r0", "r1"]
+    assert table["corrected_label"].type == pa.int64()
+    only_probabilities = tmp_path / "other.parquet"
+    assert main([*arguments[:3], str(only_probabilities), *columns]) == 0
+    assert not pq.read_table(only_probabilities).equals(table)
+
+
+def test_test_rows_teach_nothing(tmp_path):
+    path, output = tmp_path / "rows.npz", tmp_path / "labels.parquet"
+    split = np.where(np.arange(800) < 400, "train", "test")
+    arrays = {"pred_probs": WORLD.probabilities, "given_label": WORLD.given}
+    np.savez(path, y_clean=WORLD.true, split=split, **arrays)
+    assert main(["correct", str(path), "--output", str(output), "--quiet"]) == 1  # no noisy row is left to the check
+    clean = np.where(np.arange(800) % 4 == 0, WORLD.true, -1)
+    for name, seen in (("with", clean), ("without", np.where(split == "test", -1, clean))):
+        np.savez(path, y_clean=seen, split=split, **arrays)
+        assert main(["correct", str(path), "--output", str(tmp_path / f"{name}.parquet"), "--quiet"]) == 0
+    assert pq.read_table(tmp_path / "with.parquet").equals(pq.read_table(tmp_path / "without.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "message"),
+    [
+        (["--output", "labels.txt"], 2, "cannot write '.txt'"),
+        (["--output", "there.csv"], 1, "exists; give another name, or --overwrite"),
+        (["--output", "new.csv", "--pred-probs-column", "probs"], 1, "no array 'probs'"),
+        (["--output", "new.csv", "--clean-column", "cleaned"], 1, "no array 'cleaned'"),
+        (["--output", "new.csv", "--class-names", "a,b"], 1, "4 columns, but there are 2 classes"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tmp_path, monkeypatch, capsys, extra, code, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.csv").write_text("mine")
+    assert main(["correct", str(write_npz(tmp_path)), *extra]) == code
+    assert message in capsys.readouterr().err
+    assert (tmp_path / "there.csv").read_text() == "mine"
+    assert not (tmp_path / "new.csv").exists()
+
+
+def test_a_file_without_scores_or_a_file_that_is_none(tmp_path, capsys):
+    np.savez(tmp_path / "bare.npz", y=WORLD.given, y_clean=CLEAN)
+    assert main(["correct", str(tmp_path / "bare.npz"), "--output", str(tmp_path / "o.csv")]) == 2
+    assert "--pred-probs-column or --embedding-column" in capsys.readouterr().err
+    for name in ("gone.npz", "gone.parquet", "gone.csv", "rows.xlsx"):
+        arguments = ["correct", str(tmp_path / name), "--output", str(tmp_path / "o.csv")]
+        assert main([*arguments, "--pred-probs-column", "p"]) == 1
+        assert name in capsys.readouterr().err
