@@ -74,7 +74,7 @@ def test_the_images_are_not_changed_and_a_seed_fixes_the_result():
     assert not np.array_equal(first, crop_and_flip(images, np.random.default_rng(4)))
 
 
-def test_it_is_faster_than_a_loop_over_the_images():
+def test_it_is_ten_times_faster_than_a_loop_over_the_images():
     images = pictures(128, 32, 32, 3)
 
     def best(function) -> float:
@@ -85,4 +85,4 @@ def test_it_is_faster_than_a_loop_over_the_images():
             times.append(time.perf_counter() - start)
         return min(times)
 
-    assert best(crop_and_flip_one_by_one) > 1.5 * best(crop_and_flip)
+    assert best(crop_and_flip_one_by_one) > 10 * best(crop_and_flip)
