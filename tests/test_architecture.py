@@ -23,9 +23,10 @@ ALLOWED = {
     "training": {"models", "results"},
     "methods": {"training", "models", "results"},
     "experiments": {"data", "noise", "methods", "training", "models", "results"},
+    "estimator": {"experiments", "data", "methods", "training"},
     "cli": {"experiments", "report"},
     "__main__": {"cli"},
-    "__init__": {"experiments", "methods"},
+    "__init__": {"estimator", "experiments", "methods"},
 }
 TORCHLESS = {
     "types",

@@ -16,6 +16,7 @@ _PUBLIC = {
     "Result": "labelloop.experiments.fit",
     "correct": "labelloop.experiments.correct",
     "CorrectionResult": "labelloop.experiments.correct",
+    "LabelLoopClassifier": "labelloop.estimator",
     "load_model": "labelloop.experiments.trained_model",
     "TrainedModel": "labelloop.experiments.trained_model",
     "Config": "labelloop.methods.closed_loop.config",
@@ -33,6 +34,7 @@ __all__ = [
     "CorrectionResult",
     "CorrectorConfig",
     "DataError",
+    "LabelLoopClassifier",
     "Result",
     "TrainedModel",
     "UsageError",
@@ -48,6 +50,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from labelloop.errors import DataError, UsageError
+    from labelloop.estimator import LabelLoopClassifier
     from labelloop.experiments.correct import CorrectionResult, correct
     from labelloop.experiments.fit import Result, fit
     from labelloop.experiments.trained_model import TrainedModel, load_model

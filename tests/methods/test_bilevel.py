@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from labelloop.methods.bilevel import (
     _clean_order,
-    _FastBatchNorm,
+    _FastFormulas,
     batches_with_clean,
     clean_gradient,
     labelled_rows,
@@ -144,10 +144,33 @@ def test_fast_batch_norm_equals_the_formula_of_torch(shape, moves, training):
 
     with torch.no_grad(), forward_ad.dual_level():
         expected = run()
-        with _FastBatchNorm():
+        with _FastFormulas():
             found = run()
     torch.testing.assert_close(found.primal, expected.primal, rtol=0, atol=1e-12)
     torch.testing.assert_close(found.tangent, expected.tangent, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("moves", "has_bias"),
+    [((0, 1, 1), True), ((0, 1, 0), True), ((0, 0, 1), True), ((1, 1, 1), True), ((0, 1), False), ((1, 1), False)],
+)
+def test_fast_convolution_equals_the_formula_of_torch(moves, has_bias):
+    layer = nn.Conv2d(3, 4, 3, stride=2, padding=1, bias=has_bias).double().requires_grad_(False)
+    parts = [torch.randn(5, 3, 8, 8, dtype=torch.float64), *layer.parameters()]
+    tangents = [torch.randn_like(part) for part in parts]
+
+    def run() -> forward_ad.UnpackedDualTensor:
+        pairs = zip(parts, tangents, moves, strict=True)
+        x, *parameters = [forward_ad.make_dual(part, tangent) if move else part for part, tangent, move in pairs]
+        named = dict(zip(("weight", "bias"), parameters, strict=False))
+        return forward_ad.unpack_dual(torch.func.functional_call(layer, named, (x,)))
+
+    with torch.no_grad(), forward_ad.dual_level():
+        expected = run()
+        with _FastFormulas():
+            found = run()
+    torch.testing.assert_close(found.primal, expected.primal, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.tangent, expected.tangent, rtol=0, atol=1e-12)
 
 
 def test_the_first_slopes_of_a_process_raise_no_warning():

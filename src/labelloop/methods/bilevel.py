@@ -69,7 +69,7 @@ def slopes(
     Returns:
         One slope for each value of the quantity, detached.
     """
-    with warnings.catch_warnings(), torch.no_grad(), forward_ad.dual_level(), _FastBatchNorm():
+    with warnings.catch_warnings(), torch.no_grad(), forward_ad.dual_level(), _FastFormulas():
         # Torch scripts its own forward-mode formulas when they are first used, and warns of its own script compiler.
         warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)
         dual = {
@@ -79,19 +79,29 @@ def slopes(
         return forward_ad.unpack_dual(quantity(outputs_at(model, dual, x).logits)).tangent
 
 
-class _FastBatchNorm(TorchFunctionMode):
-    """Inside it, forward mode through batch norm on batch statistics reads memory 4 times instead of about 15.
+class _FastFormulas(TorchFunctionMode):
+    """Inside it, forward mode costs a third less than with torch's own formulas; the results are the same.
 
-    Torch's own formula takes half the time of a forward-mode pass through a small convolutional network.
+    Torch's batch norm on batch statistics reads memory about 15 times and took half of a pass through a small
+    convolutional network; its convolution of inputs that stand still also convolves their zeros.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.batch_norm:
-            return _dual_batch_norm(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+        fast = {F.batch_norm: _batch_norm, F.conv2d: _convolution}.get(func, func)
+        return fast(*args, **(kwargs or {}))
 
 
-def _dual_batch_norm(
+def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None, *how: Any, **named: Any) -> Tensor:
+    value, moved = forward_ad.unpack_dual(weight)
+    if moved is None or forward_ad.unpack_dual(x).tangent is not None:
+        return F.conv2d(x, weight, bias, *how, **named)
+    shift, shift_moved = (None, None) if bias is None else forward_ad.unpack_dual(bias)
+    return forward_ad.make_dual(
+        F.conv2d(x, value, shift, *how, **named), F.conv2d(x, moved, shift_moved, *how, **named)
+    )  # fmt: skip
+
+
+def _batch_norm(
     x: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -110,17 +120,20 @@ def _dual_batch_norm(
     others = [axis for axis in range(value.ndim) if axis != 1]
     per_channel = (1, -1, *[1] * (value.ndim - 2))
     centred = moved - moved.mean(others, keepdim=True)
-    together = (value * centred).mean(others) * inverse_std**2  # [C] how the deviation moves, over the variance
-    # out' = scale (centred - (value - mean) together) / std + scale' (value - mean) / std + shift', as a x' + b x + c
-    slope = scale * inverse_std  # a [C]
-    tilt = -slope * together  # b [C]
+    product = value * centred
+    together = product.mean(others) * inverse_std**2  # [C] how the deviation moves, over the variance
+    # out' = scale (centred - (value - mean) together) / std + scale' (value - mean) / std + shift'
+    #      = slope centred + tilt value + rest
+    slope = scale * inverse_std  # [C]
+    tilt = -slope * together  # [C]
     if scale_moved is not None:
         tilt = tilt + scale_moved * inverse_std
-    rest = -tilt * mean  # c [C]
+    rest = -tilt * mean  # [C]
     if shift_moved is not None:
         rest = rest + shift_moved
-    centred.mul_(slope.view(per_channel)).add_(rest.view(per_channel)).addcmul_(value, tilt.view(per_channel))
-    return forward_ad.make_dual(out, centred)
+    slope, tilt, rest = (channel.view(per_channel) for channel in (slope, tilt, rest))
+    torch.addcmul(rest, value, tilt, out=product).addcmul_(centred, slope)  # into memory that is at hand
+    return forward_ad.make_dual(out, product)
 
 
 # --- batches ---------------------------------------------------------------------------------------------------------
