@@ -1,0 +1,298 @@
+"""The closed loop under scikit-learn's contract: pipelines, grid search, cross-validation, pickling and cloning."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
+
+from labelloop.data.classes import decode, encode, typed
+from labelloop.data.columns import are_array_names
+from labelloop.data.problem import classes_of, make_problem
+from labelloop.data.table import Table, from_arrays
+from labelloop.errors import DataError
+from labelloop.experiments.fit import Result, fit_table
+from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
+from labelloop.experiments.trained_model import TrainedModel
+from labelloop.methods import METHODS
+from labelloop.training.batches import input_shape
+from labelloop.training.config import TrainingConfig
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import resolve
+from labelloop.training.targets import one_hot
+from labelloop.types import MISSING, Floats, Labels
+
+OWN_PARAMETERS = ("network", "epochs", "warm_up", "batch_size", "learning_rate", "noisy_loss_weight")
+DENSE_VALUES = 2**30  # 4 GiB as float32: the largest sparse matrix that is made dense for training
+SPARSE_ROWS = 512  # made dense at a time to predict
+
+
+class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
+    """A classifier for noisy labels that corrects them with the help of a few verified ones.
+
+    `fit(X, y, y_clean)` takes one verified label a row, missing where a row was not verified, so that cross-validation
+    can slice it; metadata routing passes it on. A label is missing if it is -1, NaN, None or blank, as in
+    scikit-learn's semi-supervised classifiers: -1 is never a class. (Its splitters accept only -1 and blank.) X is an
+    array of numbers or of images [n, H, W, C], a data frame of numbers, or a sparse matrix, which is made dense as a
+    whole to train on (up to 2**30 values) and a few rows at a time to predict. `fit` takes no sample weights.
+
+    A parameter of None keeps the recipe's value. The parameters below win over `config`, and `config` over the recipe.
+
+    Args:
+        recipe: The named settings to start from: "practical", or the paper's.
+        config: What differs from the recipe, as nested keys: {"corrector": {"hidden": 64}}.
+        network: "mlp", "small-cnn", ..., or "auto" for what suits the inputs.
+        epochs: Passes over the rows. With clean labels it must exceed `warm_up`.
+        warm_up: Epochs before the first correction.
+        batch_size: Rows a step.
+        learning_rate: At the start.
+        noisy_loss_weight: How much the noisy head counts (λ).
+        random_state: A whole number is the seed of `labelloop.fit`; None draws a new one for every fit.
+        device: "auto", "cpu", "cuda", ... to train on.
+        verbose: Above 0, draws a progress bar.
+        output_dir: A new folder to record the run in, for one fit and not for a grid search; None records nothing.
+
+    Attributes:
+        classes_: The classes of `y` and `y_clean`, sorted, in the type of `y` [C].
+        corrected_labels_: A label for every row, in the type of `y`: the verified one, else the corrected one.
+        corrected_proba_: The same as probabilities [n, C].
+        label_quality_: How much those believe the given label; low is bad, NaN where none was given [n].
+        noise_matrix_: T[true, noisy] [C, C], rows sum to 1: how often a label of the one class was given as the other.
+            It counts the rows with a given label, each as its corrected probabilities; a class that these never name
+            has its row of the identity.
+        combination_weights_: A row for every correction [K, K + 1] that sums to 1: the weights of the given labels and
+            of the corrections up to it. The last row made `corrected_proba_`.
+        history_: A record for every epoch.
+        stop_reason_: Why the training ended.
+        model_: The trained network; `model_.save(folder)` stores it without pickle.
+        n_features_in_: The columns of X.
+        feature_names_in_: Their names, where all are text.
+
+    Without any clean label, `fit` warns and trains a plain classifier on the labels as given. Nothing is known of their
+    quality then: `corrected_labels_` are the given ones, `label_quality_` and `noise_matrix_` hold NaN, and
+    `combination_weights_` has no row.
+    """
+
+    # Where metadata is routed, unless `set_fit_request` or `set_score_request` says otherwise.
+    __metadata_request__fit = {"y_clean": True}  # noqa: RUF012
+    __metadata_request__score = {"y_clean": False}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        recipe: str = DEFAULT_RECIPE,
+        config: Mapping[str, Any] | None = None,
+        network: str | None = None,
+        epochs: int | None = None,
+        warm_up: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        noisy_loss_weight: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        verbose: int = 0,
+        output_dir: str | Path | None = None,
+    ) -> None:
+        self.recipe = recipe
+        self.config = config
+        self.network = network
+        self.epochs = epochs
+        self.warm_up = warm_up
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.noisy_loss_weight = noisy_loss_weight
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.output_dir = output_dir
+
+    def fit(self, X: Any, y: ArrayLike, y_clean: ArrayLike | None = None) -> LabelLoopClassifier:
+        """Trains on noisy labels, corrected with the verified ones.
+
+        Args:
+            X: The inputs [n, ...].
+            y: The given labels [n], missing where a row has none.
+            y_clean: The verified labels [n], missing where a row was not verified.
+
+        Raises:
+            DataError: Rows or labels that cannot be used, such as a single clean row.
+
+        Warns:
+            UserWarning: There is no clean label, or none of some class.
+        """
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
+        given = _labels(y, "y")
+        clean = np.full(len(given), MISSING) if y_clean is None else _labels(y_clean, "y_clean")
+        table = from_arrays(_dense(X), given, clean, column_names=getattr(self, "feature_names_in_", None))
+        classes = classes_of(table)
+        in_their_type = decode(np.arange(len(classes)), classes, given.dtype)
+        encode(in_their_type, classes, "y_clean, in the type of y")  # refuses a class that this type cannot hold
+        run: dict[str, Any] = {"seed": self._seed(), "device": self.device, "progress": bool(self.verbose)}
+        if typed(clean, "y_clean")[1].all():
+            warnings.warn(
+                "no row has a clean label, so there is nothing to correct with, and a plain classifier is trained on "
+                "the labels as given; verify the labels of some rows, a few of each class, and pass them as y_clean"
+                + ("; nothing is written to output_dir" if self.output_dir is not None else ""),
+                UserWarning,
+                stacklevel=2,
+            )
+            result = _fit_plain(table, self._config("cross-entropy"), **run)
+        else:
+            result = fit_table(table, None, self._config("closed-loop"), folder=self.output_dir, **run)
+        self.classes_ = in_their_type
+        self.corrected_labels_ = result.corrected_labels
+        self.corrected_proba_ = result.corrected_proba
+        self.label_quality_ = result.label_score
+        self.combination_weights_ = np.zeros((len(result.rounds), len(result.rounds) + 1))  # [K, K + 1]
+        for weights, record in zip(self.combination_weights_, result.rounds, strict=True):
+            weights[: len(record["weights"])] = record["weights"]
+        self.noise_matrix_ = (
+            _noise_matrix(result.corrected_proba, encode(given, classes))
+            if result.rounds
+            else np.full((len(classes), len(classes)), np.nan)
+        )
+        self.history_ = list(result.history)
+        self.stop_reason_ = result.stop_reason
+        self.model_ = result.model
+        self._n_features_out = result.model.network.encoder.feature_dim
+        return self
+
+    def predict(self, X: Any) -> NDArray:
+        """The most probable class of every row, in the type of the labels that came in."""
+        check_is_fitted(self)
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """A probability for every class, [n, C]."""
+        return self._ask(X, TrainedModel.predict_proba)
+
+    def transform(self, X: Any) -> Floats:
+        """The features that the network's heads see, [n, D], in float32."""
+        return self._ask(X, TrainedModel.transform)
+
+    def score(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, y_clean: ArrayLike | None = None
+    ) -> float:
+        """The accuracy on the rows that have a label.
+
+        Args:
+            X: The inputs [n, ...].
+            y: The labels to compare with. If they are noisy, so is the score.
+            sample_weight: How much each row counts.
+            y_clean: Verified labels. If given, they alone count, and only where a row has one; ask for them with
+                `set_score_request(y_clean=True)`.
+        """
+        truth, missing = typed(_labels(y, "y") if y_clean is None else _labels(y_clean, "y_clean"))
+        predicted = typed(self.predict(X))[0]
+        check_consistent_length(predicted, truth, sample_weight)
+        if missing.all():
+            raise DataError("no row to score on has a label; give more rows, or leave y_clean out")
+        weight = None if sample_weight is None else np.asarray(sample_weight)[~missing]
+        return float(accuracy_score(truth[~missing], predicted[~missing], sample_weight=weight))
+
+    def _ask(self, X: Any, question: Any) -> Floats:
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse="csr", allow_nd=True)
+        if not issparse(X):
+            return question(self.model_, X)
+        parts = (X[start : start + SPARSE_ROWS] for start in range(0, X.shape[0], SPARSE_ROWS))
+        return np.concatenate([question(self.model_, part.toarray()) for part in parts])
+
+    def _config(self, method: str) -> TrainingConfig:
+        own = {name: getattr(self, name) for name in OWN_PARAMETERS if getattr(self, name) is not None}
+        own = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
+        known, concerned = ({field.name for field in fields(METHODS[m].config)} for m in ("closed-loop", method))
+        layers = [dict(self.config or {}), own]  # a key of the loop is no mistake where a plain classifier is trained
+        layers = [{k: v for k, v in layer.items() if k in concerned or k not in known} for layer in layers]
+        return recipe_config(method, self.recipe, *layers)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def __getstate__(self) -> dict[str, Any]:
+        if hasattr(self, "model_"):
+            self.model_.network.cpu()  # so that it can be unpickled where there is no GPU
+        return super().__getstate__()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def _labels(values: ArrayLike, name: str) -> NDArray:
+    """One label a row, of the user's type; a column is taken for a row with scikit-learn's warning."""
+    labels = column_or_1d(values, warn=True)
+    if labels.dtype.kind == "f":  # whole numbers, perhaps with NaN for missing
+        assert_all_finite(labels, allow_nan=True, input_name=name)
+        check_classification_targets(labels[~np.isnan(labels)])
+    return labels
+
+
+def _dense(X: Any) -> NDArray:
+    if not issparse(X):
+        return X
+    if X.shape[0] * X.shape[1] > DENSE_VALUES:
+        raise DataError(
+            f"a sparse matrix of {X.shape[0]} x {X.shape[1]} is too large to be made dense; reduce its columns first, "
+            "for example with TruncatedSVD"
+        )
+    return X.astype(np.float32).toarray()
+
+
+def _fit_plain(table: Table, config: TrainingConfig, seed: int, device: str, progress: bool) -> Result:
+    """Cross-entropy on the given labels, which are handed back as they came, with nothing said of their quality."""
+    problem, classes, _, _ = make_problem(table)
+    if len(classes) < 2:
+        raise DataError(
+            f"only one class, {classes[0]!s}, occurs in y; a classifier needs two or more (blank, NaN, None and -1 mean"
+            " a missing label, so -1 cannot be a class)"
+        )
+    if config.normalise == "auto" and table.column_names and not are_array_names(table.column_names):
+        config = replace(config, normalise="columns")  # columns with names have units of their own
+    config = resolve(config, problem)
+    runtime = Runtime(seed, device, progress=progress)
+    fitted = METHODS["cross-entropy"].fit(problem, config, runtime)
+    shape = list(input_shape(problem.train))
+    architecture = {"network": config.network, "network_options": config.network_options, "input_shape": shape}
+    model = TrainedModel(fitted.model.eval(), classes, architecture, table.column_names)
+    assert table.labels is not None
+    return Result(
+        model=model,
+        corrected_labels=table.labels.copy(),
+        corrected_proba=np.where(fitted.targets.any(axis=1, keepdims=True), fitted.targets, np.nan),
+        label_score=np.full(len(table), np.nan, np.float32),
+        predicted_proba=model.predict_proba(table),
+        classes=classes,
+        history=tuple(runtime.history),
+        rounds=(),
+        stop_reason=fitted.stop_reason,
+        config=config,
+        output_dir=None,
+    )
+
+
+def _noise_matrix(corrected: Floats, given: Labels) -> NDArray[np.float64]:
+    """T[true, noisy] from corrected soft labels [n, C] and given labels [n]."""
+    num_classes = corrected.shape[1]
+    known = given != MISSING
+    joint = corrected[known].T.astype(np.float64) @ one_hot(given[known], num_classes)  # [true, noisy]
+    total = joint.sum(axis=1, keepdims=True)
+    return np.where(total > 0, joint / np.where(total > 0, total, 1), np.eye(num_classes))
