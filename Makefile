@@ -30,7 +30,9 @@ check: $(READY)
 	$(BIN)/python -m pytest tests/test_architecture.py
 
 bench: $(READY)
+	$(BIN)/python benchmarks/augmentation.py
 	$(BIN)/python benchmarks/overhead.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/step_cost.py
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info
