@@ -64,9 +64,9 @@ def tiny(method: str = "cross-entropy", **changes: Any) -> Experiment:
 
 
 def without_clocks(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without what a clock or the machine says."""
+    """A record without what a clock, the machine or the commit says."""
     history = [{key: value for key, value in row.items() if key not in CLOCKS} for row in record["history"]]
-    return record | {"history": history}
+    return {key: value for key, value in record.items() if key != "versions"} | {"history": history}
 
 
 def start_bench(grid: Path, folder: Path, jobs: int = 2) -> subprocess.Popen[str]:

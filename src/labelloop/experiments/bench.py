@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -111,41 +111,38 @@ class _Bench:
 
     def run(self, jobs: int) -> None:
         """Runs what waits, and waits for what other benches are at."""
-        workers: list[_Worker] = []
+        worker: _Worker | None = None
         try:
-            while self.waiting or any(worker.experiment for worker in workers):
-                workers = [worker for worker in workers if worker.experiment or worker.lives()]
-                self._hand_out(workers, jobs)
-                busy = {worker.answers: worker for worker in workers if worker.experiment}
-                for answers in select.select(busy, [], [], POLL_SECONDS)[0]:
-                    self._take_back(busy[answers])
-                if not busy:
+            while self.waiting or (worker and worker.running):
+                for experiment in self._ready():
+                    worker = worker if worker and worker.lives() else _Worker()
+                    if len(worker.running) == jobs:
+                        break
+                    worker.start(experiment, self.place(experiment), self.result(experiment))
+                    self.waiting.remove(experiment)
+                if worker and worker.running:
+                    for experiment, code in worker.ended():
+                        self._take_back(experiment, code)
+                elif self.waiting:
                     time.sleep(POLL_SECONDS)  # all that is left is in the hands of another bench
         finally:
-            for worker in workers:
+            if worker:
                 worker.end()
             self._progress.close()
 
-    def _hand_out(self, workers: list[_Worker], jobs: int) -> None:
+    def _ready(self) -> Iterator[Experiment]:
+        """What waits and is in nobody's hands. What another bench has finished meanwhile is taken note of."""
         for experiment in list(self.waiting):
-            idle = next((worker for worker in workers if not worker.experiment), None)
-            if idle is None and len(workers) == jobs:
-                return
-            if self.result(experiment).exists():  # by another bench, meanwhile
+            if self.result(experiment).exists():
                 self._done(experiment)
             elif not _is_free(self.place(experiment) / "lock"):
                 continue
             elif _stamp(self._failure(experiment)) not in (None, self._old_failures[experiment.key]):
-                self._failed(experiment, FAILED)  # in another bench, meanwhile
+                self._failed(experiment, FAILED)
             else:
-                if idle is None:
-                    idle = _Worker()
-                    workers.append(idle)
-                idle.start(experiment, self.place(experiment), self.result(experiment))
-                self.waiting.remove(experiment)
+                yield experiment
 
-    def _take_back(self, worker: _Worker) -> None:
-        experiment, code = worker.answer()
+    def _take_back(self, experiment: Experiment, code: int) -> None:
         self.waiting.insert(0, experiment)
         if self.result(experiment).exists():
             self._done(experiment)
@@ -170,7 +167,7 @@ class _Bench:
 
 
 class _Worker:
-    """A process that runs one experiment after the other."""
+    """A process that runs experiments, each in a process of its own."""
 
     def __init__(self) -> None:
         # Ctrl-C reaches every process of a terminal. Only the bench shall answer it, and end the others in order.
@@ -180,37 +177,40 @@ class _Worker:
                 [sys.executable, "-m", "labelloop.experiments.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                bufsize=0,
                 env=os.environ | ONE_THREAD | {"OMP_WAIT_POLICY": "passive"},
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._requests, self.answers = self._process.stdin, self._process.stdout
-        self.experiment: Experiment | None = None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+        self.running: dict[str, Experiment] = {}
 
     def lives(self) -> bool:
         return self._process.poll() is None
 
     def start(self, experiment: Experiment, place: Path, result: Path) -> None:
-        request = {"experiment": asdict(experiment), "place": str(place), "result": str(result)}
-        self.experiment = experiment
-        with suppress(BrokenPipeError):  # whoever killed the worker will be seen in its answer
+        request = {"key": experiment.key, "place": str(place), "result": str(result), "experiment": asdict(experiment)}
+        self.running[experiment.key] = experiment
+        with suppress(BrokenPipeError):  # if somebody killed the worker, its answers will end too
             self._requests.write(json.dumps(request, default=str).encode() + b"\n")
-            self._requests.flush()
 
-    def answer(self) -> tuple[Experiment, int]:
-        """The experiment that ended, and the exit code of its process, or of the worker if that is gone."""
-        experiment, self.experiment = self.experiment, None
-        assert experiment is not None
-        line = self.answers.readline()
-        return experiment, int(line) if line else self._process.wait()
+    def ended(self) -> list[tuple[Experiment, int]]:
+        """Experiments that have ended, with exit codes; all of them, with that of the worker, if it is gone."""
+        if not select.select([self._answers], [], [], POLL_SECONDS)[0]:
+            return []
+        line = self._answers.readline().split()
+        if line:
+            return [(self.running.pop(line[0].decode()), int(line[1]))]
+        self.end()
+        left, self.running = list(self.running.values()), {}
+        return [(experiment, self._process.returncode) for experiment in left]
 
     def end(self) -> None:
         """Ends the worker and what it runs: that is what a closed pipe means to it, once it has started up."""
-        with suppress(BrokenPipeError):
-            self._requests.close()
-        self.answers.close()
+        self._requests.close()
+        self._answers.close()
         self._process.terminate()  # while it starts up; later it does not listen to this
         self._process.wait()
 

@@ -1,8 +1,8 @@
 """Runs experiments, each in a process of its own: `python -m labelloop.experiments.worker`, started by a bench.
 
-A request is a line of JSON: the experiment, the folder it works in, and where its record goes. The answer is a line
-with the exit code. Importing torch takes seconds, so this process does it once and forks for every experiment. When
-the bench ends, however it does, its end of the pipe closes, and the experiment is ended too; its checkpoint stays.
+A request is a line of JSON: the experiment, its key, the folder it works in, and where its record goes. The answer is
+a line with key and exit code. Importing torch takes seconds, so this process does it once and forks for every
+experiment. When the bench ends, however it does, its end of the pipe closes, and the experiments are ended too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import suppress
 from importlib import import_module
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
@@ -35,23 +37,26 @@ DONE, FAILED, BUSY = 0, 1, 75
 POLL_SECONDS = 0.02
 
 
-def serve(requests: BinaryIO) -> None:
-    """Answers one request after the other until the bench is gone."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the pipe says when to end, and then the experiment is ended too
-    while line := requests.readline():
-        child = os.fork()
-        if child == 0:
-            _child(json.loads(line))
-        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-            # A bench sends nothing while it waits for an answer: whatever can be read is the end.
-            if select.select([requests], [], [], POLL_SECONDS)[0]:
-                os.kill(child, signal.SIGKILL)  # at any moment: every file is written whole or not at all
-                os.waitpid(child, 0)
+def serve(requests: FileIO) -> None:
+    """Answers requests until the bench is gone."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the pipe says when to end, and then the experiments are ended too
+    running: dict[int, str] = {}
+    while True:
+        if select.select([requests], [], [], POLL_SECONDS if running else None)[0]:
+            line = requests.readline()
+            if not line:
+                for child in running:
+                    os.kill(child, signal.SIGKILL)  # at any moment: every file is written whole or not at all
                 return
-        try:
-            print(os.waitstatus_to_exitcode(ended[1]), flush=True)
-        except BrokenPipeError:
-            return
+            request = json.loads(line)
+            child = os.fork()
+            if child == 0:
+                _child(request)
+            running[child] = request["key"]
+        for child in list(running):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                print(running.pop(child), os.waitstatus_to_exitcode(status), flush=True)
 
 
 def _child(request: dict[str, Any]) -> None:
@@ -125,4 +130,5 @@ def _drop_damaged(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.stdin.buffer)
+    with suppress(BrokenPipeError), FileIO(sys.stdin.fileno(), closefd=False) as pipe:  # unbuffered, for select
+        serve(pipe)
