@@ -2,7 +2,7 @@
 
     python benchmarks/instant_correction.py --output evidence/instant [--arrays NAME ...] [--splits 5]
 
-Real arrays of out-of-sample probabilities, and simulated ones; an array that is stored already is not run again.
+Real arrays of out-of-sample probabilities, and simulated ones; what is stored already is not run again.
 Without cleanlab installed its columns are left out.
 """
 
@@ -158,10 +158,12 @@ def recalibrated(p: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndar
 
 
 def logistic(p: np.ndarray, given: np.ndarray, rows: np.ndarray, labels: np.ndarray, tuned: bool) -> np.ndarray:
-    x = np.hstack([np.eye(C)[given], log_p(p)])
+    scores = log_p(p)
     model = LogisticRegression(max_iter=1000)
-    if tuned:
-        model = GridSearchCV(model, {"C": (0.03, 0.1, 0.3, 1, 3)}, scoring="neg_log_loss", cv=5)
+    if tuned:  # columns of one scale and a fitting strength: up to 0.006 better than the defaults
+        scores = (scores - scores.mean(axis=0)) / scores.std(axis=0)
+        model = GridSearchCV(model, {"C": (0.1, 0.3, 1, 3)}, scoring="neg_log_loss", cv=5)
+    x = np.hstack([np.eye(C)[given], scores])
     return model.fit(x[rows], labels).predict(x)
 
 
@@ -207,7 +209,7 @@ COMPETITORS: dict[str, Competitor] = {
     "given labels": lambda p, g, r, y: g,
     IGNORING: lambda p, g, r, y: recalibrated(p, r, y).argmax(axis=1),
     "logistic corrector": lambda p, g, r, y: logistic(p, g, r, y, tuned=False),
-    "logistic corrector, tuned": lambda p, g, r, y: logistic(p, g, r, y, tuned=True),
+    "logistic corrector, standardised, tuned": lambda p, g, r, y: logistic(p, g, r, y, tuned=True),
     "Bayes, T from clean rows": bayes,
     OURS: lambda p, g, r, y: ours(p, g, r, y, paired=True),
     UNPAIRED: lambda p, g, r, y: ours(p, g, r, y, paired=False),
@@ -224,15 +226,15 @@ if CLEANLAB:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def measure(array: Array, splits: int, num_clean: int) -> dict[str, dict[str, float]]:
-    accuracy: dict[str, list[float]] = {name: [] for name in COMPETITORS}
-    seconds: dict[str, list[float]] = {name: [] for name in COMPETITORS}
+def measure(array: Array, names: list[str], splits: int, num_clean: int) -> dict[str, dict[str, float]]:
+    accuracy: dict[str, list[float]] = {name: [] for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
     for split in range(splits):
         order = np.random.default_rng(split).permutation(len(array.true))
         rows, rest = order[:num_clean], order[num_clean:]
-        for name, competitor in COMPETITORS.items():
+        for name in names:
             start = time.process_time()
-            corrected = competitor(array.probabilities, array.given, rows, array.true[rows])
+            corrected = COMPETITORS[name](array.probabilities, array.given, rows, array.true[rows])
             seconds[name].append(time.process_time() - start)
             accuracy[name].append(float((corrected == array.true)[rest].mean()))
     return {
@@ -275,13 +277,15 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     results = {}
     for name, make in arrays(options.data).items():
-        path = options.output / f"{name}.json"
-        if not path.exists() and (not options.arrays or name in options.arrays):
-            rows = measure(make(), options.splits, options.clean)
+        path = options.output / f"{name.replace('%', '')}.json"
+        rows = json.loads(path.read_text())["results"] if path.exists() else {}
+        missing = [n for n in COMPETITORS if n not in rows]
+        if missing and (not options.arrays or name in options.arrays):
+            rows |= measure(make(), missing, options.splits, options.clean)
             stored = {"splits": options.splits, "clean_rows": options.clean, "versions": versions(), "results": rows}
             path.write_text(json.dumps(stored, indent=1) + "\n")
-        if path.exists():
-            results[name] = json.loads(path.read_text())["results"]
+        if rows:
+            results[name] = rows
     (options.output / "table.md").write_text(report(results) + "\n")
     print(report(results))
 
