@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from contextlib import suppress
 from importlib import import_module
 from io import FileIO
@@ -40,6 +41,8 @@ POLL_SECONDS = 0.02
 def serve(requests: FileIO) -> None:
     """Answers requests until the bench is gone."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the pipe says when to end, and then the experiments are ended too
+    # The only other thread is that of Arrow's allocator, which is made for this.
+    warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     running: dict[int, str] = {}
     while True:
         if select.select([requests], [], [], POLL_SECONDS if running else None)[0]:
