@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -105,13 +106,17 @@ def test_unpaired_rows_are_said_to_leave_given_labels_out():
     assert np.array_equal(found.corrected_proba[rest], found.predicted_proba[rest])
 
 
-def test_few_clean_rows_are_said():
-    few = np.where(np.cumsum(CLEAN >= 0) <= 6, CLEAN, -1)
+@pytest.mark.parametrize(("count", "message"), [(6, "6 of 6 clean rows .* are ignored"), (25, "only 25 clean rows")])
+def test_few_clean_rows_are_said(count, message):
+    few = np.where(np.cumsum(CLEAN >= 0) <= count, CLEAN, -1)
+    names = NAMES.tolist() + [f"class {k}" for k in range(9)]  # many classes for so few rows
+    wide = np.hstack([P * 0.99, np.full((len(P), 9), 0.01 / 9)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = labelloop.correct(WORLD.given, few, pred_probs=P)
-    assert any("only 6 clean rows with a given label for 4 classes" in str(w.message) for w in caught)
+        found = labelloop.correct(WORLD.given, few, pred_probs=wide, class_names=names)
+    assert any(re.search(message, str(w.message)) for w in caught)
     assert np.isfinite(found.corrected_proba).all()
+    assert ("label corrector" in found.weights) == (count >= 20)
 
 
 def test_a_class_without_clean_rows_is_said_and_kept():

@@ -121,6 +121,14 @@ def test_classes_can_be_renumbered():
     assert agree.mean() > 0.98  # not all: the folds are dealt in the order of the classes
 
 
+def test_few_pairs_among_many_clean_rows_do_no_harm():
+    world = class_conditional(3000)
+    clean = world.clean(300)
+    hidden = np.where((clean >= 0) & (np.cumsum(clean >= 0) > 5), -1, world.given)
+    found = correct_labels(hidden, clean, NUM_CLASSES, pred_probs=world.probabilities)
+    assert np.array_equal(found.targets, found.predicted)
+
+
 def test_two_clean_rows_are_enough_to_answer():
     world = class_conditional(500)
     clean = np.full(500, -1)

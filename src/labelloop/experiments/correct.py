@@ -15,7 +15,7 @@ from labelloop.data.classes import decode
 from labelloop.data.problem import check, classes_of, encoded
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, some
-from labelloop.methods.closed_loop.instant import correct_labels
+from labelloop.methods.closed_loop.instant import MIN_PAIRS, correct_labels
 from labelloop.results.label_table import label_table
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
@@ -67,7 +67,7 @@ def correct(
     """Corrects noisy labels with the help of a few clean ones, in seconds and without training a network.
 
     Give clean labels to rows that keep their given label, where you can: only such pairs show what a given label is
-    worth. Without any, given labels are ignored and rows are labelled from the probabilities or embeddings alone.
+    worth. With fewer than 20, given labels are ignored: rows are labelled from probabilities or embeddings alone.
 
     Args:
         y: The given labels [n]; blank, NaN, None or -1 where there is none.
@@ -190,10 +190,11 @@ def _count(given: Labels, clean: Labels) -> dict[str, int]:
 
 def _warn_if_few(clean_rows: dict[str, int], num_classes: int) -> None:
     paired = clean_rows["paired"]
-    if paired < 2:
+    if paired < MIN_PAIRS:
         warnings.warn(
-            f"{sum(clean_rows.values())} clean rows, but {paired} of them have a given label too, so nothing shows"
-            " what given labels are worth and they are ignored; verify rows that have one, and keep it",
+            f"{paired} of {sum(clean_rows.values())} clean rows have a given label too, which is too few to show what"
+            f" given labels are worth, so they are ignored; verify {max(MIN_PAIRS, 2 * num_classes)} rows or more that"
+            " have one, and keep it",
             stacklevel=4,
         )
     elif paired < 2 * num_classes:
