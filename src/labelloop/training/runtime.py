@@ -86,6 +86,16 @@ class Runtime:
                 torch.cuda.synchronize(self.device)
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """For work so small that sharing it out takes longer than doing it."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
     def epochs(self, total: int) -> Iterator[int]:
         """Counts the epochs that are left, from 1, and shows how far the run is."""
         with (

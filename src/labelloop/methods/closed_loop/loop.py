@@ -70,7 +70,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             base_clean = base_clean if config.freeze_base and base_clean is not None else clean_view
             base = Correction(train_view, base_clean)  # ȳ_0, ȳᵐ_0 (6)
 
-            with runtime.phase("corrector"):  # φ*_t (7)
+            with runtime.phase("corrector"), runtime.one_thread():  # φ*_t (7)
                 corrector = fit_corrector(
                     soft, clean_columns, clean.clean_labels, clean_fit, clean_val, config.corrector,
                     integer(seed, "corrector", number),
