@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from labelloop import __version__
 from labelloop.errors import DataError, UsageError
@@ -66,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"labelloop {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    fit = commands.add_parser(
+    fit = _add_command(
+        commands,
         "fit",
         help="train on a file and correct its labels",
         description="Train on DATA and correct its labels. A row may have a label, a clean label, both or neither; "
@@ -95,8 +97,11 @@ def _parser() -> argparse.ArgumentParser:
     kept.add_argument("--overwrite", action="store_true", help="replace the run in RUN")
     fit.set_defaults(run=_fit)
 
-    predict = commands.add_parser(
-        "predict", help="classify a file with the model of a run", description="Classify DATA with the model of RUN."
+    predict = _add_command(
+        commands,
+        "predict",
+        help="classify a file with the model of a run",
+        description="Classify DATA with the model of RUN.",
     )
     predict.add_argument("model", type=Path, metavar="RUN", help="the folder of a finished run")
     predict.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .npz or .npy")
@@ -105,7 +110,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_columns(predict)
     predict.set_defaults(run=_predict)
 
-    correct = commands.add_parser(
+    correct = _add_command(
+        commands,
         "correct",
         help="correct the labels of a file in seconds, without training",
         description="Correct the labels of DATA from out-of-sample probabilities, embeddings or both, with the help of "
@@ -128,7 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     correct.add_argument("--quiet", action="store_true", help="no summary")
     correct.set_defaults(run=_correct)
 
-    noise = commands.add_parser(
+    noise = _add_command(
+        commands,
         "noise",
         help="corrupt labels and write them to a file with a checksum",
         description="Corrupt the labels of DATA, a table or the name of a data set, and write them to a file that "
@@ -146,18 +153,21 @@ def _parser() -> argparse.ArgumentParser:
     _add_columns(noise)
     noise.set_defaults(run=_noise)
 
-    bench = commands.add_parser(
+    bench = _add_command(
+        commands,
         "bench",
         help="run a grid of experiments and print its table",
         description="Run what is missing of the experiments of GRID, a TOML file, in parallel, and print the table.",
     )
     bench.add_argument("grid", type=Path, metavar="GRID")
-    bench.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER", help="holds a folder for every run")
+    bench.add_argument("--output-dir", type=Path, metavar="FOLDER", help="holds every record (default: runs/GRID)")
     bench.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1), help="processes (default: all cores)")
+    bench.add_argument("--workers", type=int, default=0, help="processes a run that decode image files (default 0)")
     bench.add_argument("--dry-run", action="store_true", help="only check the grid and say what would be run")
     bench.set_defaults(run=_bench)
 
-    demo = commands.add_parser(
+    demo = _add_command(
+        commands,
         "demo",
         help="see it work on real data, in less than a minute",
         description="Corrupt the labels of scikit-learn's digits, train, and compare. Needs no download.",
@@ -166,6 +176,10 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seeds", type=int, default=3, metavar="N", help="how many seeds (default 3)")
     demo.set_defaults(run=_demo)
     return parser
+
+
+def _add_command(commands: Any, name: str, **texts: str) -> argparse.ArgumentParser:
+    return commands.add_parser(name, allow_abbrev=False, **texts)  # a flag cut short is a flag mistyped
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
@@ -287,11 +301,12 @@ def _bench(options: argparse.Namespace) -> int:
     from labelloop.experiments.grid import read_grid
 
     experiments = read_grid(options.grid)
+    folder = options.output_dir or Path("runs") / options.grid.stem
     if options.dry_run:
         check_experiments(experiments)
         print("\n".join(f"{e.key}  {e.title}  seed {e.seed}" for e in experiments))
         return 0
-    outcome = run_bench(experiments, options.output_dir, options.jobs)
+    outcome = run_bench(experiments, folder, options.jobs, workers=options.workers)
     print(bench_report(outcome))
     return 1 if outcome.failures else 0
 

@@ -186,8 +186,8 @@ def test_a_good_grid_passes_and_loads_its_data_once(tmp_path, monkeypatch):
     from labelloop.experiments import check
 
     loaded = []
-    real = check.load_dataset
-    monkeypatch.setattr(check, "load_dataset", lambda name, **options: loaded.append(name) or real(name, **options))
+    real = check.load_data
+    monkeypatch.setattr(check, "load_data", lambda wanted: loaded.append(wanted.dataset) or real(wanted))
     check_experiments(read_grid(write(tmp_path, GRID)))
     assert loaded == ["digits"]
 

@@ -43,13 +43,16 @@ class Outcome:
     failures: dict[str, str]
 
 
-def run_bench(experiments: Sequence[Experiment], folder: Path, jobs: int = 1, progress: bool = True) -> Outcome:
+def run_bench(
+    experiments: Sequence[Experiment], folder: Path, jobs: int = 1, progress: bool = True, workers: int = 0
+) -> Outcome:
     """Runs every experiment that has no result yet.
 
     Args:
         experiments: What to run.
         folder: Holds the record of every run, named by its key.
         jobs: Processes at a time, one thread each.
+        workers: Further processes of each that decode image files; they do not change the result.
         progress: Whether to show how far it is: with a bar in a terminal, else with a line on stderr for every run.
 
     Raises:
@@ -59,7 +62,7 @@ def run_bench(experiments: Sequence[Experiment], folder: Path, jobs: int = 1, pr
     if jobs < 1:
         raise UsageError(f"--jobs must be at least 1, not {jobs}")
     wanted = {experiment.key: experiment for experiment in experiments}
-    bench = _Bench(folder, wanted, progress)
+    bench = _Bench(folder, wanted, progress, workers)
     if bench.waiting:
         check_experiments(bench.waiting)
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,8 +96,9 @@ def bench_report(outcome: Outcome) -> str:
 class _Bench:
     """The state of one bench: what waits, what runs, what failed."""
 
-    def __init__(self, folder: Path, wanted: dict[str, Experiment], show: bool) -> None:
+    def __init__(self, folder: Path, wanted: dict[str, Experiment], show: bool, workers: int) -> None:
         self.folder = folder
+        self.workers = workers
         self.failures: list[tuple[Experiment, str]] = []
         self.waiting = [experiment for experiment in wanted.values() if not self.result(experiment).exists()]
         self._old_failures = {experiment.key: _stamp(self._failure(experiment)) for experiment in self.waiting}
@@ -118,7 +122,7 @@ class _Bench:
                     worker = worker if worker and worker.lives() else _Worker()
                     if len(worker.running) == jobs:
                         break
-                    worker.start(experiment, self.place(experiment), self.result(experiment))
+                    worker.start(experiment, self.place(experiment), self.result(experiment), self.workers)
                     self.waiting.remove(experiment)
                 if worker and worker.running:
                     for experiment, code in worker.ended():
@@ -190,8 +194,9 @@ class _Worker:
     def lives(self) -> bool:
         return self._process.poll() is None
 
-    def start(self, experiment: Experiment, place: Path, result: Path) -> None:
-        request = {"key": experiment.key, "place": str(place), "result": str(result), "experiment": asdict(experiment)}
+    def start(self, experiment: Experiment, place: Path, result: Path, workers: int) -> None:
+        request = {"key": experiment.key, "place": str(place), "result": str(result), "workers": workers}
+        request["experiment"] = asdict(experiment)
         self.running[experiment.key] = experiment
         with suppress(BrokenPipeError):  # if somebody killed the worker, its answers will end too
             self._requests.write(json.dumps(request, default=str).encode() + b"\n")

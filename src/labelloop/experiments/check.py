@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from labelloop.data import LabelledData, load_dataset
+from labelloop.data import LabelledData
 from labelloop.errors import DataError, UsageError
-from labelloop.experiments.experiment import Experiment, make_noisy_problem, shown_to
+from labelloop.experiments.experiment import Experiment, load_data, make_noisy_problem, shown_to
 from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.types import Problem, Truth
 
@@ -24,8 +24,7 @@ def check_experiments(experiments: Iterable[Experiment]) -> None:
     for experiment in experiments:
         groups.setdefault(_key(experiment.dataset, experiment.dataset_options), []).append(experiment)
     for group in groups.values():
-        data = load_dataset(group[0].dataset, **group[0].dataset_options)
-        _check(group, data)
+        _check(group, load_data(group[0]))
 
 
 def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
@@ -33,7 +32,9 @@ def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
     models: dict[str, Any] = {}
     for experiment in experiments:
         # Of noises that differ in rate or seed alone, one is drawn: the others fail in no other way.
-        wanted = _key(experiment.noise, experiment.noise_options, experiment.rate > 0, experiment.clean)
+        wanted = _key(
+            experiment.noise, experiment.noise_options, experiment.rate > 0, experiment.clean, experiment.paired
+        )
         if wanted not in problems:
             problem, truth, _ = make_noisy_problem(experiment, data)
             if len(problem.clean) < 2:

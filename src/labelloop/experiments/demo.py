@@ -56,6 +56,7 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
         "noise": NOISE,
         "rate": RATE,
         "clean_rows": CLEAN_ROWS,
+        "noisy_rows": len(digits()[1]) - CLEAN_ROWS,
         "versions": versions(),
         "last": {method: [run.history[-1] for run in runs] for method, runs in results.items()},
     }
@@ -105,7 +106,7 @@ def demo_table(record: Mapping[str, Any]) -> str:
     seeds = len(last["closed-loop"])
     width = max(map(len, ROWS.values()))
     lines = [
-        f"digits: 1,000 rows, {record['noise']}-dependent noise of {record['rate']:.0%}, "
+        f"digits: {record['noisy_rows']:,} rows, {record['noise']}-dependent noise of {record['rate']:.0%}, "
         f"{record['clean_rows']} clean rows without a noisy label",
         f"mean ± standard deviation over {seeds} seed{'s' if seeds > 1 else ''}, in %, after the last epoch",
         "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -119,7 +120,7 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
         folder: Where to record and keep checkpoints; None keeps everything in memory.
         surroundings: Further arguments of Runtime, such as device and progress.
     """
-    data = load_dataset(experiment.dataset, **experiment.dataset_options)
+    data = load_data(experiment)
     problem, truth, noisy = make_noisy_problem(experiment, data)
     shown = shown_to(experiment.method, problem, truth)
     config = resolve(experiment.method_config, shown)
@@ -152,9 +153,21 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
     return record
 
 
+def load_data(experiment: Experiment) -> LabelledData:
+    """The data set of an experiment. One that draws rows itself, as Clothing1M its clean share, draws by the seed."""
+    options = dict(experiment.dataset_options)
+    if "seed" in inspect.signature(DATASETS[experiment.dataset]).parameters:
+        options.setdefault("seed", experiment.seed)
+    return load_dataset(experiment.dataset, **options)
+
+
 def make_noisy_problem(experiment: Experiment, data: LabelledData) -> tuple[Problem, Truth, Noisy]:
     """Draws the clean rows, then corrupts the labels. The method plays no part, so all methods get the same labels."""
     seed = experiment.seed
+    if data.given_labels is not None and (experiment.noise != "none" or experiment.clean):
+        raise UsageError(
+            f'data set {data.name!r} brings its own noise and clean rows: set noise = "none" and clean = 0'
+        )
     if experiment.clean:
         train_index, clean_index = clean_split(data.labels, experiment.clean, stream(seed, "clean-split"))
     elif data.clean_index is not None:

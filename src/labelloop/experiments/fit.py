@@ -200,7 +200,11 @@ def fit_table(
         if run_folder is not None:
             run_folder.write_run({**run, "state": "interrupted"})
         raise
-    except DataError as error:
+    except UsageError:
+        if run_folder is not None and not runtime.history:  # refused before it began: nothing worth keeping
+            run_folder.clear()
+        raise
+    except Exception as error:
         if run_folder is not None:
             run_folder.write_run({**run, "state": "failed", "stop_reason": str(error)})
         raise

@@ -99,7 +99,7 @@ def _experiment(settings: Mapping[str, Any], source: str) -> Experiment:
     try:
         return Experiment(**settings)
     except UsageError as error:
-        raise UsageError(f"{source}: {error}") from None
+        raise UsageError(f"{source}, method {settings.get('method', 'closed-loop')!r}: {error}") from None
 
 
 def _require(key: str, known: tuple[str, ...], source: str) -> None:

@@ -167,7 +167,10 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def with_noisy_labels(table: Table, path: Path) -> tuple[Table, NDArray]:
-    """The table with given and clean labels from a noise file, and its own labels, which are the true ones."""
+    """The table with given and clean labels from a noise file, and its own labels, which are the true ones.
+
+    A file that sets no rows aside as clean leaves the clean labels of the table as they are.
+    """
     if table.labels is None:
         raise DataError(f"{table.source} has no labels to compare with those that {path} was made from")
     file = read_noise_file(path)
@@ -177,8 +180,8 @@ def with_noisy_labels(table: Table, path: Path) -> tuple[Table, NDArray]:
     names = np.array(text_of(classes))
     given, verified = encode(file.noisy_labels, names, str(path)), encode(file.clean_labels, names, str(path))
     like = table.labels.dtype
-    changed = replace(table, labels=decode(given, classes, like), clean_labels=decode(verified, classes, like))
-    return changed, table.labels
+    clean_labels = decode(verified, classes, like) if file.about["clean"] else table.clean_labels
+    return replace(table, labels=decode(given, classes, like), clean_labels=clean_labels), table.labels
 
 
 def path_in(options: Mapping[str, Any]) -> Path:

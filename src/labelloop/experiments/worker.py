@@ -72,7 +72,7 @@ def _child(request: dict[str, Any]) -> None:
         log = os.open(place / "log.txt", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
         for stream in (1, 2):
             os.dup2(log, stream)
-        code = run(request["experiment"], place, Path(request["result"]))
+        code = run(request["experiment"], place, Path(request["result"]), request["workers"])
     except BaseException:  # nothing may climb out of here: above is the loop that answers requests
         traceback.print_exc()
     finally:
@@ -81,13 +81,14 @@ def _child(request: dict[str, Any]) -> None:
         os._exit(code)
 
 
-def run(experiment: dict[str, Any], place: Path, result: Path) -> int:
+def run(experiment: dict[str, Any], place: Path, result: Path, workers: int = 0) -> int:
     """Runs an experiment unless another process is at it or has done it.
 
     Args:
         experiment: The fields of an Experiment.
         place: Holds the lock, the run with its checkpoint, and failure.txt if it fails: the reason in the first line.
         result: Where the record goes.
+        workers: Processes that decode image files.
     """
     with (place / "lock").open("w") as lock:  # whoever dies lets go of it
         try:
@@ -105,7 +106,7 @@ def run(experiment: dict[str, Any], place: Path, result: Path) -> int:
             if wanted.key != place.name:
                 raise DataError("the noise file changed after the bench was started; start it again")
             _drop_damaged(place / "run")
-            record = run_experiment(wanted, place / "run", progress=False)
+            record = run_experiment(wanted, place / "run", progress=False, workers=workers)
         except (DataError, UsageError) as error:
             _write(failure, f"{error}\n")
             return FAILED

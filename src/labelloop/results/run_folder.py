@@ -53,7 +53,7 @@ class RunFolder:
         if resume and not holds_run:
             raise DataError(f"{self.path} holds no run to resume; leave out --resume to start one")
         if holds_run and overwrite:
-            self._clear()
+            self.clear()
         elif holds_run and not resume:
             raise DataError(
                 f"{self.path} already holds a run; continue it with --resume, replace it with --overwrite, "
@@ -65,7 +65,8 @@ class RunFolder:
                 raise DataError(f"{self.path} has a {foreign[0]} that no run wrote; give another folder")
         self.path.mkdir(parents=True, exist_ok=True)
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Deletes the run, and nothing that is not a run's."""
         shutil.rmtree(self.checkpoint, ignore_errors=True)
         for name in reversed(OUR_FILES):  # run.json last: a folder that has one is still ours
             (self.path / name).unlink(missing_ok=True)

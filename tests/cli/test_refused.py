@@ -1,0 +1,44 @@
+"""A run that its method refuses leaves the folder free, and flags are written in full."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def write(path, paired: bool) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(80) % 2
+    given = np.where(np.arange(80) < 20, labels if paired else -1, labels)
+    clean = np.where(np.arange(80) < 20, labels, -1)
+    np.savez(path, X=rng.normal(size=(80, 3)) + labels[:, None], y=given, y_clean=clean)
+
+
+def test_a_method_that_refuses_leaves_the_folder_free(labelloop, tmp_path):
+    write(tmp_path / "rows.npz", paired=False)
+    flags = ("fit", tmp_path / "rows.npz", "--output-dir", tmp_path / "run", "--method", "co-teaching")
+    refused = labelloop(*flags, "--set", "epochs=2")
+    assert refused.code == 2
+    assert "noise_rate" in refused.err
+    assert not (tmp_path / "run" / "run.json").exists()
+    done = labelloop(*flags, "--set", "epochs=2", "--set", "noise_rate=0.2")
+    assert done.code == 0, done.err
+
+
+def test_a_flag_cut_short_is_refused(labelloop, tmp_path):
+    write(tmp_path / "rows.npz", paired=True)
+    ended = labelloop("fit", tmp_path / "rows.npz", "--output-dir", tmp_path / "run", "--label-colum", "y")
+    assert ended.code == 2
+    assert "--label-colum" in ended.err
+
+
+def test_a_noise_file_without_clean_rows_keeps_those_of_the_table(labelloop, tmp_path):
+    write(tmp_path / "rows.npz", paired=True)
+    made = labelloop(
+        "noise", tmp_path / "rows.npz", "--noise", "symmetric", "--rate", "0.2", "--output", tmp_path / "noise.parquet"
+    )
+    assert made.code == 0, made.err
+    fitted = labelloop(
+        *("fit", tmp_path / "rows.npz", "--noisy-labels", tmp_path / "noise.parquet", "--output-dir", tmp_path / "run"),
+        *("--set", "epochs=4", "--set", "warm_up=2", "--set", "correct_every=1"),
+    )
+    assert fitted.code == 0, fitted.err
