@@ -112,12 +112,13 @@ def test_killed_at_random_moments_it_ends_with_the_same_table(grid, expected, tm
 
     def until(results: int, process) -> None:
         """Waits for so many results, a run on its way, and a moment more."""
-        wait_until(
-            lambda: len(list(folder.glob("*.json"))) >= results and any(folder.glob(".work/*/run/metrics.jsonl")),
-            "results",
-        )
+
+        def happened() -> bool:
+            assert process.poll() is None, process.communicate()
+            return len(list(folder.glob("*.json"))) >= results and any(folder.glob(".work/*/run/metrics.jsonl"))
+
+        wait_until(happened, "results")
         time.sleep(rng.uniform(0, 0.3))
-        assert process.poll() is None
 
     process = start_bench(grid, folder)
     until(1, process)

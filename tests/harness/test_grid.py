@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from tiny_runs import GRID, tiny
 
+from labelloop.data import DATASETS
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments import bench
 from labelloop.experiments.bench import run_bench
@@ -183,13 +185,17 @@ def test_a_noise_file_of_another_data_set_is_refused_before_any_process_starts(t
 
 
 def test_a_good_grid_passes_and_loads_its_data_once(tmp_path, monkeypatch):
-    from labelloop.experiments import check
-
     loaded = []
-    real = check.load_data
-    monkeypatch.setattr(check, "load_data", lambda wanted: loaded.append(wanted.dataset) or real(wanted))
+    real = DATASETS["digits"]
+
+    @functools.wraps(real)
+    def counted(*arguments, **options):
+        loaded.append(options)
+        return real(*arguments, **options)
+
+    monkeypatch.setitem(DATASETS, "digits", counted)
     check_experiments(read_grid(write(tmp_path, GRID)))
-    assert loaded == ["digits"]
+    assert loaded == [{"limit": 300}]
 
 
 def test_dry_run_checks_and_runs_nothing(command, tmp_path, no_process):
