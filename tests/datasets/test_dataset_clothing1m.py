@@ -168,3 +168,27 @@ def test_bad_options_are_refused(folder, options, message):
 def test_where_there_is_none(tmp_path):
     with pytest.raises(DataError, match=r"clothing1m: not found in .*noisy_train_key_list.txt, .*clean_label_kv.txt"):
         load_dataset("clothing1m", tmp_path)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_closed_loop_trains_on_it_with_and_without_workers(folder, workers):
+    """From files to a record: the images decode in workers, augment themselves, and the labels are corrected."""
+    from labelloop.experiments.experiment import Experiment, run_experiment
+
+    experiment = Experiment(
+        dataset="clothing1m",
+        dataset_options={"root": str(folder)},
+        clean=0,
+        noise="none",
+        recipe="paper-clothing1m",
+        config={
+            **{"network": "small-cnn", "network_options": {"widths": [4, 4]}},
+            **{"epochs": 3, "warm_up": 1, "correct_every": 1, "batch_size": 16},
+        },
+    )
+    record = run_experiment(experiment, progress=False, workers=workers)
+    assert record["config"]["augment"] == "own"
+    assert record["train_rows"] == 30
+    assert [row["epoch"] for row in record["history"]] == [1, 2, 3]
+    assert len(record["rounds"]) == 2
+    assert 0 <= record["history"][-1]["test_accuracy"] <= 1
