@@ -191,6 +191,12 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _shared_columns(options: argparse.Namespace) -> dict[str, Any]:
+    """What `_add_columns` asked for, as `read_table` takes it."""
+    names = ("label_column", "id_column", "feature_columns", "embedding_column")
+    return {name: getattr(options, name) for name in names}
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
@@ -201,12 +207,9 @@ def _fit(options: argparse.Namespace) -> int:
     summary = fit_file(
         options.data,
         output_dir=options.output_dir,
-        columns={
-            "label_column": options.label_column,
+        columns=_shared_columns(options)
+        | {
             "clean_column": options.clean_column,
-            "id_column": options.id_column,
-            "feature_columns": options.feature_columns,
-            "embedding_column": options.embedding_column,
             "split_column": options.split_column,
             "extra_columns": options.extra_columns,
             "labels_path": options.labels,
@@ -238,12 +241,7 @@ def _predict(options: argparse.Namespace) -> int:
         options.data,
         output=options.output,
         overwrite=options.overwrite,
-        columns={
-            "label_column": options.label_column,
-            "id_column": options.id_column,
-            "feature_columns": options.feature_columns,
-            "embedding_column": options.embedding_column,
-        },
+        columns=_shared_columns(options),
     )
     print(text, end="")
     return 0
@@ -283,12 +281,7 @@ def _noise(options: argparse.Namespace) -> int:
         clean=options.clean,
         paired=options.paired,
         options=parse_overrides(options.set),
-        columns={
-            "label_column": options.label_column,
-            "id_column": options.id_column,
-            "feature_columns": options.feature_columns,
-            "embedding_column": options.embedding_column,
-        },
+        columns=_shared_columns(options),
         overwrite=options.overwrite,
     )
     print(text, end="")

@@ -19,7 +19,6 @@ from labelloop.methods.bilevel import (
     _FastFormulas,
     batches_with_clean,
     clean_gradient,
-    labelled_rows,
     outputs_at,
     parameters_of,
     slopes,
@@ -27,6 +26,7 @@ from labelloop.methods.bilevel import (
 from labelloop.models import TwoHeadClassifier, build_encoder
 from labelloop.seeds import stream
 from labelloop.training.state_arrays import from_arrays, to_arrays
+from labelloop.training.targets import labelled_rows
 from labelloop.types import MISSING
 
 # --- slopes ----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from labelloop.seeds import stream
 from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import augmented_batches
 from labelloop.training.runtime import Runtime
-from labelloop.types import MISSING, Labels, Rows
+from labelloop.types import Labels, Rows
 
 Parameters = Mapping[str, Tensor]
 
@@ -148,12 +148,6 @@ class Batch(NamedTuple):
     clean_x: Tensor
     clean_labels: Tensor  # [M]
     draw: int  # seeds dropout: two passes over the same rows must drop the same values
-
-
-def labelled_rows(rows: Rows) -> tuple[Labels, Rows]:
-    """The positions of the rows that have a label, and those rows."""
-    known = np.flatnonzero(rows.labels != MISSING)
-    return known, Rows(rows.inputs, rows.index[known], rows.labels[known], rows.clean_labels[known])
 
 
 def batches_with_clean(

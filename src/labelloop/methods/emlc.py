@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelloop.errors import UsageError, nearest
-from labelloop.methods.bilevel import Batch, batches_with_clean, gradient, labelled_rows, parameters_of, slopes
+from labelloop.methods.bilevel import Batch, batches_with_clean, gradient, parameters_of, slopes
 from labelloop.seeds import integer
 from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import soft_cross_entropy
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.state_arrays import from_arrays, to_arrays
-from labelloop.training.targets import one_hot
+from labelloop.training.targets import labelled_rows, one_hot
 from labelloop.types import Fitted, Problem
 
 GATE_LOSSES = ("none", "random", "adversarial")

@@ -16,7 +16,6 @@ from labelloop.methods.bilevel import (
     Batch,
     batches_with_clean,
     clean_gradient,
-    labelled_rows,
     parameters_of,
     slopes,
 )
@@ -24,7 +23,7 @@ from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.targets import one_hot
+from labelloop.training.targets import labelled_rows, one_hot
 from labelloop.types import Fitted, Problem
 
 WEIGHT_NORMS = ("org", "softmax", "sigmoid")

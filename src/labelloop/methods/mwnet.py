@@ -17,7 +17,6 @@ from labelloop.methods.bilevel import (
     batches_with_clean,
     clean_gradient,
     gradient,
-    labelled_rows,
     parameters_of,
     slopes,
 )
@@ -26,7 +25,7 @@ from labelloop.training.config import TrainingConfig
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.state_arrays import from_arrays, to_arrays
-from labelloop.training.targets import one_hot
+from labelloop.training.targets import labelled_rows, one_hot
 from labelloop.types import Fitted, Problem
 
 WEIGHT_NORMS = ("mean", "sum")
