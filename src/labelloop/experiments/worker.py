@@ -29,6 +29,7 @@ from labelloop.errors import DataError, UsageError
 from labelloop.experiments.experiment import Experiment, run_experiment
 from labelloop.results.run_folder import read_metrics, write_atomically
 from labelloop.training.checkpoint import read_checkpoint
+from labelloop.training.memory import keep_freed_memory
 
 # Imported on first use, by the digits, the logistic corrector and every optimiser; here, once for all experiments.
 for name in ("sklearn.datasets", "sklearn.linear_model", "torch._dynamo"):
@@ -40,6 +41,7 @@ POLL_SECONDS = 0.02
 
 def serve(requests: FileIO) -> None:
     """Answers requests until the bench is gone."""
+    keep_freed_memory()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the pipe says when to end, and then the experiments are ended too
     # The only other thread is that of Arrow's allocator, which is made for this.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
