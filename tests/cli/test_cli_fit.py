@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import sys
@@ -490,3 +491,33 @@ def test_resume_and_overwrite_exclude_each_other(labelloop, tmp_path):
     ended = labelloop("fit", *csv_names(tmp_path), "--output-dir", tmp_path / "run", "--resume", "--overwrite")
     assert ended.code == 2
     assert "--resume" in ended.err
+
+
+# --- where the rows came from ----------------------------------------------------------------------------------------
+
+
+def test_run_json_says_where_the_rows_came_from(labelloop, tmp_path):
+    data = named_csv(tmp_path / "d.csv", DATA)
+    flags = ("--output-dir", tmp_path / "run", *settings(QUICK), "--feature-columns", "b,a")
+    assert labelloop("fit", data, *flags).code == 0
+    assert run_json(tmp_path / "run")["source"] == {
+        "kind": "csv",
+        "path": str(data),
+        "sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
+        "label_column": "label",
+        "clean_column": "clean_label",
+        "id_column": "id",
+        "file_name_column": None,
+        "options": {"feature_columns": ["b", "a"]},
+        "class_names": list(NAMES),
+    }
+
+
+def test_run_json_names_the_arrays_of_an_npz(labelloop, tmp_path):
+    np.savez(tmp_path / "d.npz", features=DATA.X, labels=DATA.y, expert=DATA.y_clean)
+    flags = ("--output-dir", tmp_path / "run", *settings(QUICK), "--clean-column", "expert")
+    assert labelloop("fit", tmp_path / "d.npz", *flags).code == 0
+    source = run_json(tmp_path / "run")["source"]
+    assert (source["kind"], source["label_column"], source["clean_column"]) == ("npz", "labels", "expert")
+    assert source["options"] == {"embedding_column": "features"}
+    assert source["class_names"] == ["0", "1", "2"]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.data.columns import names_of_array
+from labelloop.data.origin import origin_of
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, nearest
 
@@ -62,16 +63,26 @@ def read_npz(
         inputs = get(input_key)
         assert inputs is not None
         class_names = get(find(None, ("class_names",), ""))
+        id_key = find(id_key, ("ids", "id"), "id_column")
+        split_key = find(split_key, ("split",), "split_column")
         return from_arrays(
             inputs,
             get(label_key),
             get(clean_key),
-            ids=get(find(id_key, ("ids", "id"), "id_column")),
-            split=get(find(split_key, ("split",), "split_column")),
+            ids=get(id_key),
+            split=get(split_key),
             extra=np.concatenate(extra, axis=1) if extra else get(find(None, ("extra",), "extra_columns")),
             column_names=names_of_array(input_key, inputs.shape[1]) if inputs.ndim == 2 else None,
             class_names=None if class_names is None else class_names.astype(str).tolist(),
             source=str(path),
+            origin=origin_of(
+                "npz",
+                path,
+                label_column=label_key,
+                clean_column=clean_key,
+                id_column=id_key,
+                options={"embedding_column": input_key, "split_column": split_key, "extra_columns": extra_keys or None},
+            ),
         )
 
 
@@ -84,6 +95,7 @@ def read_npy(path: Path, labels_path: Path | None, clean_labels_path: Path | Non
         None if labels_path is None else _array(labels_path),
         None if clean_labels_path is None else _array(clean_labels_path),
         source=str(path),
+        origin=origin_of("npy", path, options={"labels_path": labels_path, "clean_labels_path": clean_labels_path}),
     )
 
 

@@ -17,6 +17,7 @@ from labelloop.data.classes import numbers_where_all_are
 from labelloop.data.columns import Roles, roles_of
 from labelloop.data.csv_file import csv_header, read_csv
 from labelloop.data.features import features_of, numbers
+from labelloop.data.origin import origin_of
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, some
 from labelloop.types import MISSING
@@ -117,6 +118,19 @@ def read_table(
         extra=numbers(arrow, roles.extra, path) if roles.extra else None,
         column_names=names,
         source=str(path),
+        origin=origin_of(
+            suffix.removeprefix("."),
+            path,
+            label_column=roles.label,
+            clean_column=None if clean_labels is None else roles.clean,
+            id_column=roles.id,
+            options={
+                "feature_columns": feature_columns,
+                "embedding_column": embedding_column,
+                "split_column": roles.split,
+                "extra_columns": extra_columns or None,
+            },
+        ),
     )
 
 

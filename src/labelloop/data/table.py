@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ class Table:
         source: Where the rows came from, for messages.
         ids_given: Whether the ids are the user's own, so that equal ids in two tables mean the same row.
         class_names: The classes in order, when the source says so.
+        origin: What to write into run.json about the source, as from `origin_of`; None for arrays in memory.
     """
 
     inputs: Any
@@ -42,6 +43,7 @@ class Table:
     source: str = "the given arrays"
     ids_given: bool = False
     class_names: tuple[str, ...] | None = None
+    origin: Mapping[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -58,6 +60,7 @@ def from_arrays(
     column_names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     source: str = "the given arrays",
+    origin: Mapping[str, Any] | None = None,
 ) -> Table:
     """A table from arrays, lists, data frames or a map-style dataset.
 
@@ -71,6 +74,7 @@ def from_arrays(
         column_names: The names of the features; without it, those of the data frame, else x[0], x[1], ...
         class_names: The classes in order.
         source: Where the rows came from, for messages.
+        origin: The same for run.json.
 
     Raises:
         DataError: Lengths differ, or an array has a shape or type that cannot be used.
@@ -95,6 +99,7 @@ def from_arrays(
         source=source,
         ids_given=ids is not None,
         class_names=None if class_names is None else tuple(str(name) for name in class_names),
+        origin=origin,
     )
     check_lengths(table)
     return table

@@ -184,6 +184,7 @@ def fit_table(
         "seed": seed,
         "data": _describe(table, problem, truth),
         "versions": versions(),
+        **({} if table.origin is None else {"source": {**table.origin, "class_names": list(problem.class_names)}}),
         **(about or {}),
     }
     run_folder = None if folder is None else RunFolder(folder, resume=resume, overwrite=overwrite)
