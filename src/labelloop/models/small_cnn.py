@@ -70,8 +70,8 @@ def small_cnn(
     smallest = stride * 2 ** (len(widths) - 1)
     if min(height, width) < smallest:
         raise UsageError(
-            f"small-cnn halves the image {len(widths) - 2 + stride} times and needs at least {smallest}x{smallest} pixels, "
-            f"but the inputs have shape {input_shape}; use 'mlp', or fewer widths"
+            f"small-cnn halves the image {len(widths) - 2 + stride} times and needs at least {smallest}x{smallest} "
+            f"pixels, but the inputs have shape {input_shape}; use 'mlp', or fewer widths"
         )
     halved = [math.ceil(side / stride) // 2 ** (len(widths) - 1) for side in (height, width)]
     return SmallCNN(channels, widths, stride, None if average else math.prod(halved))
