@@ -25,7 +25,8 @@ ALLOWED = {
     "report": {"results"},
     "experiments": {"data", "noise", "methods", "training", "models", "results"},
     "estimator": {"experiments", "data", "methods", "training"},
-    "cli": {"experiments", "report"},
+    "export": {"results"},
+    "cli": {"experiments", "export", "report"},
     "__main__": {"cli"},
     "__init__": {"estimator", "experiments", "methods"},
 }
@@ -39,6 +40,7 @@ TORCHLESS = {
     "noise",
     "results",
     "report",
+    "export",
     "cli",
     "__init__",
     "__main__",

@@ -119,8 +119,9 @@ def _parser() -> argparse.ArgumentParser:
         "seconds.",
     )
     correct.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet or .npz")
-    correct.add_argument("--output", type=Path, required=True, metavar="FILE", help=".parquet or .csv")
-    correct.add_argument("--overwrite", action="store_true", help="replace FILE")
+    correct.add_argument("--output", type=Path, metavar="FILE", help="the labels, as .parquet or .csv")
+    correct.add_argument("--output-dir", type=Path, metavar="RUN", help="a run folder, for `labelloop export`")
+    correct.add_argument("--overwrite", action="store_true", help="replace FILE, or the run in RUN")
     correct.add_argument(
         "--pred-probs-column",
         metavar="A[,B]",
@@ -133,6 +134,49 @@ def _parser() -> argparse.ArgumentParser:
     correct.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
     correct.add_argument("--quiet", action="store_true", help="no summary")
     correct.set_defaults(run=_correct)
+
+    export = _add_command(
+        commands,
+        "export",
+        help="the corrected labels in the form of your data",
+        description="Write the input of RUN with its labels corrected, beside it a record of every change and an undo "
+        "file; or the run's issues, noise matrix or model. Nothing that exists is overwritten.",
+    )
+    export.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+    export.add_argument(
+        "--to",
+        required=True,
+        metavar="FORMAT",
+        help="csv, tsv, jsonl, parquet, imagefolder, hf, issues, noise-matrix or model",
+    )
+    export.add_argument("--output", type=Path, metavar="PATH", help="default: named after the input, in this folder")
+    export.add_argument("--min-confidence", type=float, default=0.0, metavar="P", help="of a correction that counts")
+    export.add_argument(
+        "--action",
+        choices=("relabel", "drop", "keep"),
+        default="relabel",
+        help="what happens to rows whose correction counts (default relabel)",
+    )
+    export.add_argument("--replace", action="store_true", help="change the label column, instead of adding columns")
+    export.add_argument("--copy", action="store_true", help="copy images, instead of linking to them")
+    export.add_argument("--no-undo", action="store_true", help="no undo file, which holds a copy of a table")
+    export.add_argument(
+        "--orientation",
+        choices=("true-noisy", "cleanlab"),
+        default="true-noisy",
+        help="of the noise matrix: rows of true classes (default), or columns as in cleanlab",
+    )
+    export.set_defaults(run=_export)
+
+    undo = _add_command(
+        commands,
+        "undo",
+        help="get the input of an export back, byte for byte",
+        description="Restore what an export was made from. Nothing that exists is overwritten.",
+    )
+    undo.add_argument("file", type=Path, metavar="FILE", help="the .undo.zip beside the output of an export")
+    undo.add_argument("--output", type=Path, metavar="PATH", help="where to restore it (default: where it was)")
+    undo.set_defaults(run=_undo)
 
     noise = _add_command(
         commands,
@@ -253,6 +297,7 @@ def _correct(options: argparse.Namespace) -> int:
     summary = correct_file(
         options.data,
         output=options.output,
+        output_dir=options.output_dir,
         label_column=options.label_column,
         clean_column=options.clean_column,
         id_column=options.id_column,
@@ -265,6 +310,31 @@ def _correct(options: argparse.Namespace) -> int:
     )
     if not options.quiet:
         print(summary)
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from labelloop.export.export import export
+
+    text = export(
+        options.run_folder,
+        options.to,
+        output=options.output,
+        min_confidence=options.min_confidence,
+        action=options.action,
+        replace=options.replace,
+        copy=options.copy,
+        orientation=options.orientation,
+        keep_undo=not options.no_undo,
+    )
+    print(text)
+    return 0
+
+
+def _undo(options: argparse.Namespace) -> int:
+    from labelloop.export.undo import undo
+
+    print(undo(options.file, options.output))
     return 0
 
 

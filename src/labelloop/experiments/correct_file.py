@@ -11,13 +11,15 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from labelloop.data.classes import text_of
 from labelloop.data.columns import EMBEDDING_NAMES
 from labelloop.data.csv_file import csv_header
 from labelloop.data.read import read_table
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments.correct import CorrectionResult, correct_table
-from labelloop.results.run_folder import write_atomically
+from labelloop.experiments.versions import versions
+from labelloop.results.run_folder import RunFolder, write_atomically
 
 FORMATS = (".csv", ".tsv", ".parquet", ".npz")
 PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
@@ -26,7 +28,8 @@ PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
 def correct_file(
     path: Path,
     *,
-    output: Path,
+    output: Path | None = None,
+    output_dir: Path | None = None,
     label_column: str | None = None,
     clean_column: str | None = None,
     id_column: str | None = None,
@@ -42,6 +45,7 @@ def correct_file(
     Args:
         path: A .csv, .tsv, .parquet or .npz file.
         output: A .csv or .parquet file, with the columns of labels.parquet.
+        output_dir: A run folder, which `labelloop export` starts from. This, `output` or both.
         label_column: The given label.
         clean_column: The verified label.
         id_column: A name for every row.
@@ -51,11 +55,13 @@ def correct_file(
         feature_columns: Columns of numbers to use as embedding.
         class_names: The classes in the order of the probabilities.
         seed: The same seed gives the same result.
-        overwrite: Whether to replace `output`.
+        overwrite: Whether to replace `output`, and the run in `output_dir`.
     """
-    if output.suffix not in (".csv", ".parquet"):
+    if output is None and output_dir is None:
+        raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
+    if output is not None and output.suffix not in (".csv", ".parquet"):
         raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv or .parquet")
-    if output.exists() and not overwrite:
+    if output is not None and output.exists() and not overwrite:
         raise DataError(f"{output} exists; give another name, or --overwrite")
     names = _column_names(path)
     label_column = label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
@@ -84,9 +90,43 @@ def correct_file(
         tables[-1].inputs if embedding_column or feature_columns else None,
         seed,
     )
-    write = pq.write_table if output.suffix == ".parquet" else pa.csv.write_csv
-    write_atomically(output, lambda place: write(result.labels, place))
-    return _summary(result) + f"\nthe corrected labels are in {output}"
+    if output_dir is not None:
+        _write_run(RunFolder(output_dir, overwrite=overwrite), table, result, seed)
+    if output is not None:
+        write = pq.write_table if output.suffix == ".parquet" else pa.csv.write_csv
+        write_atomically(output, lambda place: write(result.labels, place))
+    return _summary(result) + f"\nthe corrected labels are in {output or output_dir}"
+
+
+def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
+    """A run folder as `fit` leaves it, without a model."""
+    given = np.array([label is not None for label in result.labels["given_label"].to_pylist()])
+    verified = result.labels["verified"].to_numpy()
+    folder.write_targets(result.corrected_proba)
+    folder.write_labels(result.labels)
+    classes = list(text_of(result.classes))
+    folder.write_run(
+        {
+            "method": "correct",
+            "config": {},
+            "seed": seed,
+            "data": {
+                "source": table.source,
+                "rows": len(table),
+                "noisy": int((given & ~verified).sum()),
+                "unlabelled": int((~given & ~verified).sum()),
+                "clean_paired": result.clean_rows["paired"],
+                "clean_unpaired": result.clean_rows["unpaired"],
+                "classes": classes,
+            },
+            "versions": versions(),
+            **({} if table.origin is None else {"source": {**table.origin, "class_names": classes}}),
+            "weights": result.weights,
+            "weights_without_label": result.weights_without_label,
+            "state": "finished",
+            "stop_reason": "nothing to train",
+        }
+    )
 
 
 def _column_names(path: Path) -> list[str]:

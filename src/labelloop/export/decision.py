@@ -1,0 +1,124 @@
+"""Which label a row leaves with: relabelled, dropped or kept, by confidence. Verified labels always count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from labelloop.errors import UsageError, nearest
+
+ACTIONS = ("relabel", "drop", "keep")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What happens to every row of the input.
+
+    Attributes:
+        given: The label it came with; None where it had none.
+        final: The label it leaves with; None where it has none.
+        proposed: What the run says; None where it says nothing.
+        confidence: The probability of the final label; NaN where nobody knows it.
+        changed: Whether the final label is another than the given one.
+        dropped: Whether the row is left out.
+        verified: Whether someone verified it.
+    """
+
+    given: NDArray
+    final: NDArray
+    proposed: NDArray
+    confidence: NDArray
+    changed: NDArray[np.bool_]
+    dropped: NDArray[np.bool_]
+    verified: NDArray[np.bool_]
+
+    def reason(self, row: int) -> str:
+        """Why the label of a row changed, or the row was dropped."""
+        if self.verified[row]:
+            return "verified"
+        if self.dropped[row]:
+            return f"dropped, because the run says {self.proposed[row]}"
+        return "corrected" if self.given[row] is not None else "had no label"
+
+
+def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
+    """Decides for every row.
+
+    A row whose corrected label differs from the given one with at least `min_confidence` is relabelled, dropped or
+    kept, as `action` says; a row without a given label gets one if it is relabelled. Any other row is kept as given,
+    and so is a row the run says nothing of, such as one it was only tested on.
+
+    Args:
+        labels: labels.parquet.
+        action: "relabel", "drop" or "keep".
+        min_confidence: Between 0 and 1.
+    """
+    if action not in ACTIONS:
+        raise UsageError(f"no action {action!r}; {nearest(action, ACTIONS)}")
+    if not 0 <= min_confidence <= 1:
+        raise UsageError(f"--min-confidence is a probability between 0 and 1, not {min_confidence:g}")
+    given, proposed = _objects(labels["given_label"].to_pylist()), _objects(labels["corrected_label"].to_pylist())
+    verified = labels["verified"].to_numpy()
+    sureness = labels["corrected_confidence"].to_numpy()
+    known = np.array([value is not None for value in proposed], dtype=bool)
+    had = np.array([value is not None for value in given], dtype=bool)
+    differs = known & np.array([a != b for a, b in zip(given, proposed, strict=True)], dtype=bool)
+    sure = differs & ~verified & (np.nan_to_num(sureness) >= np.float32(min_confidence))
+    changed = differs & verified | (sure if action == "relabel" else np.zeros_like(sure))
+    final = np.where(changed, proposed, given)
+    kept_against = differs & ~changed  # the confidence in the given label is then its label_score
+    return Decision(
+        given=given,
+        final=final,
+        proposed=proposed,
+        confidence=np.where(kept_against, labels["label_score"].to_numpy(), sureness),
+        changed=changed,
+        dropped=sure & had if action == "drop" else np.zeros_like(sure),
+        verified=verified,
+    )
+
+
+def spelling(cells: Sequence[Any], decision: Decision, classes: Sequence[Any], where: str) -> dict[Any, Any]:
+    """How the input writes each class: "3.0" for 3, say. Also proves that cells and rows belong together.
+
+    Args:
+        cells: What stands in the label column, a value for every row.
+        decision: Of the same rows.
+        classes: All classes in order.
+        where: The file and column, for a message.
+
+    Raises:
+        UsageError: A cell means two classes: the labels of the run came from elsewhere.
+    """
+    meaning: dict[str, Any] = {}
+    counts: dict[Any, dict[Any, int]] = {}
+    for row, (cell, given) in enumerate(zip(cells, decision.given, strict=True)):
+        text = "" if cell is None else str(cell).strip()
+        if meaning.setdefault(text, given) != given:
+            raise UsageError(
+                f"{where}: row {row} holds {text!r}, which the run has as {given!r} and elsewhere as"
+                f" {meaning[text]!r} (the first row is 0); its labels came from another place, such as --noisy-labels,"
+                " so they cannot be put back here"
+            )
+        if given is not None:
+            found = counts.setdefault(given, {})
+            written = text if isinstance(cell, str) else cell  # a space too many is no spelling
+            found[written] = found.get(written, 0) + 1
+    spelled = {label: max(found, key=lambda cell: found[cell]) for label, found in counts.items()}
+    numbered = bool(spelled) and all(str(cell) == str(classes.index(label)) for label, cell in spelled.items())
+    example = next(iter(spelled.values()), "")
+    for k, label in enumerate(classes):
+        value = k if numbered else label  # numbers that count along the classes, or the classes themselves
+        spelled.setdefault(label, str(value) if isinstance(example, str) else value)
+    return spelled
+
+
+def _objects(values: list[Any]) -> NDArray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

@@ -1,0 +1,130 @@
+"""CSV and TSV by their bytes: cells are replaced and added, and every other byte stays as the user wrote it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelloop.errors import DataError
+
+BOM = b"\xef\xbb\xbf"
+END_OF_LINE = re.compile(rb"\r\n|\n|\r")
+# A field that begins with a quote lasts to the closing one; two quotes in it are one. A quote elsewhere is a character.
+FIELD = {delimiter: re.compile(rb'(?:"(?:[^"]|"")*+")?[^' + delimiter + rb"\r\n]*+") for delimiter in (b",", b"\t")}
+
+
+@dataclass(frozen=True)
+class Record:
+    """A row of the file: where it starts, where its text ends, and where the next one starts."""
+
+    start: int
+    end: int
+    next: int
+
+
+class Delimited:
+    """A CSV or TSV file, cut into rows as the reader cuts it: blank lines do not count."""
+
+    def __init__(self, path: Path, delimiter: str) -> None:
+        self.path, self.data, self.delimiter = path, path.read_bytes(), delimiter.encode()
+        records = list(self._records())
+        self.header, self.rows = records[0], records[1:]
+        self.names = self.cells_of(self.header)
+
+    def _records(self) -> Iterator[Record]:
+        data, place = self.data, len(BOM) if self.data.startswith(BOM) else 0
+        while place < len(data):
+            line = END_OF_LINE.search(data, place)
+            end = line.start() if line else len(data)
+            if data.find(b'"', place, end) >= 0:
+                end = self._spans(place)[-1][1]  # a quoted field may hold line ends
+                line = END_OF_LINE.match(data, end)
+            after = line.end() if line else len(data)
+            if end > place:
+                yield Record(place, end, after)
+            place = after
+
+    def _spans(self, place: int) -> list[tuple[int, int]]:
+        """Where the fields of the row that starts here start and end."""
+        spans = []
+        while True:
+            match = FIELD[self.delimiter].match(self.data, place)
+            assert match is not None  # it matches nothing too
+            spans.append(match.span())
+            if self.data[match.end() : match.end() + 1] != self.delimiter:
+                return spans
+            place = match.end() + 1
+
+    def span(self, record: Record, column: int) -> tuple[int, int]:
+        """Where a cell starts and ends."""
+        if self.data.find(b'"', record.start, record.end) >= 0:
+            spans = self._spans(record.start)
+            if column < len(spans):
+                return spans[column]
+        else:
+            fields = self.data[record.start : record.end].split(self.delimiter, column + 1)
+            if column < len(fields):
+                start = record.start + sum(map(len, fields[:column])) + column
+                return start, start + len(fields[column])
+        raise DataError(f"{self.path}: {self.data[record.start : record.end][:80]!r} has no column {column}")
+
+    def cells_of(self, record: Record) -> list[str]:
+        """All cells of a row, as text."""
+        return [_text(self.data[start:end]) for start, end in self._spans(record.start)]
+
+    def cell(self, record: Record, column: int) -> str:
+        start, end = self.span(record, column)
+        return _text(self.data[start:end])
+
+    def quoted_cell(self, text: str, like: bytes = b"") -> bytes:
+        """A text as a cell: in quotes where it must be, or where the cell `like` it was."""
+        value = text.encode()
+        must = any(mark in value for mark in (self.delimiter, b'"', b"\r", b"\n"))
+        return b'"' + value.replace(b'"', b'""') + b'"' if must or like.startswith(b'"') else value
+
+
+def edited(
+    table: Delimited,
+    *,
+    keep: Callable[[int], bool],
+    replace: Callable[[int], tuple[int, str] | None],
+    added: Sequence[str],
+    add: Callable[[int], Sequence[str]],
+) -> Iterator[bytes]:
+    """The bytes of the file with some rows left out, some cells replaced, and columns added at the end.
+
+    Args:
+        table: The file.
+        keep: Whether a row stays.
+        replace: The column and the new text of a cell of a row, or None.
+        added: The names of the new columns.
+        add: Their cells in a row.
+    """
+    place = table.header.end
+    yield table.data[:place]
+    yield from (table.delimiter + table.quoted_cell(name) for name in added)
+    for row, record in enumerate(table.rows):
+        if not keep(row):
+            yield table.data[place : record.start]
+            place = record.next
+            continue
+        change = replace(row)
+        if change is not None:
+            start, end = table.span(record, change[0])
+            yield table.data[place:start]
+            yield table.quoted_cell(change[1], table.data[start:end])
+            place = end
+        if added:
+            yield table.data[place : record.end]
+            yield from (table.delimiter + table.quoted_cell(cell) for cell in add(row))
+            place = record.end
+    yield table.data[place:]
+
+
+def _text(cell: bytes) -> str:
+    if cell.startswith(b'"'):
+        closing = cell.rfind(b'"')
+        cell = cell[1:closing].replace(b'""', b'"') + cell[closing + 1 :]
+    return cell.decode()

@@ -1,0 +1,184 @@
+"""`labelloop export`: check everything, then write the output, the record of changes, and the undo file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from labelloop.errors import DataError, UsageError, nearest, some
+from labelloop.export import tables
+from labelloop.export.changes import write_changes
+from labelloop.export.decision import Decision, decide
+from labelloop.export.image_tree import new_places, placed_by_label, write_tree
+from labelloop.export.label_issues import ORIENTATIONS, write_issues, write_noise_matrix
+from labelloop.export.model_card import write_model
+from labelloop.export.run import Run, read_run, sha256_of
+from labelloop.export.undo import write_file_undo, write_tree_undo
+from labelloop.results.run_folder import write_atomically
+
+OF_THE_RUN = ("issues", "noise-matrix", "model")  # what needs no input
+OF_THE_DATA = (*tables.FORMATS, "imagefolder", "hf")
+FORMATS = (*OF_THE_DATA, *OF_THE_RUN)
+TABLES = ("csv", "tsv", "jsonl", "parquet", "image-table")
+FITTING = {  # which inputs can become what
+    **dict.fromkeys(tables.FORMATS, (*TABLES, "image-folder")),
+    "imagefolder": ("image-folder", "image-table"),
+    "hf": ("hf-dataset",),
+}
+
+
+def export(
+    run_folder: Path,
+    to: str,
+    *,
+    output: Path | None = None,
+    min_confidence: float = 0.0,
+    action: str = "relabel",
+    replace: bool = False,
+    copy: bool = False,
+    orientation: str = "true-noisy",
+    keep_undo: bool = True,
+) -> str:
+    """Writes what a run found in another form, and returns a summary for people.
+
+    Args:
+        run_folder: The folder of a finished run.
+        to: A name in FORMATS.
+        output: The file or folder to write; it must not exist. Without it, named after the input, in this folder.
+        min_confidence: What a correction needs to count.
+        action: What happens to rows whose correction counts: "relabel", "drop" or "keep".
+        replace: Put the corrected label into the label column, instead of adding columns.
+        copy: Copy images instead of linking to them.
+        orientation: Of the noise matrix: "true-noisy" or "cleanlab".
+        keep_undo: Whether to write the undo file, which holds a compressed copy of a table.
+    """
+    if to not in FORMATS:
+        raise UsageError(f"no format {to!r}; {nearest(to, FORMATS)}")
+    if orientation not in ORIENTATIONS:
+        raise UsageError(f"no orientation {orientation!r}; {nearest(orientation, ORIENTATIONS)}")
+    run = read_run(run_folder)
+    decision = decide(run.labels, action, min_confidence)
+    if to in OF_THE_RUN:
+        return _export_run(run, to, output, orientation)
+    source = _checked_source(run, to)
+    output = output or Path(f"{source.stem}-corrected{'' if to in ('imagefolder', 'hf') else f'.{to}'}")
+    if to in tables.FORMATS and output.suffix != f".{to}":
+        raise UsageError(f"{output} does not end in .{to}; name it so, or take another --to")
+    _refuse_existing(output, *_companions(output))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_data, write_undo = _writers(run, to, source, decision, output, replace=replace, copy=copy)
+    changes, undo_file = _companions(output)
+    steps: list[tuple[Path, Callable[[], object]]] = [
+        (changes, lambda: _write_changes(changes, run, decision, source, replace)),
+        (output, write_data),  # last: an output that is there has its changes and its undo file beside it
+    ]
+    if keep_undo and write_undo is not None:
+        steps.insert(0, (undo_file, lambda: write_atomically(undo_file, write_undo)))
+    begun: list[Path] = []
+    try:
+        for path, write in steps:
+            begun.append(path)
+            write()
+    except BaseException:
+        for path in begun:  # this export made them: there was nothing of these names
+            if not path.is_dir():
+                path.unlink(missing_ok=True)
+        raise
+    return _summary(decision, output, [path for path, _ in steps if path != output])
+
+
+def _export_run(run: Run, to: str, output: Path | None, orientation: str) -> str:
+    """What needs the run alone: its issues, its noise matrix, its model."""
+    output = output or Path(f"{run.path.name}-{to}{'' if to == 'model' else '.csv'}")
+    _refuse_existing(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    if to == "model":
+        write_model(run, output)
+        return f"the model of {run.path}, with a model card, is in {output}"
+    if to == "issues":
+        if output.suffix not in (".csv", ".parquet"):
+            raise UsageError(f"{output}: issues are written as .csv or .parquet; give such a name")
+        write_atomically(output, lambda path: write_issues(run, path, output.suffix))
+        issues = sum(run.labels["is_label_issue"].to_pylist())
+        return f"{issues} label issues in {len(run.labels)} rows, in {output}"
+    write_atomically(output, lambda path: write_noise_matrix(run, orientation, path))
+    meaning = "rows: true class, sum to 1" if orientation == "true-noisy" else "columns: true class, sum to 1"
+    return f"the noise matrix is in {output} ({meaning})"
+
+
+def _checked_source(run: Run, to: str) -> Path:
+    """The input of a run, if it is still what it was and can take this form."""
+    source = run.source
+    kind, path = source["kind"], Path(source["path"])
+    if kind not in FITTING[to]:
+        possible = [name for name in FORMATS if name in OF_THE_RUN or kind in FITTING[name]]
+        raise UsageError(f"{path} is of kind {kind!r} and cannot become {to!r}; possible: {', '.join(possible)}")
+    if not path.exists():
+        raise DataError(f"{path} is no longer there, where the run read it; put it back, or run again on the new place")
+    if source["sha256"] is not None and sha256_of(path) != source["sha256"]:
+        raise DataError(
+            f"{path} has changed since the run, so its rows may be others; restore it, or run again on the new file"
+        )
+    return path
+
+
+def _companions(output: Path) -> tuple[Path, Path]:
+    """The record of changes and the undo file, beside the output."""
+    return output.with_name(f"{output.name}.changes.csv"), output.with_name(f"{output.name}.undo.zip")
+
+
+def _refuse_existing(*paths: Path) -> None:
+    for path in paths:
+        if path.exists() or path.is_symlink():
+            raise DataError(f"{path} exists and is not overwritten; give another name with --output, or move it away")
+
+
+def _writers(
+    run: Run, to: str, source: Path, decision: Decision, output: Path, *, replace: bool, copy: bool
+) -> tuple[Callable[[], object], Callable[[Path], object] | None]:
+    """What writes the output, and what writes its undo file, where there is something to undo."""
+
+    def undo_file(path: Path) -> None:
+        write_file_undo(path, source, run.source["sha256"], output, run.path)
+
+    if to in tables.FORMATS:
+        writer = tables.table_writer(run, source, to, decision, replace)
+        return lambda: write_atomically(output, writer), undo_file if source.is_file() else None
+    assert to == "imagefolder"
+    if source.is_file():
+        names = tables.column_of(run, source, run.source["file_name_column"])
+        places = placed_by_label(names, decision)
+        return lambda: write_tree(source.parent, places, output, copy), undo_file
+    files = sorted(path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
+    rows = {name: row for row, name in enumerate(run.labels["id"].to_pylist())}
+    gone = sorted(rows.keys() - set(files))
+    if gone:
+        raise DataError(f"{source}: {len(gone)} images of the run are gone: {some(gone)}; put them back, or run again")
+    places = new_places(files, rows, decision)
+    return (
+        lambda: write_tree(source, places, output, copy),
+        lambda path: write_tree_undo(path, source, places, output, run.path, whole=copy),
+    )
+
+
+def _write_changes(path: Path, run: Run, decision: Decision, source: Path, replace: bool) -> None:
+    column = run.source["label_column"] if replace else tables.ADDED[0]
+    ids = run.labels["id"].to_pylist()
+    where = column if source.is_file() else "folder"
+    write_atomically(path, lambda partial: write_changes(partial, ids, decision, where, run.path.absolute()))
+
+
+def _summary(decision: Decision, output: Path, beside: list[Path]) -> str:
+    unlabelled = np.array([label is None for label in decision.given], dtype=bool)
+    unverified = decision.changed & ~decision.verified
+    return "\n".join(
+        [
+            f"{len(unlabelled)} rows: {int((unverified & ~unlabelled).sum())} labels corrected,"
+            f" {int((unverified & unlabelled).sum())} blank ones filled in,"
+            f" {int((decision.changed & decision.verified).sum())} replaced by the verified one,"
+            f" {int(decision.dropped.sum())} rows dropped",
+            f"written to {output}; beside it {' and '.join(path.name for path in beside)}",
+        ]
+    )

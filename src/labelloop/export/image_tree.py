@@ -1,0 +1,82 @@
+"""A corrected ImageFolder tree, root/class/image: symbolic links to the images, or copies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from labelloop.errors import DataError, some
+from labelloop.export.decision import Decision
+
+
+def new_places(files: list[str], rows: Mapping[str, int], decision: Decision) -> dict[str, str | None]:
+    """Where every file of an ImageFolder goes: its place in the output by its place in the input.
+
+    An image that changes its class goes to the other folder, under another name where its own is taken. A dropped one
+    has no place. A file that is no row of the run, such as a README, stays where it is.
+
+    Args:
+        files: The files of the input, as paths relative to it.
+        rows: The row of each image among them.
+        decision: What happens to every row.
+    """
+    places: dict[str, str | None] = {}
+    moved = []
+    for name in files:
+        row = rows.get(name)
+        if row is not None and decision.dropped[row]:
+            places[name] = None
+        elif row is not None and decision.changed[row]:
+            moved.append((name, str(decision.final[row]), row))
+        else:
+            places[name] = name
+    taken = set(places.values())
+    for name, label, row in moved:
+        old = PurePosixPath(name)
+        inside = old.parts[1:] if old.parts[0] == str(decision.given[row]) else old.parts[-1:]
+        places[name] = _free(PurePosixPath(label, *inside), f"from-{decision.given[row]}", taken)
+    return places
+
+
+def placed_by_label(files: list[str], decision: Decision) -> dict[str, str | None]:
+    """Where the images of a table go: into a folder for each label. One without a label has no place."""
+    taken: set[str | None] = set()
+    places: dict[str, str | None] = {}
+    for row, name in enumerate(files):
+        label = decision.final[row]
+        left_out = decision.dropped[row] or label is None
+        places[name] = None if left_out else _free(PurePosixPath(str(label), PurePosixPath(name).name), str(row), taken)
+    return places
+
+
+def _free(wanted: PurePosixPath, mark: str, taken: set[str | None]) -> str:
+    """The wanted name, or one beside it that is not taken, which then is."""
+    place, count = wanted, 1
+    while str(place) in taken:
+        place = wanted.with_name(f"{wanted.stem}-{mark}{'' if count == 1 else f'-{count}'}{wanted.suffix}")
+        count += 1
+    taken.add(str(place))
+    return str(place)
+
+
+def write_tree(source: Path, places: Mapping[str, str | None], output: Path, copy: bool) -> None:
+    """Makes the tree beside its place and moves it there whole."""
+    gone = [name for name in places if not (source / name).is_file()]
+    if gone:
+        raise DataError(f"{source}: {len(gone)} images of the run are missing: {some(gone)}; put them back")
+    bad = sorted({name for name in places.values() if name and PurePosixPath(name).parts[0] in ("..", "/", ".")})
+    if bad:
+        raise DataError(f"the class of {bad[0]!r} cannot be the name of a folder; rename the class")
+    put: Callable[[Any, Any], Any] = shutil.copy2 if copy else os.symlink
+    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
+    try:
+        for old, new in places.items():
+            if new is not None:
+                (partial / new).parent.mkdir(parents=True, exist_ok=True)
+                put((source / old).resolve(), partial / new)
+        partial.rename(output)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

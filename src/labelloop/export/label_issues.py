@@ -1,0 +1,53 @@
+"""Two small tables of a run: its label issues under cleanlab's names, and its noise matrix in either orientation."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from labelloop.export.run import Run
+
+ORIENTATIONS = ("true-noisy", "cleanlab")
+CORNER = {"true-noisy": "true \\ given", "cleanlab": "given \\ true"}  # says in the file what rows and columns are
+
+
+def write_issues(run: Run, path: Path, suffix: str) -> None:
+    """One row for every input row: index, is_label_issue, label_score (low is bad), given_label, predicted_label."""
+    names = ("is_label_issue", "label_score", "given_label", "predicted_label")
+    table = pa.table({"index": np.arange(len(run.labels)), **{name: run.labels[name] for name in names}})
+    if suffix == ".parquet":
+        pq.write_table(table, path)
+    else:
+        pa_csv.write_csv(table, path, pa_csv.WriteOptions(quoting_style="needed"))
+
+
+def noise_matrix(run: Run) -> NDArray[np.float64]:
+    """The share of the rows of each true class that came with each given label: T[true, given], rows sum to 1.
+
+    The true class is what the corrected probabilities say, so the matrix is as good as they are. Rows without a given
+    label, and rows that were only tested on, do not count. A class without any row has a row of NaN.
+    """
+    place = {label: k for k, label in enumerate(run.classes)}
+    given = np.array([place.get(label, -1) for label in run.labels["given_label"].to_pylist()])
+    counted = (given >= 0) & ~np.isnan(run.targets[:, 0])
+    counts = np.zeros((len(place), len(place)))  # [true, given]
+    np.add.at(counts.T, given[counted], run.targets[counted].astype(np.float64))
+    totals = counts.sum(axis=1, keepdims=True)
+    return np.divide(counts, totals, out=np.full_like(counts, np.nan), where=totals > 0)
+
+
+def write_noise_matrix(run: Run, orientation: str, output: Path) -> None:
+    """Writes it as CSV. "true-noisy" has a row for each true class; "cleanlab" is its transpose, columns sum to 1."""
+    matrix = noise_matrix(run) if orientation == "true-noisy" else noise_matrix(run).T
+    names = [str(label) for label in run.classes]
+    with output.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([CORNER[orientation], *names])
+        for name, row in zip(names, matrix, strict=True):
+            writer.writerow([name, *("" if np.isnan(value) else repr(float(value)) for value in row)])

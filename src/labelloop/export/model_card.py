@@ -1,0 +1,106 @@
+"""The model of a run on its own: weights, what they need to be loaded, and a card that says what they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from labelloop.errors import DataError
+from labelloop.export.run import Run
+from labelloop.results.run_folder import read_json, read_metrics
+
+FILES = ("model.safetensors", "model.json")
+NUMBERS = {
+    "test_accuracy": "accuracy on the test rows, after the last epoch",
+    "corrected_label_accuracy": "accuracy of the corrected labels, where the true ones were given for the record",
+    "given_label_accuracy": "accuracy of the given labels, on the same rows",
+    "clean_accuracy": "accuracy on the clean rows, which taught the correction: not a test",
+}
+
+
+def write_model(run: Run, output: Path) -> None:
+    """Writes a folder with model.safetensors, model.json and MODEL_CARD.md."""
+    lacking = [name for name in FILES if not (run.path / name).exists()]
+    if lacking:
+        raise DataError(
+            f"{run.path} has no {lacking[0]}, so there is no model to export; `labelloop correct` trains none,"
+            " `labelloop fit` does"
+        )
+    card = model_card(run)
+    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
+    try:
+        partial.mkdir()
+        for name in FILES:
+            shutil.copyfile(run.path / name, partial / name)
+        (partial / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+        partial.rename(output)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def model_card(run: Run) -> str:
+    """What a stranger needs to know of the model, from the run's own records."""
+    record, about = run.record, read_json(run.path / "model.json")
+    data, names = record["data"], about["column_names"]
+    changed = sum(run.labels["changed"].to_pylist())
+    last = (read_metrics(run.path) or [{}])[-1]
+    numbers = [f"- {text}: {100 * last[key]:.1f}%" for key, text in NUMBERS.items() if last.get(key) is not None]
+    if last.get("test_accuracy") is None:
+        numbers.append("- no test rows were given, so nobody measured how well it classifies: use `--test` to know")
+    shape = about["input_shape"]
+    inputs = f"{len(names)} columns: {_some(names)}" if names else f"inputs of shape {tuple(shape)}"
+    settings = json.dumps({"method": record["method"], "seed": record["seed"], **record["config"]}, indent=1)
+    return "\n".join(
+        [
+            "---",
+            "library_name: labelloop",
+            "tags: [classification, noisy-labels]",
+            "---",
+            "# Model card",
+            "",
+            f"A classifier of {len(about['classes'])} classes, trained on noisy labels with the help of verified ones"
+            f" by LabelLoop, method `{record['method']}`.",
+            "",
+            "## Data",
+            f"- source: `{Path(data['source']).name}`, {data['rows']:,} rows (sha256 of the rows `{data['sha256']}`)",
+            f"- labels: {data['noisy']:,} noisy, {data['clean_paired']:,} verified beside a given label,"
+            f" {data['clean_unpaired']:,} verified alone, {data['unlabelled']:,} without any",
+            f"- given labels that the run changed: {changed:,}",
+            f"- inputs: {inputs}",
+            "",
+            "## Classes",
+            "In the order of the columns of `predict_proba`: " + ", ".join(f"`{name}`" for name in about["classes"]),
+            "",
+            "## Numbers",
+            *numbers,
+            f"- stopped by: {record.get('stop_reason')}; corrections: {len(record.get('rounds', []))}",
+            "",
+            "## How to load it",
+            "```python",
+            "import labelloop",
+            "",
+            'model = labelloop.load_model("this-folder")',
+            "model.predict(X)  # or predict_proba, transform",
+            "```",
+            "or `labelloop predict this-folder new.csv --output predictions.csv`.",
+            "",
+            "## Limits",
+            "It knows the classes above and no others. Its labels were corrected by machine: check it on rows that"
+            " someone verified before you rely on it.",
+            "",
+            "## How it was made",
+            "Versions: " + ", ".join(f"{name} {value}" for name, value in record["versions"].items()),
+            "",
+            "```json",
+            settings,
+            "```",
+            "",
+        ]
+    )
+
+
+def _some(names: list[str], limit: int = 20) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -1,0 +1,89 @@
+"""A run as an export needs it: what it decided of every row, and where the rows came from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from labelloop.errors import DataError
+from labelloop.results.run_folder import read_json
+from labelloop.types import Floats
+
+AGAIN = "run `labelloop fit` or `labelloop correct --output-dir` again"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        path: The run folder.
+        record: What run.json says.
+        labels: labels.parquet, a row for every input row.
+        targets: targets.npy [n, C].
+    """
+
+    path: Path
+    record: dict[str, Any]
+    labels: pa.Table
+    targets: Floats
+
+    @property
+    def classes(self) -> list[Any]:
+        """The classes in the type of the labels, in the order of the columns of `targets`."""
+        names = self.record["data"]["classes"]
+        kind = self.labels["corrected_label"].type
+        if pa.types.is_integer(kind):
+            return [int(name) for name in names]
+        return [name == "True" for name in names] if pa.types.is_boolean(kind) else list(names)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Where the rows came from: the record that `fit` and `correct` leave of their input."""
+        source = self.record.get("source")
+        if not source:
+            raise DataError(
+                f"{self.path / 'run.json'} does not say which file its rows came from: they were arrays in memory, or"
+                f" the run is of an older version; {AGAIN} on a file, or take --to issues"
+            )
+        return source
+
+
+def read_run(path: Path) -> Run:
+    """Reads a run folder.
+
+    Raises:
+        DataError: It is not one, it is not finished, or its parts do not belong together; says which and why.
+    """
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "does not exist"
+        raise DataError(f"{path} {what}; give the folder that `labelloop fit --output-dir` wrote")
+    if not (path / "run.json").exists():
+        raise DataError(f"{path} is not a run folder: it has no run.json; give the folder of --output-dir")
+    record = read_json(path / "run.json")
+    state = record.get("state")
+    if state != "finished":
+        raise DataError(f"the run in {path} is not finished (state: {state}); continue it with `fit --resume` first")
+    lacking = [name for name in ("labels.parquet", "targets.npy") if not (path / name).exists()]
+    if lacking:
+        raise DataError(f"{path} is not a whole run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
+    try:
+        labels = pq.read_table(path / "labels.parquet")
+        targets = np.load(path / "targets.npy", allow_pickle=False)
+    except (pa.ArrowInvalid, OSError, ValueError) as error:
+        raise DataError(f"{path}: labels.parquet or targets.npy is damaged ({error}); {AGAIN}") from None
+    if len(labels) != len(targets):
+        raise DataError(f"{path}: {len(labels)} rows in labels.parquet and {len(targets)} in targets.npy; {AGAIN}")
+    return Run(path, record, labels, targets)
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

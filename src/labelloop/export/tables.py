@@ -1,0 +1,197 @@
+"""The input's own rows and columns with the corrected label: CSV, TSV, JSON lines and Parquet, from any of them.
+
+Where the format stays the same and is text, the bytes are edited in place of being written anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from labelloop.errors import DataError, UsageError
+from labelloop.export.decision import Decision, spelling
+from labelloop.export.delimited import Delimited, edited
+from labelloop.export.json_lines import spans_of, with_members, with_value
+from labelloop.export.run import Run
+
+FORMATS = ("csv", "tsv", "jsonl", "parquet")
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+ADDED = ("corrected_label", "corrected_confidence", "changed")
+
+
+def table_writer(run: Run, source: Path, to: str, decision: Decision, replace: bool) -> Callable[[Path], object]:
+    """Checks everything, and gives back what writes the rows of a run's input with their labels as decided.
+
+    Args:
+        run: The run.
+        source: Its input: a table, or a folder of images, whose table is file_name and label.
+        to: A name in FORMATS.
+        decision: What happens to every row.
+        replace: Put the label into the label column, instead of adding columns.
+    """
+    if replace and run.source["label_column"] is None and source.is_file():
+        raise UsageError(f"{source} has no label column to replace; leave out --replace")
+    suffix = source.suffix.lower()
+    if suffix == f".{to}" and to in DELIMITERS:
+        pieces = _edited_delimited(run, source, to, decision, replace)
+    elif suffix == f".{to}" == ".jsonl":
+        pieces = _edited_lines(run, source, decision, replace)
+    else:
+        table = _labelled(run, source, _read(run, source), decision, replace)
+        _check_nesting(table, to)
+        return lambda path: _write(table, to, path)
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            file.writelines(pieces)
+
+    return write
+
+
+def column_of(run: Run, source: Path, name: str) -> list[str]:
+    """A column of the input, as text."""
+    return [str(value) for value in _read(run, source)[name].to_pylist()]
+
+
+def _check(names: Iterable[str], rows: int, run: Run, source: Path, replace: bool) -> None:
+    if rows != len(run.labels):
+        raise DataError(f"{source} has {rows} rows and the run {len(run.labels)}; run it again on this file")
+    taken = [name for name in ADDED if name in set(names)]
+    if taken and not replace:
+        raise UsageError(
+            f"{source} already has a column {taken[0]!r}; take --replace, or rename the column and run again"
+        )
+
+
+def _edited_delimited(run: Run, source: Path, to: str, decision: Decision, replace: bool) -> Iterable[bytes]:
+    table = Delimited(source, DELIMITERS[to])
+    _check(table.names, len(table.rows), run, source, replace)
+    label = run.source["label_column"]
+    column = table.names.index(label) if label is not None else -1
+    cells = [table.cell(record, column) if label is not None else "" for record in table.rows]
+    spelled = spelling(cells, decision, run.classes, f"{source}, column {label!r}")
+
+    def text(row: int) -> str:
+        final = decision.final[row]
+        return "" if final is None else str(spelled[final])
+
+    return edited(
+        table,
+        keep=lambda row: not decision.dropped[row],
+        replace=lambda row: (column, text(row)) if replace and decision.changed[row] else None,
+        added=() if replace else ADDED,
+        add=lambda row: (text(row), _number(decision.confidence[row]), str(bool(decision.changed[row])).lower()),
+    )
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.6g}"
+
+
+def _edited_lines(run: Run, source: Path, decision: Decision, replace: bool) -> Iterable[bytes]:
+    lines = source.read_bytes().decode().split("\n")  # a \r stays at the end of its line
+    rows = [number for number, line in enumerate(lines) if line.strip("\ufeff \t\r")]
+    places = {number: spans_of(lines[number].lstrip("\ufeff"), f"{source}, line {number + 1}") for number in rows}
+    _check({name for spans in places.values() for name in spans}, len(rows), run, source, replace)
+    label = run.source["label_column"]
+    values = [
+        None if label not in places[n] else json.loads(lines[n].lstrip("\ufeff")[slice(*places[n][label])])
+        for n in rows
+    ]
+    spelled = spelling(values, decision, run.classes, f"{source}, key {label!r}")
+    final = [None if value is None else spelled[value] for value in decision.final]
+    at = {number: row for row, number in enumerate(rows)}
+    pieces = []
+    for number, line in enumerate(lines):
+        row = at.get(number)
+        if row is not None and decision.dropped[row]:
+            continue
+        if row is not None:
+            mark, line = ("\ufeff", line[1:]) if line.startswith("\ufeff") else ("", line)
+            if not replace:
+                line = with_members(line, dict(zip(ADDED, (final[row], *_of(decision, row)), strict=True)))
+            elif decision.changed[row] and label in places[number]:
+                line = with_value(line, places[number][label], final[row])
+            elif decision.changed[row]:
+                line = with_members(line, {label: final[row]})
+            line = mark + line
+        pieces.append(line)
+    return ["\n".join(pieces).encode()]
+
+
+def _of(decision: Decision, row: int) -> tuple[float | None, bool]:
+    confidence = float(decision.confidence[row])
+    return None if math.isnan(confidence) else float(f"{confidence:.6g}"), bool(decision.changed[row])
+
+
+def _read(run: Run, source: Path) -> pa.Table:
+    kind = source.suffix.lower().removeprefix(".")
+    if source.is_dir():  # a folder of images: every row is known by its place in it
+        return pa.table({"file_name": run.labels["id"], "label": run.labels["given_label"]})
+    if kind == "parquet":
+        return pq.read_table(source)
+    if kind == "jsonl":
+        return pa_json.read_json(source)
+    if kind in DELIMITERS:
+        return pa_csv.read_csv(
+            source, parse_options=pa_csv.ParseOptions(delimiter=DELIMITERS[kind], newlines_in_values=True)
+        )
+    raise UsageError(f"{source} is not a table, so it cannot become one; take --to issues for the labels alone")
+
+
+def _labelled(run: Run, source: Path, table: pa.Table, decision: Decision, replace: bool) -> pa.Table:
+    """The rows that stay, with the label replaced or columns added."""
+    _check(table.column_names, len(table), run, source, replace)
+    label = run.source["label_column"] if source.is_file() else "label"
+    cells = [None] * len(table) if label is None else table[label].to_pylist()
+    spelled = spelling(cells, decision, run.classes, f"{source}, column {label!r}")
+    final = [None if value is None else spelled[value] for value in decision.final]
+    if replace:
+        column = table.column_names.index(label)
+        values = [new if changed else old for old, new, changed in zip(cells, final, decision.changed, strict=True)]
+        field = table.schema.field(column)
+        table = table.set_column(column, field, _array(values, field.type))
+    else:
+        kind = None if label is None else table.schema.field(label).type
+        new = (_array(final, kind), pa.array(decision.confidence.astype(np.float32), from_pandas=True))
+        for name, values in zip(ADDED, (*new, pa.array(decision.changed)), strict=True):
+            table = table.append_column(name, values)
+    return table.filter(pa.array(~decision.dropped))
+
+
+def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array:
+    if kind is None or pa.types.is_null(kind):
+        return pa.array(values)
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
+    return pa.array(values, kind)
+
+
+def _check_nesting(table: pa.Table, to: str) -> None:
+    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+    if nested and to in DELIMITERS:
+        raise UsageError(f"column {nested[0]!r} holds lists, which {to} has no place for; take parquet or jsonl")
+
+
+def _write(table: pa.Table, to: str, path: Path) -> None:
+    if to == "parquet":
+        pq.write_table(table, path)
+    elif to == "jsonl":
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            for batch in table.to_batches(max_chunksize=1000):
+                file.writelines(_line(row) for row in batch.to_pylist())
+    else:
+        pa_csv.write_csv(table, path, pa_csv.WriteOptions(delimiter=DELIMITERS[to], quoting_style="needed"))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, default=str) + "\n"

@@ -1,0 +1,146 @@
+"""The undo file: a zip archive that gives the input of an export back, byte for byte.
+
+`undo.json` says what it restores and with which checksums. Tables are kept whole. Of image folders only the names are
+kept, and the images themselves where the export left them out: the others are taken from the exported tree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from labelloop.errors import DataError
+from labelloop.export.run import sha256_of
+from labelloop.results.run_folder import write_atomically
+
+SCHEMA_VERSION = 1
+ABOUT = "undo.json"
+ORIGINAL = "original"
+
+
+def write_file_undo(path: Path, source: Path, sha256: str, output: Path, run: Path) -> None:
+    """Keeps a whole file."""
+    about = {"kind": "file", "input": str(source), "sha256": sha256, "output": str(output.absolute()), "run": str(run)}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        _write_about(archive, about)
+        archive.write(source, ORIGINAL)
+
+
+def write_tree_undo(
+    path: Path, source: Path, files: Mapping[str, str | None], output: Path, run: Path, whole: bool
+) -> None:
+    """Keeps the names of a tree of files.
+
+    Args:
+        path: The undo file.
+        source: The input folder.
+        files: Its files, by their place in it, with their place in the output; None where they were left out.
+        output: The exported folder.
+        run: The run folder.
+        whole: Whether to keep the files that were left out. Not needed where the output links to the input.
+    """
+    entries = [{"input": old, "output": new, "sha256": sha256_of(source / old)} for old, new in files.items()]
+    about = {
+        "kind": "image-folder",
+        "input": str(source),
+        "output": str(output.absolute()),
+        "run": str(run),
+        "files": entries,
+    }
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:  # images are compressed already
+        _write_about(archive, about)
+        for old, new in files.items():
+            if new is None and whole:
+                archive.write(source / old, f"{ORIGINAL}/{old}")
+
+
+def _write_about(archive: zipfile.ZipFile, about: Mapping[str, Any]) -> None:
+    archive.writestr(ABOUT, json.dumps({"schema_version": SCHEMA_VERSION, **about}, indent=1) + "\n")
+
+
+def undo(path: Path, output: Path | None = None) -> str:
+    """Restores what an export was made from, and says what was done.
+
+    Args:
+        path: The undo file.
+        output: Where to restore it; without it, where it was.
+
+    Raises:
+        DataError: The undo file is missing or damaged, or something else is in the way. Nothing is overwritten.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; give the .undo.zip that `labelloop export` wrote beside its output")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            about = json.loads(archive.read(ABOUT))
+            place = Path(about["input"]) if output is None else output
+            restore = _restore_file if about["kind"] == "file" else _restore_tree
+            return restore(archive, about, place, path)
+    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError, UnicodeDecodeError, EOFError) as error:
+        raise DataError(f"{path} is damaged or not an undo file ({error}); nothing was restored") from None
+
+
+def _in_the_way(place: Path) -> DataError:
+    return DataError(f"{place} exists and is not what it was; give another place with --output, or move it away")
+
+
+def _restore_file(archive: zipfile.ZipFile, about: Mapping[str, Any], place: Path, path: Path) -> str:
+    if place.exists():
+        if place.is_file() and sha256_of(place) == about["sha256"]:
+            return f"{place} is as it was; there is nothing to undo"
+        raise _in_the_way(place)
+
+    def copy(partial: Path) -> None:
+        with archive.open(ORIGINAL) as stored, partial.open("wb") as file:
+            shutil.copyfileobj(stored, file)
+        if sha256_of(partial) != about["sha256"]:
+            raise DataError(f"{path} is damaged: its checksum is wrong; nothing was restored")
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(place, copy)
+    return f"{place} restored, byte for byte"
+
+
+def _restore_tree(archive: zipfile.ZipFile, about: Mapping[str, Any], place: Path, path: Path) -> str:
+    wanted = {entry["input"]: entry for entry in about["files"]}
+    if place.exists():
+        there = {str(file.relative_to(place)): file for file in sorted(place.rglob("*")) if file.is_file()}
+        if there.keys() == wanted.keys() and all(sha256_of(f) == wanted[n]["sha256"] for n, f in there.items()):
+            return f"{place} is as it was; there is nothing to undo"
+        raise _in_the_way(place)
+    partial = place.with_name(f".{place.name}.partial")
+    if partial.exists():
+        raise DataError(f"{partial} is in the way, from an undo that was interrupted; delete it and try again")
+    try:
+        for name, entry in wanted.items():
+            file = partial / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(_bytes_of(archive, about, entry, path))
+        partial.rename(place)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return f"{place} restored, byte for byte: {len(wanted)} files"
+
+
+def _bytes_of(archive: zipfile.ZipFile, about: Mapping[str, Any], entry: Mapping[str, Any], path: Path) -> bytes:
+    """A file of the input: from the exported tree, the undo file, or where it was, whichever still has it."""
+    name = entry["input"]
+    places = [Path(about["input"]) / name]
+    if entry["output"] is not None:
+        places.insert(0, Path(about["output"]) / entry["output"])
+    for file in places:
+        if file.is_file():
+            content = file.read_bytes()
+            if hashlib.sha256(content).hexdigest() == entry["sha256"]:
+                return content
+    if f"{ORIGINAL}/{name}" in archive.namelist():
+        return archive.read(f"{ORIGINAL}/{name}")
+    raise DataError(
+        f"{path}: {name} is neither in {about['output']} nor in {about['input']} as it was, so the folder cannot be"
+        " restored; put the exported folder back where it was, and try again"
+    )
