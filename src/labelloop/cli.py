@@ -210,6 +210,26 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--dry-run", action="store_true", help="only check the grid and say what would be run")
     bench.set_defaults(run=_bench)
 
+    paper = _add_command(
+        commands,
+        "paper",
+        help="the tables and figures of the paper, from stored runs or run anew",
+        description="Without a name: every table and figure of the paper, what is stored of it, and its commands.",
+    )
+    paper.add_argument(
+        "name", nargs="?", default="", metavar="NAME", help="table1 to table9, figure1 to figure7, weights"
+    )
+    paper.add_argument("--scale", choices=("small", "full"), default="small", help="full is the paper's own (GPU)")
+    how = paper.add_mutually_exclusive_group()
+    how.add_argument("--rerun", action="store_true", help="run it anew and compare with what is stored")
+    how.add_argument("--dry-run", action="store_true", help="only say what would be run, with all settings")
+    paper.add_argument("--figure", type=Path, metavar="FILE", help="draw it to FILE.png and FILE.svg")
+    paper.add_argument("--output-dir", type=Path, metavar="FOLDER", help="of runs made anew (default: runs/paper)")
+    paper.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1), help="processes (default: all cores)")
+    paper.add_argument("--workers", type=int, default=0, help="processes a run that decode image files (default 0)")
+    paper.add_argument("--without-gpu", action="store_true", help="run the full scale on a CPU, for months")
+    paper.set_defaults(run=_paper)
+
     demo = _add_command(
         commands,
         "demo",
@@ -372,6 +392,41 @@ def _bench(options: argparse.Namespace) -> int:
     outcome = run_bench(experiments, folder, options.jobs, workers=options.workers)
     print(bench_report(outcome))
     return 1 if outcome.failures else 0
+
+
+def _paper(options: argparse.Namespace) -> int:
+    from labelloop.experiments import paper
+
+    folder = options.output_dir or Path("runs") / "paper"
+    if not options.name:
+        print(paper.list_items(paper.stored_runs(folder)))
+        return 0
+    item = paper.find_item(options.name)
+    if options.dry_run:
+        print(paper.dry_run(item, options.scale))
+        return 0
+    full = options.scale == "full"
+    if options.rerun or (full and paper.has_runs(item, "full")):
+        if full and not options.without_gpu and not paper.has_gpu():
+            raise UsageError(
+                "the full scale needs a GPU and there is none here: --dry-run says what would run, --scale small "
+                "shows the reduced protocol, --without-gpu runs it on the CPU all the same"
+            )
+        runs, agreement = paper.rerun(item, options.scale, folder, 1 if full else options.jobs, options.workers)
+    else:
+        runs, agreement = paper.stored_runs(folder), ""
+    print(paper.show(item, options.scale, runs))
+    if agreement:
+        print(f"\n{agreement}")
+    if options.figure:
+        from labelloop.report.paper_figures import draw
+
+        print(
+            "\n".join(
+                f"wrote {path}" for path in draw(item.shows, paper.panels(item, options.scale, runs), options.figure)
+            )
+        )
+    return 0
 
 
 def _demo(options: argparse.Namespace) -> int:

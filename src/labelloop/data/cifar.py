@@ -20,24 +20,35 @@ SUBSET = "cifar100-subset"
 
 
 def cifar10(
-    root: str | Path | None = None, *, limit: int | None = None, verify: bool = True, hub: bool = False
+    root: str | Path | None = None,
+    *,
+    limit: int | None = None,
+    test_limit: int | None = None,
+    verify: bool = True,
+    hub: bool = False,
 ) -> LabelledData:
     """CIFAR-10: 50,000 + 10,000 colour images of 32 x 32 pixels, 10 classes.
 
     Args:
         root: The folder that holds it in any of its forms, or the archive itself; without it, the usual places.
         limit: Use only the first training rows.
+        test_limit: Use only the first test rows.
         verify: Compare the checksum of a .tar.gz with the published one. Give False for one packed by yourself.
         hub: Take it from the hub by name instead.
     """
-    return _load(CIFAR10, root, limit, verify, hub)
+    return _load(CIFAR10, root, limit, test_limit, verify, hub)
 
 
 def cifar100(
-    root: str | Path | None = None, *, limit: int | None = None, verify: bool = True, hub: bool = False
+    root: str | Path | None = None,
+    *,
+    limit: int | None = None,
+    test_limit: int | None = None,
+    verify: bool = True,
+    hub: bool = False,
 ) -> LabelledData:
     """CIFAR-100: as CIFAR-10, with 100 classes in 20 super-classes. The arguments are those of `cifar10`."""
-    return _load(CIFAR100, root, limit, verify, hub)
+    return _load(CIFAR100, root, limit, test_limit, verify, hub)
 
 
 def cifar100_subset(root: str | Path | None = None, *, limit: int | None = None) -> LabelledData:
@@ -56,15 +67,23 @@ def cifar100_subset(root: str | Path | None = None, *, limit: int | None = None)
     raise not_found(SUBSET, root, f"a folder {SUBSET} with train-*.parquet and test-*.parquet")
 
 
-def _load(variant: Variant, root: str | Path | None, limit: int | None, verify: bool, hub: bool) -> LabelledData:
+def _load(
+    variant: Variant,
+    root: str | Path | None,
+    limit: int | None,
+    test_limit: int | None,
+    verify: bool,
+    hub: bool,
+) -> LabelledData:
     checked_limit(limit)
+    checked_limit(test_limit, name="test_limit")
     check_flags(verify=verify, hub=hub)
     if hub:
-        return _labelled(variant, read_hub(variant, limit), variant.hub_name, limit)
+        return _labelled(variant, read_hub(variant, limit), variant.hub_name, limit, test_limit)
     for place in places(root):
         found = _read(variant, place, limit, verify)
         if found is not None:
-            return _labelled(variant, *found, limit)
+            return _labelled(variant, *found, limit, test_limit)
     subset = any(parquet_folder(place, SUBSET) for place in places(root)) and variant is CIFAR100
     raise not_found(
         variant.name,
@@ -90,18 +109,21 @@ def _read(variant: Variant, place: Path, limit: int | None, verify: bool) -> tup
     return None
 
 
-def _labelled(variant: Variant, cifar: Cifar, source: object, limit: int | None) -> LabelledData:
+def _labelled(
+    variant: Variant, cifar: Cifar, source: object, limit: int | None, test_limit: int | None = None
+) -> LabelledData:
     train, test = cifar.train, cifar.test
     # A reader that stops early has already found that there are enough rows, or gives all there are.
     limit = checked_limit(limit, len(train.images))
+    test_limit = checked_limit(test_limit, len(test.images), name="test_limit")
     return labelled(
         name=variant.name,
         source=source,
         kind="images",
         inputs=train.images[:limit],
         labels=np.asarray(train.labels)[:limit],
-        test_inputs=test.images,
-        test_labels=test.labels,
+        test_inputs=test.images[:test_limit],
+        test_labels=np.asarray(test.labels)[:test_limit],
         class_names=cifar.class_names,
         coarse_labels=None if train.coarse_labels is None else np.asarray(train.coarse_labels)[:limit],
     )

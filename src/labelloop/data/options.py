@@ -7,16 +7,15 @@ import numpy as np
 from labelloop.errors import UsageError
 
 
-def checked_limit(limit: int | None, count: int | None = None) -> int | None:
-    """The limit if it can be one. `count` is how many training rows there are, once that is known."""
+def checked_limit(limit: int | None, count: int | None = None, name: str = "limit") -> int | None:
+    """The limit if it can be one. `count` is how many such rows there are, once that is known."""
+    rows = "test rows" if name == "test_limit" else "training rows"
     if limit is None:
         return None
     if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1:
-        raise UsageError(f"limit is {limit!r}: give the number of training rows to use, 1 or more, or leave it out")
+        raise UsageError(f"{name} is {limit!r}: give the number of {rows} to use, 1 or more, or leave it out")
     if count is not None and limit > count:
-        raise UsageError(
-            f"limit is {limit}, but there are {count} training rows: give {count} or less, or leave it out"
-        )
+        raise UsageError(f"{name} is {limit}, but there are {count} {rows}: give {count} or less, or leave it out")
     return int(limit)
 
 

@@ -50,24 +50,26 @@ def table(
         number = value(record)
         if number is not None:
             found[row][column].append(number)
-    cells = {
-        row: {column: (float(np.mean(v)), float(np.std(v, ddof=len(v) > 1)), len(v)) for column, v in line.items()}
-        for row, line in found.items()
-    }
+    cells = {row: {column: cell(numbers) for column, numbers in line.items()} for row, line in found.items()}
     return list(dict.fromkeys(columns)), cells
+
+
+def cell(numbers: Sequence[float]) -> Cell:
+    return float(np.mean(numbers)), float(np.std(numbers, ddof=len(numbers) > 1)), len(numbers)
 
 
 def render(columns: Sequence[str], cells: Mapping[str, Mapping[str, Cell]], caption: str) -> str:
     """The table as Markdown, in per cent."""
     lines = [caption, "", "| method | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     for row, line in cells.items():
-        texts = [_text(line[column]) if column in line else "–" for column in columns]
+        texts = [cell_text(line[column]) if column in line else "–" for column in columns]
         lines.append(f"| {row} | " + " | ".join(texts) + " |")
     return "\n".join(lines)
 
 
-def _text(cell: Cell) -> str:
-    mean, deviation, seeds = cell
+def cell_text(of: Cell) -> str:
+    """A cell in per cent."""
+    mean, deviation, seeds = of
     spread = f" ± {100 * deviation:.1f}" if seeds > 1 else ""  # one seed says nothing about the spread
     return f"{100 * mean:.1f}{spread} ({seeds})"
 

@@ -1,0 +1,305 @@
+"""`labelloop paper`: every table and figure of the paper, from stored runs or run anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelloop.errors import UsageError, nearest
+from labelloop.experiments.bench import run_bench
+from labelloop.experiments.configuration import to_dict
+from labelloop.experiments.experiment import Experiment
+from labelloop.experiments.paper_files import SCALES, Item, Part, paper_folder, read_items
+from labelloop.results.evidence import read_evidence, same_numbers
+from labelloop.results.run_folder import read_json
+from labelloop.results.tables import best, cell, cell_text, last, setting
+
+VALUES = {"last": last, "best": best}
+CAPTIONS = {
+    "last": "Test accuracy after the last epoch",
+    "best": "Test accuracy at the best epoch, which is chosen on test data",
+}
+ROWS_OF = {"cifar10": 50_000, "cifar100": 50_000}
+Records = Mapping[str, Mapping[str, Any]]
+
+
+# --- what there is ---------------------------------------------------------------------------------------------------
+
+
+def stored_runs(runs: Path | None = None) -> dict[str, dict[str, Any]]:
+    """Finished runs by key: those of the repository, then those of a folder that `--rerun` or `--scale full` filled."""
+    found = read_evidence(paper_folder().parent / "evidence")
+    for path in sorted(runs.glob("*.json")) if runs else ():
+        found.setdefault(path.stem, read_json(path))
+    return found
+
+
+def records_of(part: Part, runs: Records) -> list[dict[str, Any]]:
+    """The finished runs of a part, under the titles it gives them."""
+    return [{**runs[e.key], "experiment": asdict(e), "title": e.title} for e in part.experiments if e.key in runs]
+
+
+def list_items(runs: Records) -> str:
+    """Every table and figure of the paper, what is stored of it, and the commands."""
+    lines = []
+    for item in read_items().values():
+        lines.append(f"{item.place}: {item.title}")
+        lines += [f"  {scale:5}  {_state(item, scale, runs)}" for scale in SCALES]
+        if item.note:
+            lines.append(f"  note   {item.note}")
+    return "\n".join(lines)
+
+
+def _state(item: Item, scale: str, runs: Records) -> str:
+    keys = {e.key for part in item.at(scale) for e in part.experiments}
+    command = f"labelloop paper {item.name} --scale {scale}"
+    if item.shows == "nothing":
+        return "nothing to run"
+    if item.shows == "details":
+        return f"{command:44} complete: a comparison of settings, nothing to run"
+    if not keys:
+        return "no small counterpart"
+    stored = len(keys & runs.keys())
+    if stored == len(keys):
+        return f"{command:44} all {stored} runs stored"
+    needs = "; needs a GPU" if scale == "full" else ""
+    if scale == "full" and any(part.protocol == "clothing1m" for part in item.at(scale)):
+        needs += " and Clothing1M"
+    return f"{command:44} {stored} of {len(keys)} runs stored, {len(keys) - stored} missing{needs}"
+
+
+# --- what would run --------------------------------------------------------------------------------------------------
+
+
+def dry_run(item: Item, scale: str) -> str:
+    """Networks, schedules, sizes and all other settings of what would run, each configuration once."""
+    parts = []
+    for part in item.at(scale):
+        lines = [f"{part.title}: {len(part.experiments)} runs"]
+        groups: dict[str, list[Experiment]] = {}
+        for experiment in part.experiments:
+            groups.setdefault(f"{experiment.title}: {_settings(experiment)}", []).append(experiment)
+        for text, group in groups.items():
+            cells = dict.fromkeys(setting(asdict(e)) for e in group)
+            seeds = sorted({e.seed for e in group})
+            lines += [f"  {text}", f"    {len(group)} runs: {', '.join(cells)}; seeds {', '.join(map(str, seeds))}"]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) or f"{item.place} has nothing to run at this scale"
+
+
+def _settings(experiment: Experiment) -> str:
+    config = to_dict(experiment.method_config)
+    config["lr_drops"] = list(experiment.method_config.drop_epochs())  # in epochs, as the paper has them
+    sizes = f"clean = {experiment.clean}" if experiment.clean else "clean rows of the data set"
+    if experiment.dataset in ROWS_OF:
+        noisy = experiment.dataset_options.get("limit", ROWS_OF[experiment.dataset]) - experiment.clean
+        sizes = f"{noisy} noisy + {experiment.clean} clean rows"
+    options = ", ".join(f"{key} = {value}" for key, value in experiment.dataset_options.items())
+    given = [sizes, *([options] if options else []), f"method = {experiment.method}"]
+    return ", ".join([*given, *(f"{key} = {value}" for key, value in config.items())])
+
+
+def details(experiment: Experiment) -> dict[str, Any]:
+    """The rows of the paper's table of experimental details, as this package would run it."""
+    config: Any = experiment.method_config
+    corrector = config.corrector
+    images = {"auto": "flip, crop", "crop-flip": "flip, crop", "own": "resized crop, flip, colour jitter, grey"}
+    augmentation = "own" if experiment.dataset == "clothing1m" and config.augment == "auto" else config.augment
+    return {
+        "architecture": config.network.replace("resnet", "ResNet-"),
+        "pretraining": "ImageNet" if config.weights else "none",
+        "epochs": config.epochs,
+        "augmentation": images.get(augmentation, augmentation),
+        "optimizer": "SGD",
+        "batch size": config.batch_size,
+        "momentum": config.momentum,
+        "weight decay": config.weight_decay,
+        "learning rate": config.learning_rate,
+        "drops after epoch": list(config.drop_epochs()),
+        "drop factor": config.lr_factor,
+        "corrects every": config.correct_every,
+        "λ": config.noisy_loss_weight,
+        "clean split": config.clean_fit_fraction,
+        "corrector layers": 2,
+        "corrector hidden units": corrector.hidden,
+        "corrector activation": "ReLU",
+        "corrector optimizer": corrector.optimizer.upper(),
+        "corrector learning rates": [corrector.learning_rate, corrector.low_learning_rate],
+    }
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def show(item: Item, scale: str, runs: Records) -> str:
+    """A table as text, from finished runs, with the paper's own numbers beside them."""
+    parts = item.at(scale) if item.shows != "details" else item.at("full")
+    if item.shows == "nothing":
+        return f"{item.place}: {item.note}"
+    if not parts:
+        return f"{item.place} has no counterpart at this scale" + (f": {item.note}" if item.note else "")
+    blocks = [f"{item.place}: {item.title}"]
+    if item.shows == "details":
+        blocks.append(_details_table(item, parts))
+    for part in parts if item.shows != "details" else ():
+        records = records_of(part, runs)
+        missing = len(part.experiments) - len(records)
+        note = f" ({missing} of {len(part.experiments)} runs missing)" if missing else ""
+        if not records:
+            blocks.append(f"{part.title}: no runs yet")
+        elif item.shows == "phases":
+            blocks.append(_phase_table(item, part, records, note))
+        elif item.shows == "resources":
+            blocks.append(_resource_table(item, part, records, note))
+        else:
+            values = item.values if item.shows == "accuracy" else ("last", "best")
+            blocks += [accuracy_table(item, part, records, value, note) for value in values]
+    return "\n\n".join(blocks)
+
+
+def accuracy_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], value: str, note: str = "") -> str:
+    """Rows by cells, mean ± deviation over the seeds, and the paper's own number in brackets."""
+    cells: dict[str, dict[str, list[float]]] = {e.title: {} for e in part.experiments}
+    columns: dict[str, tuple[str, float]] = {}
+    for experiment in part.experiments:
+        columns.setdefault(setting(asdict(experiment)), (experiment.noise, experiment.rate))
+    for record in records:
+        number = VALUES[value](record)
+        if number is not None:
+            cells[record["title"]].setdefault(setting(record["experiment"]), []).append(number)
+    published = False
+    lines = []
+    for row, line in cells.items():
+        texts = []
+        for column, (noise, rate) in columns.items():
+            theirs = item.published_value(part.beside, value, row, noise, rate)
+            ours = cell_text(cell(line[column])) if column in line else "–"
+            published |= theirs is not None
+            texts.append(ours if theirs is None else f"{ours} [{theirs:.1f}]")
+        lines.append(f"| {row} | " + " | ".join(texts) + " |")
+    beside = "; in brackets the paper's own, on its data and network" if published else ""
+    caption = f"{part.title}. {CAPTIONS[value]}, mean ± deviation (seeds), in %{beside}{note}"
+    return "\n".join(
+        [caption, "", "| method | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|", *lines]
+    )
+
+
+def _phase_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], note: str) -> str:
+    published = item.published.get(part.beside, {}).get("hours", {})
+    phases = list(dict.fromkeys([*published, *(p for r in records for row in r["history"] for p in row["seconds"])]))
+    phases = [phase for phase in phases if phase != "evaluate"]  # the paper's times leave the test out too
+    totals = {
+        p: float(np.mean([sum(row["seconds"].get(p, 0.0) for row in r["history"]) for r in records])) for p in phases
+    }
+    times = {p: max(sum(row["seconds"].get(p, 0.0) > 0 for row in r["history"]) for r in records) for p in phases}
+    whole, theirs = sum(totals.values()), sum(sum(v) for v in published.values())
+    lines = [f"{part.title}. Seconds a run, mean of {len(records)} runs{note}", ""]
+    lines += ["| phase | executions | seconds | share | paper's share |", "|---|---|---|---|---|"]
+    for phase in phases:
+        share = f"{100 * sum(published[phase]) / theirs:.1f}%" if phase in published else "–"
+        lines.append(
+            f"| {phase} | {times[phase]} | {totals[phase]:.1f} | {100 * totals[phase] / whole:.1f}% | {share} |"
+        )
+    return "\n".join(lines)
+
+
+def _resource_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], note: str) -> str:
+    published = item.published.get(part.beside, {})
+    rows: dict[str, list[tuple[float, float]]] = {}
+    for record in records:
+        epochs = record["history"]
+        seconds = sum(sum(v for p, v in row["seconds"].items() if p != "evaluate") for row in epochs) / len(epochs)
+        rows.setdefault(record["title"], []).append((seconds, max(row["peak_memory_mib"] for row in epochs)))
+    means = {row: np.mean(values, axis=0) for row, values in rows.items()}
+    reference = means.get("closed loop", next(iter(means.values())))
+    lines = [f"{part.title}. Training without the test, mean over seeds{note}", ""]
+    lines += [
+        "| method | seconds an epoch | of the closed loop | paper | peak memory, MiB | paper |",
+        "|---|---|---|---|---|---|",
+    ]
+    hours, memory = published.get("hours_an_epoch", {}), published.get("memory_mib", {})
+    for row, (seconds, mib) in means.items():
+        ratio = f"{hours[row][0] / hours['closed loop'][0]:.1f}" if row in hours else "–"
+        theirs = f"{memory[row][0]}" if row in memory else "–"
+        lines.append(f"| {row} | {seconds:.2f} | {seconds / reference[0]:.2f} | {ratio} | {mib:.0f} | {theirs} |")
+    return "\n".join(lines)
+
+
+def _details_table(item: Item, parts: Sequence[Part]) -> str:
+    ours = [details(part.experiments[0]) for part in parts]
+    lines = ["| | " + " | ".join(part.title for part in parts) + " |", "|---" * (len(parts) + 1) + "|"]
+    for name, values in item.published["details"].items():
+        texts = []
+        for mine, theirs in zip(ours, values, strict=True):
+            equal = mine[name] == theirs
+            texts.append(f"{mine[name]}" if equal else f"{mine[name]}, but the paper {theirs}")
+        lines.append(f"| {name} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, Any]]]:
+    """The finished runs of a figure by the panel they belong to: a panel for every cell."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for part in item.at(scale):
+        for record in records_of(part, runs):
+            found.setdefault(f"{part.title}\n{setting(record['experiment'])}", []).append(record)
+    return found
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+def rerun(item: Item, scale: str, folder: Path, jobs: int, workers: int) -> tuple[dict[str, Any], str]:
+    """Runs a table or figure anew; hands back the runs by key, and how they agree with the stored ones."""
+    experiments = list({e.key: e for part in item.at(scale) for e in part.experiments}.values())
+    outcome = run_bench(experiments, folder, jobs, workers=workers)
+    fresh = {e.key: read_json(folder / f"{e.key}.json") for e in experiments if (folder / f"{e.key}.json").exists()}
+    lines = [f"failed: {words}\n  {reason}" for words, reason in outcome.failures.items()]
+    lines.append(agreement(fresh, stored_runs()))
+    return fresh, "\n".join(lines)
+
+
+def agreement(fresh: Records, stored: Records) -> str:
+    """How runs agree with stored runs of the same experiments."""
+    both = [key for key in fresh if key in stored]
+    if not both:
+        return "none of these runs is stored, so there is nothing to compare them with"
+    equal = sum(same_numbers(fresh[key], stored[key]) for key in both)
+    largest = max(abs((last(fresh[key]) or 0.0) - (last(stored[key]) or 0.0)) for key in both)
+    return (
+        f"{len(both)} of these {len(fresh)} runs are stored: {equal} agree bit for bit, "
+        f"the others by {100 * largest:.1f} points of accuracy or better after the last epoch"
+    )
+
+
+def find_item(name: str) -> Item:
+    """A table or figure by name: table1, "Table 1", tab:main_results."""
+    items = read_items()
+    for item in items.values():
+        if name.casefold().replace(" ", "") in (item.name, item.label.casefold()) and name:
+            return item
+    raise UsageError(f"the paper has no {name!r}; {nearest(name, items)}")
+
+
+def has_runs(item: Item, scale: str) -> bool:
+    """Whether there is anything to run for it at this scale."""
+    return bool(item.at(scale)) and item.shows not in ("nothing", "details")
+
+
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def missing_runs(items: Iterable[Item], scale: str, runs: Records) -> list[Experiment]:
+    """What no stored run answers yet, each experiment once."""
+    wanted = {e.key: e for item in items for part in item.at(scale) for e in part.experiments}
+    return [experiment for key, experiment in wanted.items() if key not in runs]

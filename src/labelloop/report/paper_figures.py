@@ -1,0 +1,127 @@
+"""The paper's figures from records of runs: training dynamics, clean and test accuracy, combination weights.
+
+A figure has panels, each a list of records. Lines are means over seeds, bands the deviation, and dashed lines the
+epochs after which the learning rate drops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelloop.errors import UsageError
+from labelloop.report.figure import new_figure, save
+
+Records = Sequence[Mapping[str, Any]]
+OURS = "closed loop"  # drawn above the others, and thicker
+
+
+def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
+    """Draws a figure to path.png and path.svg and says where.
+
+    Raises:
+        UsageError: There is no figure of that kind, or no run for it.
+    """
+    if shows not in PANELS:
+        raise UsageError(f"no figure shows {shows!r}; what can be drawn: {', '.join(PANELS)}")
+    if not panels:
+        raise UsageError("there is no finished run to draw; --rerun makes them")
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = new_figure(rows, columns)
+    for axis, (title, records) in zip(axes, panels.items(), strict=False):
+        PANELS[shows](axis, records)
+        axis.set_title(title, fontsize=9)
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    return save(figure, path)
+
+
+def drops(record: Mapping[str, Any]) -> list[int]:
+    """The epochs after which the learning rate drops."""
+    config = record["config"]
+    return [round(share * config["epochs"]) for share in config["lr_drops"]]
+
+
+def curve(records: Records, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Epochs of the last stage, and mean and deviation over the seeds there, in per cent."""
+    lines = []
+    for record in records:
+        final = record["history"][-1].get("stage")
+        rows = [row for row in record["history"] if row.get("stage") == final]
+        lines.append([100 * row[key] for row in rows])
+    length = min(map(len, lines))
+    values = np.array([line[:length] for line in lines])
+    return np.arange(1, length + 1), values.mean(axis=0), values.std(axis=0)
+
+
+def _dynamics(axis: Any, records: Records) -> None:
+    titles = dict.fromkeys(record["title"] for record in records)
+    for title in titles:
+        _line(axis, [record for record in records if record["title"] == title], "test_accuracy", title)
+    _epochs(axis, records, "test accuracy, %")
+
+
+def _clean(axis: Any, records: Records) -> None:
+    for key, label in (("test_accuracy", "test rows"), ("clean_accuracy", "clean rows")):
+        _line(axis, records, key, label)
+    _epochs(axis, records, "accuracy, %")
+
+
+def _clean_error(axis: Any, records: Records) -> None:
+    for key, label in (("test_accuracy", "test rows"), ("clean_accuracy", "clean rows")):
+        epochs, mean, _ = curve(records, key)
+        axis.plot(epochs, 100 - mean, label=label)
+    _epochs(axis, records, "error, %")
+
+
+def _weights(axis: Any, records: Records) -> None:
+    """The mean weight of each component by round: 0 is the given label, k the k-th correction."""
+    rounds = min(len(record["rounds"]) for record in records)
+    if not rounds:
+        raise UsageError("these runs have no combination weights: only the closed loop has")
+    bottom = np.zeros(rounds)
+    for component in range(rounds + 1):
+        height = np.array(
+            [
+                np.mean([_weight(record["rounds"][number]["weights"], component) for record in records])
+                for number in range(rounds)
+            ]
+        )
+        name = "given label" if component == 0 else f"correction {component}"
+        axis.bar(np.arange(1, rounds + 1), height, bottom=bottom, label=name)
+        bottom += height
+    axis.set_xlabel("round")
+    axis.set_ylabel("weight ω")
+
+
+def _weight(weights: Sequence[float], component: int) -> float:
+    return weights[component] if component < len(weights) else 0.0
+
+
+def _line(axis: Any, records: Records, key: str, label: str) -> None:
+    epochs, mean, deviation = curve(records, key)
+    ours = label.startswith(OURS)
+    line = axis.plot(epochs, mean, label=label, linewidth=2.5 if ours else 1.2, zorder=3 if ours else 2)[0]
+    axis.fill_between(epochs, mean - deviation, mean + deviation, color=line.get_color(), alpha=0.15, linewidth=0)
+
+
+def _epochs(axis: Any, records: Records, label: str) -> None:
+    for epoch in drops(records[0]):
+        axis.axvline(epoch, color="grey", linestyle="--", linewidth=0.8)
+    axis.set_xlabel("epoch")
+    axis.set_ylabel(label)
+
+
+PANELS: dict[str, Callable[[Any, Records], None]] = {
+    "dynamics": _dynamics,
+    "accuracy": _dynamics,
+    "clean-accuracy": _clean,
+    "clean-error": _clean_error,
+    "weights": _weights,
+}

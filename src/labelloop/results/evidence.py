@@ -1,0 +1,92 @@
+"""Stored runs: one line of JSON for each in evidence/*.jsonl, small enough for a repository.
+
+A record there is that of the run but for its history, which is kept by column, and without what can be worked out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from labelloop.errors import DataError
+
+EXACT = ("epoch", "stage", "loss", "test_accuracy")  # what a repeated run must meet bit for bit
+ROUNDED = (
+    "clean_accuracy",
+    "corrected_label_accuracy",
+    "changed_labels",
+    "good_labels_broken",
+    "corrected_label_nll",
+    "corrected_label_ece",
+    "peak_memory_mib",
+)
+DIGITS = 5
+DROPPED = ("title", "history", "rounds")
+
+
+def compact(key: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's record as it is stored."""
+    history = record["history"]
+    columns: dict[str, Any] = {}
+    for name in (*EXACT, *ROUNDED):
+        values = [row.get(name) for row in history]
+        if any(value is not None for value in values):
+            columns[name] = values if name in EXACT else [_rounded(value) for value in values]
+    phases = sorted({phase for row in history for phase in row.get("seconds", {})})
+    columns["seconds"] = {phase: [_rounded(row["seconds"].get(phase, 0.0), 3) for row in history] for phase in phases}
+    kept = {name: value for name, value in record.items() if name not in DROPPED}
+    rounds = [
+        {"epoch": one["epoch"], "weights": [_rounded(weight) for weight in one["weights"]]}
+        for one in record.get("rounds", [])
+        if "weights" in one
+    ]
+    return {"key": key, **kept, "rounds": rounds, "history": columns}
+
+
+def expand(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored run as a record again, with a row an epoch."""
+    columns = dict(stored["history"])
+    seconds = columns.pop("seconds", {})
+    count = len(columns["epoch"])
+    history = [{name: values[i] for name, values in columns.items()} for i in range(count)]
+    for i, row in enumerate(history):
+        row["seconds"] = {phase: values[i] for phase, values in seconds.items()}
+    return {**stored, "title": stored["experiment"].get("name") or stored["experiment"]["method"], "history": history}
+
+
+def read_evidence(folder: Path) -> dict[str, dict[str, Any]]:
+    """All stored runs of a folder, by key.
+
+    Raises:
+        DataError: A line that is not a stored run, with file and line.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                stored = json.loads(line)
+                found[stored["key"]] = expand(stored)
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(f"{path}, line {number} is not a stored run: {error!r}") from None
+    return found
+
+
+def write_evidence(path: Path, runs: Iterable[Mapping[str, Any]]) -> None:
+    """Writes compact runs to a file, sorted by key, so that a further run is one further line."""
+    lines = [json.dumps(run, allow_nan=False, ensure_ascii=False) for run in sorted(runs, key=lambda run: run["key"])]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def same_numbers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two records of a run agree bit for bit, in labels, losses and accuracies."""
+    histories = [
+        [[row.get(name) for name in ("epoch", "loss", "test_accuracy")] for row in record["history"]]
+        for record in (one, other)
+    ]
+    return histories[0] == histories[1] and one["noisy_labels_sha256"] == other["noisy_labels_sha256"]
+
+
+def _rounded(value: Any, digits: int = DIGITS) -> Any:
+    return round(value, digits) if isinstance(value, float) else value
