@@ -65,3 +65,10 @@ def test_a_block_that_fails_is_seen(tmp_path: Path, text: str, said: str):
 def test_a_block_is_left_out_only_for_a_reason():
     assert "exit(3)" in script_of("page.md", "<!-- not run: -->\n```python\nexit(3)\n```\n")
     assert "exit(3)" not in script_of("page.md", "<!-- not run: needs a GPU -->\n```python\nexit(3)\n```\n")
+
+
+def test_the_messages_in_the_faq_are_ours():
+    quoted = re.findall(r'^\*\*"([^"]+)"', (ROOT / "docs" / "faq.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert len(quoted) > 10
+    assert [text for text in quoted if text not in source] == []
