@@ -1,6 +1,7 @@
-"""Writes the tables of README.md from the stored runs in evidence/, between the marks that name them.
+"""Writes the numbers of README.md and docs/ from the stored runs in evidence/, between the marks that name them.
 
-`python benchmarks/write_tables.py` writes; `--check` only says whether the file is up to date, and exits with 1 if not.
+`python benchmarks/write_tables.py` writes; `--check` only says which files are not up to date, and exits with 1 if any
+is. `--figures` also draws docs/figures.
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from results_page import Page
+
 from labelloop.experiments.demo import demo_table
-from labelloop.experiments.grid import read_grid
-from labelloop.results.tables import best, last, render, table
+from labelloop.experiments.paper import panels
+from labelloop.report.paper_figures import draw
+from labelloop.results.tables import best, last
 
 ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "evidence"
@@ -24,24 +30,6 @@ def demo() -> str:
     return f"```text\n{demo_table(record)}\n```"
 
 
-def embeddings() -> str:
-    name = "embeddings-idn40"
-    experiments = read_grid(ROOT / "benchmarks" / "grids" / f"{name}.toml")
-    records = [
-        json.loads((EVIDENCE / name / f"{e.key}.json").read_text(encoding="utf-8")) | {"title": e.title}
-        for e in experiments
-    ]
-    columns, lasts = table(records, last)
-    _, bests = table(records, best)
-    cells = {
-        title: {"last epoch": lasts[title][columns[0]], "best epoch (chosen on test data)": bests[title][columns[0]]}
-        for title in lasts
-    }
-    return render(
-        ["last epoch", "best epoch (chosen on test data)"], cells, "test accuracy, mean ± deviation (seeds), in %"
-    )
-
-
 def overhead() -> str:
     record = json.loads((EVIDENCE / "overhead.json").read_text(encoding="utf-8"))
     ratios = sorted(record["ratios"])
@@ -49,7 +37,63 @@ def overhead() -> str:
     return f"{middle:.3f} times the time of cross-entropy ({len(ratios)} repeats, {ratios[0]:.3f} to {ratios[-1]:.3f})"
 
 
-TABLES = {"demo": demo, "embeddings-idn40": embeddings, "overhead": overhead}
+def main_table() -> str:
+    """Table 1 where cross-entropy memorises most: one noise, last and best epoch."""
+    parts = [PAGE.parts("table1", name)[0] for name in ("embeddings", "images")]
+    found = [PAGE.scores(part, value).get("instance 0.4", {}) for part in parts for value in (last, best)]
+    seeds = sorted({score.seeds for rows in found for score in rows.values()})
+    lines = [
+        "Test accuracy under instance-dependent noise of 40%, mean ± deviation, in %; "
+        f"{' or '.join(map(str, seeds))} seeds; best is chosen on test data",
+        "",
+        "| method | embeddings, last | best | images, last | best |",
+        "|---|---|---|---|---|",
+    ]
+    titles = dict.fromkeys(e.title for part in parts for e in part.experiments)
+    rows = [f"| {title} | " + " | ".join(str(scores.get(title, "–")) for scores in found) + " |" for title in titles]
+    return "\n".join(lines + rows)
+
+
+def costs() -> str:
+    record = json.loads((EVIDENCE / "step_cost.json").read_text(encoding="utf-8"))
+    lines = ["| a step of | times cross-entropy's |", "|---|---|"]
+    return "\n".join(
+        lines + [f"| {row} | {ratio:.2f} |" for row, ratio in record["ratios"].items() if row != "cross-entropy"]
+    )
+
+
+PAGE = Page()
+WHERE = {
+    "closed-loop": "closed loop",
+    "practical": "closed loop, practical recipe",
+    "glc": "GLC",
+    "fasten": "FasTEN",
+    "mw-net": "MW-Net",
+    "l2b": "L2B",
+    "emlc": "EMLC",
+    "dmlp": "DMLP",
+    "dmlp-nossl": "DMLP without pretraining",
+    "co-teaching": "Co-teaching",
+    "dividemix": "DivideMix",
+    "logistic-corrector": "logistic corrector",
+    "clean-only": "clean rows only",
+    "noisy-and-clean": "noisy + clean",
+    "fine-tune": "fine-tune on clean",
+}
+TABLES: dict[str, Callable[[], str]] = {
+    "demo": demo,
+    "main-table": main_table,
+    "overhead": overhead,
+    "costs": costs,
+    "counts": PAGE.counts,
+    "claims": PAGE.claims,
+    "ranking": partial(PAGE.ranking, "closed loop"),
+    "ranking-practical": partial(PAGE.ranking, "closed loop, practical recipe"),
+    "efficiency": PAGE.efficiency,
+    "tables": PAGE.tables,
+    **{f"where {name}": partial(PAGE.method_summary, row) for name, row in WHERE.items()},
+}
+FIGURES = {"dynamics": "figure2", "every-noise": "figure6", "human-labels": "figure4", "weights": "weights"}
 
 
 def filled(text: str) -> str:
@@ -66,14 +110,23 @@ def filled(text: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--figures", action="store_true")
     options = parser.parse_args()
-    path = ROOT / "README.md"
-    text = path.read_text(encoding="utf-8")
-    made = filled(text)
-    if options.check:
-        return int(made != text)
-    path.write_text(made, encoding="utf-8")
-    return 0
+    stale = []
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = path.read_text(encoding="utf-8")
+        made = filled(text)
+        if made != text:
+            stale.append(path.name)
+            if not options.check:
+                path.write_text(made, encoding="utf-8")
+    if options.figures:
+        for name, figure in FIGURES.items():
+            item = PAGE.items[figure]
+            draw(item.shows, panels(item, "small", PAGE.runs), ROOT / "docs" / "figures" / name)
+    if options.check and stale:
+        print(f"not up to date: {', '.join(stale)}; python benchmarks/write_tables.py writes them", file=sys.stderr)
+    return int(options.check and bool(stale))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,9 @@ def _state(item: Item, scale: str, runs: Records) -> str:
         return "nothing to run"
     if item.shows == "details":
         return f"{command:44} complete: a comparison of settings, nothing to run"
+    if item.shows == "resources" and scale == "small":
+        measured = (paper_folder().parent / "evidence" / "efficiency.json").exists()
+        return f"{command:44} {'measured and stored' if measured else 'not measured yet: benchmarks/efficiency.py'}"
     if not keys:
         return "no small counterpart"
     stored = len(keys & runs.keys())
@@ -140,6 +143,8 @@ def show(item: Item, scale: str, runs: Records) -> str:
     parts = item.at(scale) if item.shows != "details" else item.at("full")
     if item.shows == "nothing":
         return f"{item.place}: {item.note}"
+    if item.shows == "resources" and scale == "small":
+        return f"{item.place}: {item.title}\n\n{resource_table(item)}"
     if not parts:
         return f"{item.place} has no counterpart at this scale" + (f": {item.note}" if item.note else "")
     blocks = [f"{item.place}: {item.title}"]
@@ -153,8 +158,6 @@ def show(item: Item, scale: str, runs: Records) -> str:
             blocks.append(f"{part.title}: no runs yet")
         elif item.shows == "phases":
             blocks.append(_phase_table(item, part, records, note))
-        elif item.shows == "resources":
-            blocks.append(_resource_table(item, part, records, note))
         else:
             values = item.values if item.shows == "accuracy" else ("last", "best")
             blocks += [accuracy_table(item, part, records, value, note) for value in values]
@@ -207,25 +210,27 @@ def _phase_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], n
     return "\n".join(lines)
 
 
-def _resource_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], note: str) -> str:
-    published = item.published.get(part.beside, {})
-    rows: dict[str, list[tuple[float, float]]] = {}
-    for record in records:
-        epochs = record["history"]
-        seconds = sum(sum(v for p, v in row["seconds"].items() if p != "evaluate") for row in epochs) / len(epochs)
-        rows.setdefault(record["title"], []).append((seconds, max(row["peak_memory_mib"] for row in epochs)))
-    means = {row: np.mean(values, axis=0) for row, values in rows.items()}
-    reference = means.get("closed loop", next(iter(means.values())))
-    lines = [f"{part.title}. Training without the test, mean over seeds{note}", ""]
-    lines += [
-        "| method | seconds an epoch | of the closed loop | paper | peak memory, MiB | paper |",
-        "|---|---|---|---|---|---|",
-    ]
+def resource_table(item: Item | None = None) -> str:
+    """Seconds and memory of all methods on the same work, as benchmarks/efficiency.py measured them here."""
+    path = paper_folder().parent / "evidence" / "efficiency.json"
+    if not path.exists():
+        return "not measured yet: benchmarks/efficiency.py measures it"
+    record = read_json(path)
+    published = item.published.get("clothing1m", {}) if item else {}
     hours, memory = published.get("hours_an_epoch", {}), published.get("memory_mib", {})
-    for row, (seconds, mib) in means.items():
-        ratio = f"{hours[row][0] / hours['closed loop'][0]:.1f}" if row in hours else "–"
-        theirs = f"{memory[row][0]}" if row in memory else "–"
-        lines.append(f"| {row} | {seconds:.2f} | {seconds / reference[0]:.2f} | {ratio} | {mib:.0f} | {theirs} |")
+    ours = record["methods"]["closed loop"]
+    lines = [record["caption"], "", "| method | seconds | times the loop's | memory, MiB | times the loop's |"]
+    lines.append("|---|---|---|---|---|")
+    for row, found in record["methods"].items():
+        time, size = found["seconds"] / ours["seconds"], found["memory_mib"] / ours["memory_mib"]
+        theirs = [f" [{of[row][0] / of['closed loop'][0]:.2f}]" if row in of else "" for of in (hours, memory)]
+        cells = (
+            f"{found['seconds']:.1f}",
+            f"{time:.2f}{theirs[0]}",
+            f"{found['memory_mib']:.0f}",
+            f"{size:.2f}{theirs[1]}",
+        )
+        lines.append(f"| {row} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

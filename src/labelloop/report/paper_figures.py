@@ -17,6 +17,11 @@ from labelloop.report.figure import new_figure, save
 
 Records = Sequence[Mapping[str, Any]]
 OURS = "closed loop"  # drawn above the others, and thicker
+# No two lines of a figure look alike: there are up to thirteen methods.
+COLOURS = [
+    *("#1f77b4", "#aec7e8", "#ff7f0e", "#2ca02c", "#98df8a", "#9467bd", "#c5b0d5"),
+    *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf", "#d62728", "#000000"),
+]
 
 
 def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
@@ -38,7 +43,7 @@ def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2 * columns, fontsize=8, frameon=False)
     return save(figure, path)
 
 
@@ -61,8 +66,8 @@ def curve(records: Records, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _dynamics(axis: Any, records: Records) -> None:
-    titles = dict.fromkeys(record["title"] for record in records)
-    for title in titles:
+    axis.set_prop_cycle(color=COLOURS)
+    for title in dict.fromkeys(record["title"] for record in records):
         _line(axis, [record for record in records if record["title"] == title], "test_accuracy", title)
     _epochs(axis, records, "test accuracy, %")
 
@@ -82,7 +87,8 @@ def _clean_error(axis: Any, records: Records) -> None:
 
 def _weights(axis: Any, records: Records) -> None:
     """The mean weight of each component by round: 0 is the given label, k the k-th correction."""
-    rounds = min(len(record["rounds"]) for record in records)
+    records = [record for record in records if record["rounds"]]
+    rounds = min((len(record["rounds"]) for record in records), default=0)
     if not rounds:
         raise UsageError("these runs have no combination weights: only the closed loop has")
     bottom = np.zeros(rounds)

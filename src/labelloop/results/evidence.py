@@ -62,12 +62,18 @@ def read_evidence(folder: Path) -> dict[str, dict[str, Any]]:
     Raises:
         DataError: A line that is not a stored run, with file and line.
     """
-    found: dict[str, dict[str, Any]] = {}
+    return {stored["key"]: expand(stored) for stored in read_evidence_lines(folder)}
+
+
+def read_evidence_lines(folder: Path) -> list[dict[str, Any]]:
+    """The same as they are stored."""
+    found = []
     for path in sorted(folder.glob("*.jsonl")):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             try:
                 stored = json.loads(line)
-                found[stored["key"]] = expand(stored)
+                expand(stored)
+                found.append(stored)
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(f"{path}, line {number} is not a stored run: {error!r}") from None
     return found

@@ -26,8 +26,13 @@ def last(record: Record, key: str = "test_accuracy") -> float | None:
 
 
 def best(record: Record, key: str = "test_accuracy") -> float | None:
-    """The highest over the epochs. For test accuracy that is selection on test data: only the paper's "Best"."""
-    return max((row[key] for row in record["history"] if row.get(key) is not None), default=None)
+    """The highest over the epochs of the last stage: for test accuracy, the paper's "Best", which selects on test data.
+
+    Where a method first trains a network that it throws away, the epochs of that one do not count.
+    """
+    stage = record["history"][-1].get("stage")
+    rows = [row for row in record["history"] if row.get("stage") == stage]
+    return max((row[key] for row in rows if row.get(key) is not None), default=None)
 
 
 def setting(experiment: Mapping[str, Any]) -> str:

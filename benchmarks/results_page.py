@@ -1,0 +1,254 @@
+"""What docs/results.md says: every claim of the paper beside what the stored runs show. write_tables.py writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labelloop.experiments.paper import accuracy_table, records_of, resource_table, stored_runs
+from labelloop.experiments.paper_files import Part, read_items
+from labelloop.results.tables import best, last, setting
+
+ROOT = Path(__file__).resolve().parents[1]
+EVIDENCE = ROOT / "evidence"
+OURS, PRACTICAL = "closed loop", "closed loop, practical recipe"
+THEIRS = ("cross-entropy", "FasTEN", "MW-Net", "L2B", "EMLC")  # the baselines of the paper
+SIMPLE = ("cross-entropy", "clean rows only", "noisy + clean", "fine-tune on clean")
+NOT_RIVALS = (OURS, PRACTICAL, "true labels", "closed loop, clean rows train too")
+
+
+class Score(NamedTuple):
+    mean: float  # per cent
+    deviation: float
+    seeds: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} ± {self.deviation:.1f}"
+
+
+Scores = dict[str, dict[str, Score]]  # cell -> row -> score
+
+
+class Page:
+    """The stored runs, and what the page says of them."""
+
+    def __init__(self) -> None:
+        self.items = read_items()
+        self.runs = stored_runs()
+
+    def scores(self, part: Part, value: Any = last) -> Scores:
+        """Mean and deviation over the seeds, of the cells that have every seed."""
+        wanted = len({e.seed for e in part.experiments})
+        found: dict[str, dict[str, list[float]]] = {}
+        for record in records_of(part, self.runs):
+            cell = found.setdefault(setting(record["experiment"]), {})
+            cell.setdefault(record["title"], []).append(100 * value(record))
+        return {
+            cell: {
+                row: Score(float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else 0.0, len(v))
+                for row, v in rows.items()
+                if len(v) == wanted or part.protocol == "images"
+            }
+            for cell, rows in found.items()
+        }
+
+    def parts(self, name: str, protocol: str) -> list[Part]:
+        return [part for part in self.items[name].at("small") if part.protocol == protocol]
+
+    # --- claims ------------------------------------------------------------------------------------------------------
+
+    def beats_baselines(self) -> tuple[str, str]:
+        lines, lost_any = [], False
+        for name in ("embeddings", "images"):
+            cells = {c: r for part in self.parts("table1", name) for c, r in self.scores(part).items() if OURS in r}
+            for ours in (OURS, PRACTICAL):
+                won, lost = [], []
+                for cell, rows in cells.items():
+                    rivals = {row: rows[row] for row in THEIRS if row in rows}
+                    if ours not in rows or not rivals:
+                        continue
+                    top = max(rivals, key=lambda row: rivals[row].mean)
+                    margin = rows[ours].mean - rivals[top].mean
+                    (won if margin > 0 else lost).append(f"{cell} ({top} {margin:+.1f})")
+                if won or lost:
+                    lost_any |= bool(lost) and ours == OURS
+                    behind = f"; not in {', '.join(lost)}" if lost else ""
+                    lines.append(f"{name}, {ours}: ahead in {len(won)} of {len(won) + len(lost)} cells{behind}")
+        return "; ".join(lines) or "no runs", _verdict(not lost_any, bool(lines))
+
+    def last_is_best(self) -> tuple[str, str]:
+        texts, largest = [], 0.0
+        for name in ("embeddings", "images", "augmented"):
+            for row in (OURS, "cross-entropy"):
+                gaps = []
+                for part in self.parts("table1", name):
+                    lasts, bests = self.scores(part), self.scores(part, best)
+                    gaps += [bests[c][row].mean - lasts[c][row].mean for c in lasts if row in lasts[c]]
+                if gaps:
+                    texts.append(f"{name}, {row}: best minus last {min(gaps):.1f} to {max(gaps):.1f}")
+                    largest = max(largest, max(gaps)) if row == OURS else largest
+        return "; ".join(texts) or "no runs", _verdict(largest <= 1.0, bool(texts))
+
+    def features_logits_pseudo(self) -> tuple[str, str]:
+        order = (OURS, "final-layer logits", "pseudo-soft-labels")
+        texts, holds = [], True
+        for part in self.parts("table2", "embeddings"):
+            for cell, rows in self.scores(part).items():
+                if all(row in rows for row in order):
+                    numbers = [rows[row] for row in order]
+                    holds &= numbers[0].mean > numbers[1].mean > numbers[2].mean
+                    texts.append(f"{cell}: {' / '.join(map(str, numbers))}")
+        return "features / logits / pseudo-labels: " + "; ".join(texts), _verdict(holds, bool(texts))
+
+    def combination_helps(self) -> tuple[str, str]:
+        gains: dict[int, list[float]] = {}
+        for part in self.parts("table2", "embeddings"):
+            for rows in self.scores(part).values():
+                if OURS in rows and "no convex combination" in rows:
+                    gain = rows[OURS].mean - rows["no convex combination"].mean
+                    gains.setdefault(part.experiments[0].clean, []).append(gain)
+        text = "; ".join(
+            f"{clean} clean rows: {', '.join(f'{gain:+.1f}' for gain in found)} points"
+            for clean, found in gains.items()
+        )
+        many, few = (np.mean(gains.get(clean, [np.nan])) for clean in (2000, 400))
+        return f"gain of the combination by cell, {text}", _verdict(bool(few > many and few > 0), len(gains) > 1)
+
+    def costs_six_per_cent(self) -> tuple[str, str]:
+        record = json.loads((EVIDENCE / "overhead.json").read_text(encoding="utf-8"))
+        ratios = sorted(record["ratios"])
+        middle = ratios[len(ratios) // 2]
+        text = f"{middle:.3f} times cross-entropy (median of {len(ratios)}, {ratios[0]:.3f} to {ratios[-1]:.3f})"
+        return f"{text}, real images, small-cnn, 3 corrections in 25 epochs", _verdict(middle <= 1.1)
+
+    def meta_is_slower(self) -> tuple[str, str]:
+        path = EVIDENCE / "efficiency.json"
+        if not path.exists():
+            return "not measured", "open"
+        rows = json.loads(path.read_text(encoding="utf-8"))["methods"]
+        ours = rows[OURS]
+        ratios = {name: rows[name]["seconds"] / ours["seconds"] for name in ("L2B", "EMLC")}
+        memory = ours["memory_mib"] / rows["cross-entropy"]["memory_mib"]
+        text = ", ".join(f"{name} {ratio:.1f} times the closed loop's time" for name, ratio in ratios.items())
+        return f"{text}; its memory is {memory:.2f} times cross-entropy's", _verdict(
+            min(ratios.values()) > 1 and memory < 1.1
+        )
+
+    def spread_over(self, name: str) -> tuple[str, str]:
+        texts, widest = [], 0.0
+        for part in self.parts(name, "embeddings"):
+            for cell, rows in self.scores(part).items():
+                if len(rows) == len({e.title for e in part.experiments}):
+                    widest = max(widest, max(s.mean for s in rows.values()) - min(s.mean for s in rows.values()))
+                    texts.append(f"{cell}: {', '.join(f'{row} {score}' for row, score in rows.items())}")
+        return "; ".join(texts) or "no runs", _verdict(widest <= 2.0, bool(texts))
+
+    def few_clean_rows(self) -> tuple[str, str]:
+        texts, holds = [], True
+        for part in self.parts("table6", "embeddings"):
+            for cell, rows in self.scores(part).items():
+                rivals = {row: rows[row] for row in THEIRS if row in rows and row != "EMLC"}
+                if OURS in rows and rivals:
+                    top = max(rivals, key=lambda row: rivals[row].mean)
+                    holds &= rows[OURS].mean > rivals[top].mean
+                    practical = f", practical recipe {rows[PRACTICAL]}" if PRACTICAL in rows else ""
+                    texts.append(f"{cell}: {rows[OURS]}{practical}, against {top} {rivals[top]}")
+        return "; ".join(texts) or "no runs", _verdict(holds, bool(texts))
+
+    def tenth_of_clean(self) -> tuple[str, str]:
+        for part in self.parts("table3", "embeddings"):
+            for rows in self.scores(part).values():
+                names = ("closed loop (10% clean)", "DMLP (10% clean)", "closed loop", "DMLP")
+                if all(name in rows for name in names):
+                    text = ", ".join(f"{name} {rows[name]}" for name in names)
+                    return text, _verdict(rows[names[0]].mean > rows[names[1]].mean)
+        return "no runs", "open"
+
+    def claims(self) -> str:
+        claims = {
+            "Table 1: after the last epoch the loop is ahead of every baseline in every cell": self.beats_baselines(),
+            "Table 1: its last epoch is within 1 point of its best": self.last_is_best(),
+            "Table 2: features are better than logits, logits than pseudo-labels": self.features_logits_pseudo(),
+            "Table 2: the convex combination helps, most with few clean rows": self.combination_helps(),
+            "Table 6: with few clean rows the loop is ahead of the baselines": self.few_clean_rows(),
+            "Table 3: with a tenth of the clean rows it is ahead of DMLP (human labels here)": self.tenth_of_clean(),
+            "Table 7: λ matters little, 1 to 2 points": self.spread_over("table7"),
+            "Table 8: so does how often labels are corrected": self.spread_over("table8"),
+            "Table 5: the correction costs about 6% of the time": self.costs_six_per_cent(),
+            "Table 4: L2B and EMLC take several times longer, and the loop no extra memory": self.meta_is_slower(),
+        }
+        lines = ["| what the paper says | here | what was measured |", "|---|---|---|"]
+        lines += [f"| {claim} | **{verdict}** | {text} |" for claim, (text, verdict) in claims.items()]
+        return "\n".join(lines)
+
+    # --- where it wins -----------------------------------------------------------------------------------------------
+
+    def ranking(self, ours: str) -> str:
+        """For every cell: the best of all other rows, and whether ours wins, ties or loses against it."""
+        lines = ["| where | cell | ours | best other | best simple row | against the best | against simple |"]
+        lines.append("|---|---|---|---|---|---|---|")
+        for protocol in ("embeddings", "images", "augmented"):
+            for part in self.parts("table1", protocol):
+                for cell, rows in self.scores(part).items():
+                    rivals = {row: score for row, score in rows.items() if row not in NOT_RIVALS}
+                    simple = {row: score for row, score in rivals.items() if row in SIMPLE}
+                    if ours in rows and simple:
+                        tops = [max(group, key=lambda row: group[row].mean) for group in (rivals, simple)]
+                        texts = [f"{top} {rows[top]}" for top in tops]
+                        outcomes = [_outcome(rows[ours], rows[top]) for top in tops]
+                        lines.append(" | ".join([f"| {protocol}", cell, str(rows[ours]), *texts, *outcomes]) + " |")
+        return "\n".join(lines)
+
+    def method_summary(self, row: str) -> str:
+        """Where a method wins and fails here, in a sentence: its distance to cross-entropy, and its rank."""
+        texts = []
+        for protocol in ("embeddings", "images"):
+            gains, ranks = [], []
+            for part in self.parts("table1", protocol):
+                for cell, rows in self.scores(part).items():
+                    plain = {r: s for r, s in rows.items() if r != "true labels"}
+                    if row in plain and "cross-entropy" in plain:
+                        gains.append((rows[row].mean - rows["cross-entropy"].mean, cell))
+                        ranks.append((sorted(plain, key=lambda r: -plain[r].mean).index(row) + 1, len(plain)))
+            if gains:
+                low, high = min(gains), max(gains)
+                rank = f"rank {min(r for r, _ in ranks)} to {max(r for r, _ in ranks)} of {max(n for _, n in ranks)}"
+                texts.append(
+                    f"{protocol} ({len(gains)} cells): {low[0]:+.1f} ({low[1]}) to {high[0]:+.1f} ({high[1]}) points "
+                    f"against cross-entropy, {rank}"
+                )
+        return "; ".join(texts) or "no stored runs"
+
+    def tables(self) -> str:
+        blocks = []
+        for name in ("table1", "table2", "table3", "table6", "table7", "table8"):
+            item = self.items[name]
+            blocks.append(f"### {item.place}: {item.title}\n\n`labelloop paper {name} --scale small`")
+            for part in item.at("small"):
+                records = records_of(part, self.runs)
+                missing = len(part.experiments) - len(records)
+                note = f" ({missing} of {len(part.experiments)} runs missing)" if missing else ""
+                blocks += [accuracy_table(item, part, records, value, note) for value in item.values if records]
+        return "\n\n".join(blocks)
+
+    def counts(self) -> str:
+        wanted = {e.key for item in self.items.values() for part in item.at("small") for e in part.experiments}
+        commits = sorted({run["versions"]["commit"][:9] for run in self.runs.values()})
+        return f"{len(wanted & self.runs.keys())} of {len(wanted)} runs are stored, made at {' and '.join(commits)}."
+
+    def efficiency(self) -> str:
+        return resource_table()
+
+
+def _verdict(holds: bool, measured: bool = True) -> str:
+    return ("holds" if holds else "does not hold") if measured else "open"
+
+
+def _outcome(ours: Score, other: Score) -> str:
+    """Wins or loses by more than the two deviations together, else a tie."""
+    margin = ours.mean - other.mean
+    word = "ties" if abs(margin) <= np.hypot(ours.deviation, other.deviation) else "wins" if margin > 0 else "loses"
+    return f"{word} ({margin:+.1f})"

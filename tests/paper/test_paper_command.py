@@ -1,0 +1,174 @@
+"""`labelloop paper` as a user runs it: stored runs, runs made anew, figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from labelloop.cli import main
+from labelloop.errors import DataError
+from labelloop.experiments import paper, paper_files
+from labelloop.results.evidence import compact, expand, read_evidence, same_numbers, write_evidence
+from labelloop.results.tables import best
+
+ROOT = Path(__file__).resolve().parents[2]
+
+COMMON = """
+[protocols.p]
+scale = "small"
+title = "digits"
+dataset = "digits"
+clean = 40
+recipe = "practical"
+config = { epochs = 3, network_options = { hidden = [16] } }
+seed = [0, 1]
+[protocols.f]
+scale = "full"
+title = "digits, at length"
+dataset = "digits"
+clean = 40
+recipe = "practical"
+seed = [0]
+[rows."cross-entropy"]
+method = "cross-entropy"
+[rows."closed loop"]
+method = "closed-loop"
+on.p = { warm_up = 1, correct_every = 1 }
+"""
+ITEM = """
+place = "Table 1"
+label = "tab:one"
+title = "a small table"
+shows = "accuracy"
+[[runs]]
+protocol = "p"
+beside = "theirs"
+rows = ["cross-entropy", "closed loop"]
+noise = ["symmetric"]
+rate = [0.4]
+[[runs]]
+protocol = "f"
+rows = ["cross-entropy"]
+noise = ["symmetric"]
+rate = [0.4]
+[published.theirs.last]
+"closed loop" = [1.0, 88.73, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A repository with one table, run once and stored."""
+    root = tmp_path_factory.mktemp("repository")
+    (root / "paper").mkdir()
+    (root / "evidence").mkdir()
+    (root / "paper" / "common.toml").write_text(COMMON, encoding="utf-8")
+    (root / "paper" / "table1.toml").write_text(ITEM, encoding="utf-8")
+    for name, shows in (("figure2", "dynamics"), ("weights", "weights")):
+        text = ITEM.replace('shows = "accuracy"', f'shows = "{shows}"')
+        (root / "paper" / f"{name}.toml").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper_files, "paper_folder", lambda: root / "paper")
+        patch.setattr(paper, "paper_folder", lambda: root / "paper")
+        item = paper.find_item("table1")
+        fresh, words = paper.rerun(item, "small", root / "first", 2, 0)
+        assert "nothing to compare" in words
+        write_evidence(root / "evidence" / "p.jsonl", [compact(key, record) for key, record in fresh.items()])
+        yield root
+
+
+def test_a_table_is_printed_from_stored_runs_with_the_papers_numbers(repository, capsys, tmp_path):
+    assert main(["paper", "table1", "--output-dir", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "| closed loop | " in text
+    assert "(2) [88.7] |" in text
+    assert "missing" not in text
+
+
+def test_a_rerun_agrees_with_the_stored_runs_bit_for_bit(repository, capsys, tmp_path):
+    assert main(["paper", "table1", "--rerun", "--output-dir", str(tmp_path), "--jobs", "2"]) == 0
+    assert "4 of these 4 runs are stored: 4 agree bit for bit" in capsys.readouterr().out
+
+
+def test_a_run_that_differs_is_said_to_differ(repository):
+    stored = paper.stored_runs()
+    key = next(iter(stored))
+    other = json.loads(json.dumps(stored))
+    other[key]["history"][-1]["test_accuracy"] += 0.02
+    assert not same_numbers(other[key], stored[key])
+    assert "3 agree bit for bit, the others by 2.0 points" in paper.agreement(other, stored)
+
+
+def test_the_list_says_what_is_stored_and_what_is_missing(repository, capsys, tmp_path):
+    assert main(["paper", "--output-dir", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "labelloop paper table1 --scale small" in text
+    assert "all 4 runs stored" in text
+    assert "0 of 1 runs stored, 1 missing; needs a GPU" in text
+
+
+def test_the_full_scale_asks_for_a_gpu(repository, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(paper, "has_gpu", lambda: False)
+    assert main(["paper", "table1", "--scale", "full", "--output-dir", str(tmp_path)]) == 2
+    assert "needs a GPU" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_figures_are_drawn_and_the_same_runs_give_the_same_file(repository, capsys, tmp_path):
+    for name in ("figure2", "weights"):
+        for place in (tmp_path / name, tmp_path / f"{name}-again"):
+            assert main(["paper", name, "--figure", str(place), "--output-dir", str(tmp_path)]) == 0
+        one, other = (tmp_path / f"{name}{end}.svg" for end in ("", "-again"))
+        assert one.read_bytes() == other.read_bytes()
+        assert one.read_bytes().startswith(b"<?xml")
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "wrote" in capsys.readouterr().out
+
+
+def test_the_learning_rate_drops_stand_in_the_dynamics():
+    from labelloop.report.paper_figures import drops
+
+    assert drops({"config": {"epochs": 100, "lr_drops": [0.6, 0.8]}}) == [60, 80]
+
+
+def test_stored_runs_keep_what_they_must():
+    record = {
+        "experiment": {"name": "a", "method": "m"},
+        "title": "a",
+        "noisy_labels_sha256": "x",
+        "rounds": [{"epoch": 1, "weights": [0.123456789, 0.876543211], "clean_val_loss": 3.0}],
+        "history": [
+            {"epoch": 1, "loss": 1 / 3, "test_accuracy": 2 / 3, "clean_accuracy": 2 / 3, "seconds": {"train": 1.23456}},
+            {"epoch": 2, "loss": 0.1, "test_accuracy": 0.7, "clean_accuracy": None, "seconds": {}},
+        ],
+    }
+    again = expand(json.loads(json.dumps(compact("k", record))))
+    assert same_numbers(again, record)
+    assert [row["clean_accuracy"] for row in again["history"]] == [0.66667, None]
+    assert [row["seconds"] for row in again["history"]] == [{"train": 1.235}, {"train": 0.0}]
+    assert again["rounds"] == [{"epoch": 1, "weights": [0.12346, 0.87654]}]
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"key": "a"}\n', encoding="utf-8")
+    with pytest.raises(DataError, match="line 1"):
+        read_evidence(tmp_path)
+
+
+def test_best_leaves_out_a_network_that_is_thrown_away():
+    history = [{"stage": "first", "test_accuracy": 0.9}, {"stage": "second", "test_accuracy": 0.5}]
+    assert best({"history": history}) == 0.5
+
+
+def test_every_stored_run_of_the_repository_is_one_that_a_table_asks_for():
+    wanted = {
+        e.key for item in paper_files.read_items(ROOT / "paper").values() for p in item.parts for e in p.experiments
+    }
+    stored = read_evidence(ROOT / "evidence")
+    assert len(stored) > 100
+    assert stored.keys() <= wanted
+    for run in stored.values():
+        assert run["versions"]["commit"]
+        assert run["history"][-1]["test_accuracy"] is not None
