@@ -55,7 +55,10 @@ def main_table() -> str:
 
 
 def costs() -> str:
-    record = json.loads((EVIDENCE / "step_cost.json").read_text(encoding="utf-8"))
+    path = EVIDENCE / "step_cost.json"
+    if not path.exists():
+        return "not measured yet"
+    record = json.loads(path.read_text(encoding="utf-8"))
     lines = ["| a step of | times cross-entropy's |", "|---|---|"]
     return "\n".join(
         lines + [f"| {row} | {ratio:.2f} |" for row, ratio in record["ratios"].items() if row != "cross-entropy"]
