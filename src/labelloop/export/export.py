@@ -11,6 +11,7 @@ from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.export import tables
 from labelloop.export.changes import write_changes
 from labelloop.export.decision import Decision, decide
+from labelloop.export.hub_dataset import corrected_dataset, write_dataset
 from labelloop.export.image_tree import new_places, placed_by_label, write_tree
 from labelloop.export.label_issues import ORIENTATIONS, write_issues, write_noise_matrix
 from labelloop.export.model_card import write_model
@@ -71,7 +72,7 @@ def export(
     write_data, write_undo = _writers(run, to, source, decision, output, replace=replace, copy=copy)
     changes, undo_file = _companions(output)
     steps: list[tuple[Path, Callable[[], object]]] = [
-        (changes, lambda: _write_changes(changes, run, decision, source, replace)),
+        (changes, lambda: _write_changes(changes, run, decision, replace)),
         (output, write_data),  # last: an output that is there has its changes and its undo file beside it
     ]
     if keep_undo and write_undo is not None:
@@ -146,7 +147,9 @@ def _writers(
     if to in tables.FORMATS:
         writer = tables.table_writer(run, source, to, decision, replace)
         return lambda: write_atomically(output, writer), undo_file if source.is_file() else None
-    assert to == "imagefolder"
+    if to == "hf":  # nothing to undo: the input is a folder that stays as it is, and too large to keep twice
+        data = corrected_dataset(run, source, decision, replace)
+        return lambda: write_dataset(data, output), None
     if source.is_file():
         names = tables.column_of(run, source, run.source["file_name_column"])
         places = placed_by_label(names, decision)
@@ -163,10 +166,10 @@ def _writers(
     )
 
 
-def _write_changes(path: Path, run: Run, decision: Decision, source: Path, replace: bool) -> None:
+def _write_changes(path: Path, run: Run, decision: Decision, replace: bool) -> None:
     column = run.source["label_column"] if replace else tables.ADDED[0]
     ids = run.labels["id"].to_pylist()
-    where = column if source.is_file() else "folder"
+    where = "folder" if run.source["kind"] == "image-folder" else column
     write_atomically(path, lambda partial: write_changes(partial, ids, decision, where, run.path.absolute()))
 
 

@@ -1,0 +1,63 @@
+"""A Hugging Face data set on disk with the corrected label, of the same ClassLabel as the given one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelloop.errors import DataError, UsageError
+from labelloop.export.decision import Decision, spelling
+from labelloop.export.run import Run
+from labelloop.export.tables import ADDED
+
+
+def corrected_dataset(run: Run, source: Path, decision: Decision, replace: bool) -> Any:
+    """The data set of a run's input, with the label replaced or columns added, and dropped rows left out."""
+    try:
+        import datasets
+    except ImportError:
+        raise UsageError("--to hf needs the `datasets` package; install it: pip install 'labelloop[hub]'") from None
+    try:
+        data = datasets.load_from_disk(str(source))
+    except (FileNotFoundError, ValueError) as error:
+        raise DataError(f"{source} cannot be read as a data set on disk ({error}); save it again") from None
+    if isinstance(data, datasets.DatasetDict):
+        split = run.source["options"].get("split")
+        if split not in data:
+            raise DataError(f"{source} has the splits {', '.join(data)}, and the run does not say which; run it again")
+        data = data[split]
+    if len(data) != len(run.labels):
+        raise DataError(f"{source} has {len(data)} rows and the run {len(run.labels)}; run it again on this data set")
+    label = run.source["label_column"]
+    taken = [name for name in ADDED if name in data.column_names]
+    if taken and not replace:
+        raise UsageError(f"{source} already has a column {taken[0]!r}; take --replace, or rename it and run again")
+    cells = list(data[label]) if label is not None else [None] * len(data)
+    spelled = spelling(cells, decision, run.classes, f"{source}, column {label!r}")
+    final = [None if value is None else spelled[value] for value in decision.final]
+    feature = data.features[label] if label is not None else None
+    if replace:
+        if label is None:
+            raise UsageError(f"{source} has no label column to replace; leave out --replace")
+        names = data.column_names
+        values = [new if changed else old for old, new, changed in zip(cells, final, decision.changed, strict=True)]
+        data = data.remove_columns(label).add_column(label, values, feature=feature).select_columns(names)
+    else:
+        confidence = [None if np.isnan(value) else float(value) for value in decision.confidence]
+        data = data.add_column(ADDED[0], final, feature=feature)
+        data = data.add_column(ADDED[1], confidence).add_column(ADDED[2], decision.changed.tolist())
+    return data.select(np.flatnonzero(~decision.dropped))
+
+
+def write_dataset(data: Any, output: Path) -> None:
+    """Saves it beside its place and moves it there whole."""
+    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
+    try:
+        data.save_to_disk(str(partial))
+        partial.rename(output)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

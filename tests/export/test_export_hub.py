@@ -1,0 +1,62 @@
+"""Hugging Face data sets out: the same ClassLabel, the same other columns."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_runs import run_of
+
+from labelloop.data.origin import origin_of
+from labelloop.data.table import from_arrays
+
+GIVEN = [0, 0, 1, -1]
+
+
+def hub_run(tmp_path: Path, split: str | None = None) -> Path:
+    origin = origin_of("hf-dataset", tmp_path / "data", label_column="label", options={"split": split})
+    names = ["cat", "dog", "owl"]
+    table = from_arrays(np.zeros((4, 1), np.float32), GIVEN, [1, -1, -1, -1], class_names=names, origin=origin)
+    return run_of(table, tmp_path / "run", {1: ("dog", 0.875), 3: ("owl", 0.75)})
+
+
+@pytest.mark.parametrize("split", [None, "train"])
+def test_a_data_set_keeps_its_class_label(labelloop, tmp_path, split):
+    datasets = pytest.importorskip("datasets", reason="needs the extra hub")
+    if not hasattr(datasets, "Features"):  # tests/datasets/ answers to the name where the package is missing
+        pytest.skip("needs the extra hub")
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["cat", "dog", "owl"])}
+    )
+    data = datasets.Dataset.from_dict({"text": list("abcd"), "label": GIVEN}, features=features)
+    (data if split is None else datasets.DatasetDict({split: data})).save_to_disk(str(tmp_path / "data"))
+    run = hub_run(tmp_path, split)
+
+    done = labelloop("export", run, "--to", "hf", "--output", tmp_path / "added")
+    assert done.code == 0, done.err
+    added = datasets.load_from_disk(str(tmp_path / "added"))
+    assert added.features["corrected_label"] == features["label"]
+    assert list(added["label"]) == GIVEN
+    assert list(added["corrected_label"]) == [1, 1, 1, 2]  # no given label is an owl, yet it is number 2
+    assert list(added["changed"]) == [True, True, False, True]
+    assert (tmp_path / "added.changes.csv").exists()
+
+    assert labelloop("export", run, "--to", "hf", "--replace", "--output", tmp_path / "new").code == 0
+    new = datasets.load_from_disk(str(tmp_path / "new"))
+    assert new.features == features
+    assert (list(new["text"]), list(new["label"])) == (list("abcd"), [1, 1, 1, 2])
+
+    assert labelloop("export", run, "--to", "hf", "--action", "drop", "--output", tmp_path / "fewer").code == 0
+    assert list(datasets.load_from_disk(str(tmp_path / "fewer"))["text"]) == ["a", "c", "d"]
+
+
+def test_the_extra_is_named_where_it_is_missing(labelloop, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    run = hub_run(tmp_path)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    ended = labelloop("export", run, "--to", "hf", "--output", tmp_path / "new")
+    assert ended.code == 2
+    assert "pip install 'labelloop[hub]'" in ended.err
+    assert not list(tmp_path.glob("*new*"))
