@@ -7,7 +7,6 @@ same repeat, because other work on the machine disturbs single turns. Seconds ar
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import statistics
@@ -28,6 +27,7 @@ import torch
 from labelloop.experiments.versions import versions
 from labelloop.methods import METHODS, l2b, mwnet
 from labelloop.seeds import stream
+from labelloop.training.memory import keep_freed_memory
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
 from labelloop.types import MISSING, Problem, Rows
@@ -64,16 +64,6 @@ class Clocked(Runtime):
             self.wall += time.perf_counter() - wall
 
 
-def keep_memory() -> None:
-    """Without it, glibc hands every block above 32 MB back to the system and gets it again page by page.
-
-    Activations of 128 images here are 16 MB, those of EMLC's teacher on 256 or 768 images are larger.
-    """
-    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
-    for option in (trim_threshold, mmap_threshold):
-        ctypes.CDLL("libc.so.6").mallopt(option, 2**30)
-
-
 def random_problem(steps: int, clean: int) -> Problem:
     rng, rows = stream(0, "images"), steps * BATCH
     images = rng.integers(0, 256, (rows + clean, 32, 32, 3), dtype=np.uint8)
@@ -101,12 +91,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="steps of a turn; a multiple of 5")
     parser.add_argument("--clean", type=int, default=1000, help="clean rows")
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--keep-memory", action="store_true", help="let glibc keep freed memory (Linux)")
+    parser.add_argument(
+        "--give-memory-back", action="store_true", help="as malloc does by default, unlike our commands"
+    )
     parser.add_argument("--store", type=Path, help="write the measurement to this JSON file")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    if options.keep_memory:
-        keep_memory()
+    if not options.give_memory_back:
+        keep_freed_memory()
     problem = random_problem(options.steps, options.clean)
     rows = [row for row, (method, _, _) in ROWS.items() if method in METHODS]
     for row in rows:  # the first turn of each also compiles and allocates

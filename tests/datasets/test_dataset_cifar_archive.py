@@ -182,3 +182,15 @@ def test_limit_takes_the_first_rows(tmp_path):
     assert part.fingerprint != whole.fingerprint
     with pytest.raises(UsageError, match="limit is 21, but there are 20 training rows"):
         load_dataset("cifar100", tmp_path, limit=21)
+
+
+def test_test_limit_takes_the_first_test_rows(tmp_path):
+    write_folder(tmp_path, "cifar100")
+    whole, part = load_dataset("cifar100", tmp_path), load_dataset("cifar100", tmp_path, test_limit=3)
+    np.testing.assert_array_equal(part.test_inputs, whole.test_inputs[:3])
+    np.testing.assert_array_equal(part.test_labels, whole.test_labels[:3])
+    np.testing.assert_array_equal(part.labels, whole.labels)
+    with pytest.raises(UsageError, match="test_limit is 8, but there are 7 test rows"):
+        load_dataset("cifar100", tmp_path, test_limit=8)
+    with pytest.raises(UsageError, match="test_limit is 0: give the number of test rows"):
+        load_dataset("cifar100", tmp_path, test_limit=0)

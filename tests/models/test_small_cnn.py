@@ -50,3 +50,16 @@ def test_channels_last_gives_the_same_features(training):
     contiguous = encoder(x)
     encoder = encoder.to(memory_format=torch.channels_last)
     torch.testing.assert_close(encoder(x.to(memory_format=torch.channels_last)), contiguous, atol=1e-5, rtol=1e-4)
+
+
+def test_a_first_stride_of_2_halves_every_map():
+    encoder = build_encoder("small-cnn", (3, 16, 16), {"stride": 2})
+    sizes = []
+    for block in encoder.blocks:
+        block.register_forward_hook(lambda _, inputs, out: sizes.append(tuple(out.shape[2:])))
+    assert encoder(torch.zeros(2, 3, 16, 16)).shape == (2, 128)
+    assert sizes == [(8, 8), (4, 4), (2, 2), (1, 1)]
+    with pytest.raises(UsageError, match="halves the image 4 times and needs at least 16x16"):
+        build_encoder("small-cnn", (3, 15, 16), {"stride": 2})
+    with pytest.raises(UsageError, match="stride must be 1 or 2, not 3"):
+        build_encoder("small-cnn", (3, 32, 32), {"stride": 3})

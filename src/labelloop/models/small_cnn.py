@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -32,29 +31,24 @@ class SmallCNN(nn.Module):
         in_channels: Of the images.
         widths: Channels of each block.
         stride: Of the first block; 2 makes every map half as high and wide, and a step about four times cheaper.
-        places: Where the features are not the average of the last map but all its values: how many places it has.
-            A linear head on so many of them learns a few thousand labels by heart, right or wrong.
     """
 
-    def __init__(self, in_channels: int, widths: Sequence[int], stride: int, places: int | None) -> None:
+    def __init__(self, in_channels: int, widths: Sequence[int], stride: int) -> None:
         super().__init__()
         channels = [in_channels, *widths]
         self.blocks = nn.ModuleList(
             ConvBlock(a, b, 1 if number else stride) for number, (a, b) in enumerate(pairwise(channels))
         )
-        self.average = places is None
-        self.feature_dim = channels[-1] * (places or 1)
+        self.feature_dim = channels[-1]
 
     def forward(self, x: Tensor) -> Tensor:
         for number, block in enumerate(self.blocks):
             # Halving early keeps the wide layers on small maps, where they are cheap.
             x = block(x if number == 0 else F.max_pool2d(x, 2))  # [B, width, H / 2^number, W / 2^number] / stride
-        return x.mean((2, 3)) if self.average else x.flatten(1)  # [B, D]
+        return x.mean((2, 3))  # [B, D]
 
 
-def small_cnn(
-    input_shape: tuple[int, ...], widths: Sequence[int] = (32, 64, 96, 128), stride: int = 1, average: bool = True
-) -> SmallCNN:
+def small_cnn(input_shape: tuple[int, ...], widths: Sequence[int] = (32, 64, 96, 128), stride: int = 1) -> SmallCNN:
     """The `small-cnn` network for images of this shape, at least 8 pixels high and wide (16 with stride 2)."""
     if (
         not isinstance(widths, list | tuple)
@@ -64,8 +58,6 @@ def small_cnn(
         raise UsageError(f"small-cnn: widths must be a list of one or more positive whole numbers, not {widths!r}")
     if stride not in (1, 2):
         raise UsageError(f"small-cnn: stride must be 1 or 2, not {stride!r}")
-    if not isinstance(average, bool):
-        raise UsageError(f"small-cnn: average must be true or false, not {average!r}")
     channels, height, width = input_shape
     smallest = stride * 2 ** (len(widths) - 1)
     if min(height, width) < smallest:
@@ -73,5 +65,4 @@ def small_cnn(
             f"small-cnn halves the image {len(widths) - 2 + stride} times and needs at least {smallest}x{smallest} "
             f"pixels, but the inputs have shape {input_shape}; use 'mlp', or fewer widths"
         )
-    halved = [math.ceil(side / stride) // 2 ** (len(widths) - 1) for side in (height, width)]
-    return SmallCNN(channels, widths, stride, None if average else math.prod(halved))
+    return SmallCNN(channels, widths, stride)
