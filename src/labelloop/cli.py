@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Train on DATA and correct its labels. A row may have a label, a clean label, both or neither; "
         "a missing one is blank, NaN or -1.",
     )
-    fit.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .npz or .npy")
+    fit.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .jsonl, .npz or .npy")
     fit.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
     _add_columns(fit)
     fit.add_argument("--clean-column", metavar="NAME", help="the verified label (guessed: clean_label, y_clean)")
@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Classify DATA with the model of RUN.",
     )
     predict.add_argument("model", type=Path, metavar="RUN", help="the folder of a finished run")
-    predict.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .npz or .npy")
+    predict.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .jsonl, .npz or .npy")
     predict.add_argument("--output", type=Path, metavar="FILE", help=".csv or .parquet (default: CSV on the terminal)")
     predict.add_argument("--overwrite", action="store_true", help="replace FILE")
     _add_columns(predict)
@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         "some clean labels, best on rows that keep their given label. Nothing is trained that takes longer than "
         "seconds.",
     )
-    correct.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet or .npz")
+    correct.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .jsonl or .npz")
     correct.add_argument("--output", type=Path, metavar="FILE", help="the labels, as .parquet or .csv")
     correct.add_argument("--output-dir", type=Path, metavar="RUN", help="a run folder, for `labelloop export`")
     correct.add_argument("--overwrite", action="store_true", help="replace FILE, or the run in RUN")
@@ -249,7 +249,9 @@ def _add_command(commands: Any, name: str, **texts: str) -> argparse.ArgumentPar
 def _add_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label-column", metavar="NAME", help="the given label (guessed: label, target, y)")
     parser.add_argument("--id-column", metavar="NAME", help="a name for every row (guessed: id)")
-    parser.add_argument("--feature-columns", metavar="A,B", type=_names, help="default: every column of numbers")
+    parser.add_argument(
+        "--feature-columns", metavar="A,B", type=_names, help="default: every column of numbers or categories"
+    )
     parser.add_argument(
         "--embedding-column", metavar="NAME", help="a column of lists of numbers, or an array of an .npz"
     )

@@ -104,8 +104,8 @@ def test_a_missing_column_is_named(run, labelloop, tmp_path):
 
 def test_a_bad_number_is_named_by_row_and_column(run, labelloop, tmp_path):
     columns = numbers(NEW)
-    columns["b"] = np.where(np.arange(30) == 7, np.nan, columns["b"])
-    ended = labelloop("predict", run, write_csv(tmp_path / "nan.csv", columns))
+    columns["b"] = np.where(np.arange(30) == 7, np.inf, columns["b"])
+    ended = labelloop("predict", run, write_csv(tmp_path / "inf.csv", columns))
     assert ended.code == 1
     assert "column b" in ended.err
     assert "row 7" in ended.err

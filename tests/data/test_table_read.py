@@ -185,7 +185,7 @@ def test_two_columns_that_could_be_the_label(tmp_path):
 
 def test_a_true_label_is_neither_clean_label_nor_feature(tmp_path):
     path = write(tmp_path / "a.csv", "f,label,true_label,note\n1,2,3,hello\n2,3,3,there\n")
-    with pytest.warns(UserWarning, match=r"'true_label' \(by its name a label.*'note' \(not numbers\)"):
+    with pytest.warns(UserWarning, match=r"'true_label' \(by its name a label.*'note' \(2 different values in 2 rows"):
         table = read_table(path)
     assert table.clean_labels is None
     assert table.column_names == ("f",)
@@ -249,9 +249,8 @@ def test_parquet_types(tmp_path):
     }
     pq.write_table(pa.table(columns), path)
     table = read_table(path, label_column="category")
-    assert table.column_names == ("flag", "big")
-    assert table.inputs[:2].tolist() == [[1, 2.0**60], [0, 1]]
-    assert np.isnan(table.inputs[2, 0])
+    assert table.column_names == ("flag", "flag=(missing)", "big")
+    assert table.inputs.tolist() == [[1, 0, 2.0**60], [0, 0, 1], [0.5, 1, 2]]
     assert table.labels.tolist() == ["b", "a", ""]
     with raises("column 'when' is of type timestamp[us], which cannot hold labels", path):
         pq.write_table(pa.table({"f": [1], "when": pa.array([0], pa.timestamp("us"))}), path)
@@ -399,9 +398,9 @@ def test_no_label_column(tmp_path):
 
 def test_a_feature_column_with_text(tmp_path):
     path = write(tmp_path / "a.csv", "a,b,label\n1,2,x\n2,two,y\n3,three,y\n")
-    with raises("column 'b' is not numbers: row 1 holds 'two'", path):
+    with raises("column 'b' cannot be a feature: 3 different values in 3 rows, like text or ids", path):
         read_table(path, feature_columns=["a", "b"])
-    with pytest.warns(UserWarning, match=r"'b' \(not numbers\)"):
+    with pytest.warns(UserWarning, match=r"'b' \(3 different values in 3 rows"):
         assert read_table(path).column_names == ("a",)
     with raises("column 'b' is not numbers: row 1 holds 'two'", path):
         read_table(path, feature_columns=["a"], extra_columns=["b"])
@@ -414,12 +413,14 @@ def test_a_slip_in_a_column_of_numbers_is_not_left_out_in_silence(tmp_path):
         read_table(path)
 
 
-def test_blank_numbers_are_read_as_nan_and_reported_by_name(tmp_path):
-    path = write(tmp_path / "a.csv", "a,b,label,clean_label\n1,2,x,\n2,,y,\n3,None,x,x\n4,NA,y,y\n")
+def test_blank_numbers_are_the_median_and_are_marked(tmp_path):
+    path = write(tmp_path / "a.csv", "a,b,label,clean_label\n1,2,x,\n2,,y,\n3,None,x,x\n4,NA,y,y\n5,8,x,\n")
     table = read_table(path)
-    assert np.isnan(table.inputs[:, 1]).tolist() == [False, True, True, True]
+    assert table.column_names == ("a", "b", "b=(missing)")
+    assert table.inputs[:, 1:].tolist() == [[2, 0], [5, 1], [5, 1], [5, 1], [8, 0]]
+    check(table)
     with raises("in column b, row 1, 2, 3", path):
-        check(table)
+        check(read_table(path, feature_columns=["a", "b"], as_they_are=True))
 
 
 def test_empty_files(tmp_path):
@@ -468,7 +469,7 @@ def test_headers_that_cannot_be_used(tmp_path):
 def test_files_that_are_not_what_they_say(tmp_path):
     with raises("no such file", tmp_path / "none.csv"):
         read_table(tmp_path / "none.csv")
-    with raises("cannot read '.xlsx'; known: .csv, .tsv, .parquet, .npz, .npy"):
+    with raises("cannot read '.xlsx'; known: .csv, .tsv, .parquet, .jsonl, .npz, .npy"):
         read_table(tmp_path / "a.xlsx")
     path = write(tmp_path / "a.parquet", "a,label\n1,2\n")
     with raises("cannot be read as Parquet", path):
@@ -486,7 +487,10 @@ def test_ids_and_splits_that_cannot_be_used(tmp_path):
 
 def test_no_column_to_learn_from(tmp_path):
     path = write(tmp_path / "a.csv", "name,blank,label\nx,,a\ny,,b\n")
-    with raises("no column of numbers to learn from; left out: 'name' (not numbers), 'blank' (empty)", path):
+    with raises(
+        "no column to learn from; left out: 'name' (2 different values in 2 rows, like text or ids), 'blank' (empty)",
+        path,
+    ):
         read_table(path)
 
 

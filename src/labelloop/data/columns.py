@@ -1,4 +1,4 @@
-"""Which column of a file is what: the user's word first, then a guess by name."""
+"""Which column of a file is what: the user's word first, then a guess by name, in capitals or not."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ CLEAN_NAMES = ("clean_label", "clean_labels", "y_clean", "verified")
 ID_NAMES = ("id", "row_id")
 SPLIT_NAMES = ("split",)
 EMBEDDING_NAMES = ("embedding", "embeddings", "features")
+# In small letters.
 # Never a feature unless asked for: a column that tells the label would make training look perfect and learn nothing,
 # and a row number tells the order of the file.
 NEVER_FEATURES = frozenset(
@@ -20,7 +21,7 @@ NEVER_FEATURES = frozenset(
         *(LABEL_NAMES + CLEAN_NAMES + ID_NAMES + SPLIT_NAMES),
         *("true_label", "y_true", "gold_label", "corrected_label", "predicted_label", "corrected_confidence"),
         *("label_score", "is_label_issue", "changed"),
-        *("", "index", "Unnamed: 0", "__index_level_0__"),
+        *("", "index", "unnamed: 0", "__index_level_0__"),
     }
 )
 
@@ -88,7 +89,7 @@ def require(name: str, names: Sequence[str], source: str) -> None:
 
 
 def _guess(names: Sequence[str], guesses: Sequence[str], argument: str = "", source: str = "") -> str | None:
-    found = [name for name in names if name in guesses]
+    found = [name for name in names if name.strip().lower() in guesses]
     if len(found) > 1:
         raise DataError(f"{source}: {' and '.join(map(repr, found))} could both be meant; say which with {argument}")
     return found[0] if found else None

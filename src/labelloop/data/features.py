@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from labelloop.data.checks import check_columns
 from labelloop.data.columns import EMBEDDING_NAMES, NEVER_FEATURES, Roles, are_array_names, names_of_array, require
 from labelloop.data.csv_file import NULL_NUMBERS, is_number
+from labelloop.data.encoding import Column, encode_columns, fit_category, fit_number, unusable
 from labelloop.data.table import to_float32
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
@@ -27,10 +28,26 @@ def features_of(
     path: Path,
     feature_columns: Sequence[str] | None,
     embedding_column: str | None,
-) -> tuple[list[str], Floats]:
-    """The names of the features and the features [n, D], as `read_table` describes."""
+    train: NDArray[np.bool_],
+    encoding: Sequence[Column] | None = None,
+    as_they_are: bool = False,
+) -> tuple[list[str], Floats, tuple[Column, ...]]:
+    """The names of the features, the features [n, D], and how named columns became numbers.
+
+    Args:
+        arrow: The rows.
+        roles: The columns that are not features.
+        path: For messages.
+        feature_columns: As for `read_table`. Likewise `embedding_column`, `encoding` and `as_they_are`.
+        embedding_column: See there.
+        train: Masks the rows that the encoding is fitted on [n].
+        encoding: See there.
+        as_they_are: See there.
+    """
     names = arrow.column_names
     expected = None
+    if encoding is not None:
+        feature_columns = [column.name for column in encoding]
     if feature_columns is not None and are_array_names(feature_columns) and feature_columns[0] not in names:
         # Columns known only by number: those of an embedding column, whatever its name is here.
         expected, feature_columns = feature_columns, None
@@ -42,20 +59,32 @@ def features_of(
         embedding_column = _guessed_embedding(arrow, roles, path)
     parts: list[Floats] = []
     chosen: list[str] = []
+    fitted: Sequence[Column] = ()
     if embedding_column is not None:
         embedding = _embedding(arrow[embedding_column], embedding_column, path)
         parts.append(embedding)
         chosen += names_of_array(embedding_column, embedding.shape[1])
-    elif feature_columns is None:
-        feature_columns = _default_features(arrow, roles, path)
-    if feature_columns:
+    if as_they_are and feature_columns:
         parts.append(numbers(arrow, feature_columns, path))
         chosen += feature_columns
+    elif feature_columns or (feature_columns is None and embedding_column is None):
+        if encoding is not None:
+            fitted = encoding
+            raw = {c.name: _raw(arrow, c.name, path, as_text=c.kind == "category") for c in encoding}
+        elif feature_columns is not None:
+            raw, fitted = _fit_named(arrow, feature_columns, path, train)
+        else:
+            raw, fitted = _fit_default(arrow, roles, path, train)
+        encoded_names, values, remarks = encode_columns(fitted, raw)
+        for remark in remarks:
+            warnings.warn(f"{path}: column {remark}", stacklevel=4)
+        parts.append(values)
+        chosen += encoded_names
     if not parts:
         raise DataError(f"{path}: no features are named; name at least one column")
     if expected is not None:
         check_columns(expected, chosen, str(path))
-    return chosen, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return chosen, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), tuple(fitted)
 
 
 def _guessed_embedding(arrow: pa.Table, roles: Roles, path: Path) -> str | None:
@@ -100,40 +129,87 @@ def _embedding(column: pa.ChunkedArray, name: str, path: Path) -> Floats:
     return to_float32(flat.reshape(len(column), int(widths[0])))
 
 
-def _default_features(arrow: pa.Table, roles: Roles, path: Path) -> list[str]:
-    """Every column of numbers without another use. What is left out is said, so that no column gets lost in silence."""
-    chosen, left_out = [], []
+def _fit_named(
+    arrow: pa.Table, names: Sequence[str], path: Path, train: NDArray[np.bool_]
+) -> tuple[dict[str, NDArray], list[Column]]:
+    """The columns that were asked for. One that cannot be used is an error."""
+    raw, fitted = {}, []
+    for name in names:
+        raw[name], column, why_not = _fit_column(arrow, name, path, train)
+        if why_not:
+            raise DataError(
+                f"{path}: column {name!r} cannot be a feature: {why_not}; leave it out, or give text with text_column"
+            )
+        fitted.append(column)
+    return raw, fitted
+
+
+def _fit_default(
+    arrow: pa.Table, roles: Roles, path: Path, train: NDArray[np.bool_]
+) -> tuple[dict[str, NDArray], list[Column]]:
+    """Every column of numbers or categories without another use. What is left out is said, so that none gets lost."""
+    raw: dict[str, NDArray] = {}
+    fitted, left_out = [], []
     for name in arrow.column_names:
-        column = arrow[name]
+        kind = arrow[name].type
         if name in roles.used:
             continue
-        if name in NEVER_FEATURES:
+        if name.strip().lower() in NEVER_FEATURES:
             left_out.append(f"{name!r} (by its name a label, an id or a row number)")
-        elif _is_numeric(column.type):
-            chosen.append(name)
+        elif _is_numeric(kind) or _is_text(kind):
+            raw[name], column, why_not = _fit_column(arrow, name, path, train)
+            if why_not:
+                left_out.append(f"{name!r} ({why_not})")
+            else:
+                fitted.append(column)
         else:
-            _refuse_slip(column, name, path)
-            left_out.append(f"{name!r} ({'empty' if pa.types.is_null(column.type) else 'not numbers'})")
-    if not chosen:
+            left_out.append(f"{name!r} ({'empty' if pa.types.is_null(kind) else f'of type {kind}'})")
+    if not fitted:
         raise DataError(
-            f"{path}: no column of numbers to learn from"
+            f"{path}: no column to learn from"
             + (f"; left out: {some(left_out)}" if left_out else "")
-            + "; features are numbers or one embedding column"
+            + "; features are numbers, categories or one embedding column"
         )
     if left_out:
         warnings.warn(
-            f"{path}: not among the features: {some(left_out)}; choose them with feature_columns", stacklevel=4
+            f"{path}: not among the features: {some(left_out)}; choose them with feature_columns", stacklevel=5
         )
-    return chosen
+    return raw, fitted
 
 
-def _refuse_slip(column: pa.ChunkedArray, name: str, path: Path) -> None:
-    """Refuses a text column that is nearly all numbers: leaving it out would hide the slip."""
-    if not pa.types.is_string(column.type):
-        return
-    written = [value for value in column.to_pylist() if value is not None and value.strip() not in NULL_NUMBERS]
-    if written and sum(map(is_number, written)) >= ALMOST_ALL * len(written):
-        numbers(pa.table({name: column}), [name], path)
+def _fit_column(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_]) -> tuple[NDArray, Column, str | None]:
+    """A column, how to treat it, and why it cannot be used, if so."""
+    as_text = _is_text(arrow[name].type) and not _nearly_numbers(arrow[name])
+    values = _raw(arrow, name, path, as_text)
+    if not as_text:
+        return values, fit_number(name, values, train), None
+    column = fit_category(name, values, train)
+    return values, column, unusable(column, values, train)
+
+
+def _raw(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray:
+    """A column as float32 with NaN, or as text with None, where missing."""
+    if not as_text:
+        return numbers(arrow, [name], path)[:, 0]
+    column = arrow[name]
+    if not (_is_text(column.type) or _is_numeric(column.type) or pa.types.is_null(column.type)):
+        raise DataError(f"{path}: column {name!r} is of type {column.type}, where training had text; write it as text")
+    texts = column.cast(pa.string()).to_pylist()
+    stripped = [None if text is None else text.strip() for text in texts]
+    values = np.empty(len(texts), dtype=object)
+    values[:] = [None if text is None or text in NULL_NUMBERS else text for text in stripped]
+    return values
+
+
+def _nearly_numbers(column: pa.ChunkedArray) -> bool:
+    """Whether a column of text is one of numbers with a slip in it: to take it for categories would hide the slip."""
+    texts = column.to_pylist()
+    written = [value for value in texts if value is not None and value.strip() not in NULL_NUMBERS]
+    return bool(written) and sum(map(is_number, written)) >= ALMOST_ALL * len(written)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def numbers(arrow: pa.Table, names: Sequence[str], path: Path) -> Floats:

@@ -1,9 +1,10 @@
-"""Files a user has, as tables: CSV, TSV, Parquet, .npz and .npy."""
+"""Files a user has, as tables: CSV, TSV, Parquet, JSON lines, .npz and .npy."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,15 @@ from labelloop.data.checks import check_columns
 from labelloop.data.classes import numbers_where_all_are
 from labelloop.data.columns import Roles, roles_of
 from labelloop.data.csv_file import csv_header, read_csv
+from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
+from labelloop.data.jsonl_file import read_jsonl
 from labelloop.data.origin import origin_of
-from labelloop.data.table import Table, from_arrays
+from labelloop.data.table import Table, from_arrays, split_names
 from labelloop.errors import DataError, UsageError, some
 from labelloop.types import MISSING
 
-FORMATS = (".csv", ".tsv", ".parquet", ".npz", ".npy")
+FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".npz", ".npy")
 
 
 def read_table(
@@ -38,16 +41,18 @@ def read_table(
     labels_path: str | Path | None = None,
     clean_labels_path: str | Path | None = None,
     labels_required: bool = True,
+    encoding: Sequence[Column] | None = None,
+    as_they_are: bool = False,
 ) -> Table:
     """Reads a file. Columns that are not named are guessed by name; in an .npz file they are the names of arrays.
 
     Args:
-        path: A .csv, .tsv, .parquet, .npz or .npy file.
+        path: A .csv, .tsv, .parquet, .jsonl, .npz or .npy file.
         label_column: The given label.
         clean_column: The verified label, blank where a row was not verified.
         id_column: A name for every row.
-        feature_columns: The features in order; without it, every column of numbers that has no other use. The
-            `column_names` of an earlier table give the same features again, or an error.
+        feature_columns: The features in order; without it, every column of numbers or categories that has no other
+            use. The `column_names` of an earlier table of numbers give the same features again, or an error.
         embedding_column: A column of lists of numbers, or the array of inputs. It replaces the default features, and
             comes before `feature_columns` when both are given.
         split_column: "train" or "test" for every row.
@@ -55,6 +60,9 @@ def read_table(
         labels_path: The given labels of an .npy file, as another .npy file.
         clean_labels_path: The verified labels of an .npy file, as another .npy file.
         labels_required: Whether to refuse a file without labels.
+        encoding: That of an earlier table, for the same features again; without it, it is fitted on the rows here
+            that are not test rows. It replaces `feature_columns`.
+        as_they_are: Take `feature_columns` for numbers without a gap, such as probabilities.
 
     Raises:
         DataError: The file cannot be used; the message names the file and the column, line or row.
@@ -88,6 +96,8 @@ def read_table(
                 None if clean_labels_path is None else Path(clean_labels_path),
                 labels_required,
             )
+        if encoding:
+            feature_columns = [name for column in encoding for name in column.encoded_names]
         if feature_columns is not None:
             check_columns(feature_columns, table.column_names, str(path))
         if not len(table):
@@ -104,17 +114,24 @@ def read_table(
         extra_columns=extra_columns,
         feature_columns=feature_columns,
         labels_required=labels_required,
+        encoding=encoding,
     )
     if not arrow.num_rows:
         raise DataError(f"{path}: column names and no rows; add the rows")
-    labels, clean_labels = _labels(arrow, roles, path, from_text=suffix != ".parquet")
-    names, inputs = features_of(arrow, roles, path, feature_columns, embedding_column)
-    return from_arrays(
+    labels, clean_labels = _labels(arrow, roles, path, from_text=suffix in (".csv", ".tsv"))
+    split = None
+    if roles.split is not None:
+        split = split_names(arrow[roles.split].cast(pa.string()).fill_null("").to_numpy(), str(path))
+    train = np.ones(arrow.num_rows, dtype=bool) if split is None else split != "test"
+    names, inputs, encoding = features_of(
+        arrow, roles, path, feature_columns, embedding_column, train, encoding, as_they_are
+    )
+    table = from_arrays(
         inputs,
         labels,
         clean_labels,
         ids=None if roles.id is None else _ids(arrow, roles.id, path),
-        split=None if roles.split is None else arrow[roles.split].cast(pa.string()).fill_null("").to_numpy(),
+        split=split,
         extra=numbers(arrow, roles.extra, path) if roles.extra else None,
         column_names=names,
         source=str(path),
@@ -132,9 +149,15 @@ def read_table(
             },
         ),
     )
+    return replace(table, encoding=encoding)
 
 
-def _read_columns(path: Path, suffix: str, **said: object) -> tuple[pa.Table, Roles]:
+def _read_columns(path: Path, suffix: str, encoding: Sequence[Column] | None, **said: object) -> tuple[pa.Table, Roles]:
+    if encoding is not None:
+        said["feature_columns"] = [column.name for column in encoding]
+    if suffix == ".jsonl":
+        arrow = read_jsonl(path)
+        return arrow, roles_of(arrow.column_names, str(path), **said)  # type: ignore[arg-type]
     if suffix == ".parquet":
         try:
             arrow = pq.read_table(path)
@@ -147,6 +170,7 @@ def _read_columns(path: Path, suffix: str, **said: object) -> tuple[pa.Table, Ro
     names = csv_header(path, delimiter)
     roles = roles_of(names, str(path), **said)  # type: ignore[arg-type]
     as_text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
+    as_text += [column.name for column in encoding or () if column.kind == "category"]  # 1 is a name here, and no 1.0
     return read_csv(path, delimiter, len(names), as_text), roles
 
 

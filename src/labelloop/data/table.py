@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labelloop.data.encoding import Column
 from labelloop.errors import DataError
 from labelloop.types import Floats
 
@@ -30,6 +31,7 @@ class Table:
         source: Where the rows came from, for messages.
         ids_given: Whether the ids are the user's own, so that equal ids in two tables mean the same row.
         class_names: The classes in order, when the source says so.
+        encoding: How the named columns became numbers; empty where they did not have to.
         origin: What to write into run.json about the source, as from `origin_of`; None for arrays in memory.
     """
 
@@ -43,6 +45,7 @@ class Table:
     source: str = "the given arrays"
     ids_given: bool = False
     class_names: tuple[str, ...] | None = None
+    encoding: tuple[Column, ...] = ()
     origin: Mapping[str, Any] | None = None
 
     def __len__(self) -> int:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from labelloop.data.classes import text_of
 from labelloop.data.columns import EMBEDDING_NAMES
 from labelloop.data.csv_file import csv_header
+from labelloop.data.jsonl_file import read_jsonl
 from labelloop.data.read import read_table
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
@@ -21,7 +22,7 @@ from labelloop.experiments.correct import CorrectionResult, correct_table
 from labelloop.experiments.versions import versions
 from labelloop.results.run_folder import RunFolder, write_atomically
 
-FORMATS = (".csv", ".tsv", ".parquet", ".npz")
+FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".npz")
 PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
 
 
@@ -43,7 +44,7 @@ def correct_file(
     """Corrects the labels of a file without training, and returns a summary for people.
 
     Args:
-        path: A .csv, .tsv, .parquet or .npz file.
+        path: A .csv, .tsv, .parquet, .jsonl or .npz file.
         output: A .csv or .parquet file, with the columns of labels.parquet.
         output_dir: A run folder, which `labelloop export` starts from. This, `output` or both.
         label_column: The given label.
@@ -74,7 +75,7 @@ def correct_file(
     if pred_probs_columns:
         one = len(pred_probs_columns) == 1
         columns = {"embedding_column": pred_probs_columns[0]} if one else {"feature_columns": pred_probs_columns}
-        tables.append(read_table(path, **labels, **columns))  # type: ignore[arg-type]
+        tables.append(read_table(path, **labels, **columns, as_they_are=True))  # type: ignore[arg-type]
         if class_names is None and all(name.startswith(PREFIX) for name in pred_probs_columns) and not one:
             class_names = [name.removeprefix(PREFIX) for name in pred_probs_columns]
     if embedding_column or feature_columns:
@@ -137,6 +138,8 @@ def _column_names(path: Path) -> list[str]:
     try:
         if suffix == ".parquet":
             return pq.read_schema(path).names
+        if suffix == ".jsonl":
+            return read_jsonl(path).column_names if path.is_file() and path.stat().st_size else []
         if suffix == ".npz":
             with np.load(path, allow_pickle=False) as archive:
                 return list(archive.files)

@@ -19,7 +19,7 @@ from labelloop.experiments.configuration import parse_overrides, read_toml
 from labelloop.experiments.fit import Result, fit_table
 from labelloop.experiments.noise_file import with_noisy_labels
 from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
-from labelloop.experiments.trained_model import load_model
+from labelloop.experiments.trained_model import TrainedModel, load_model
 from labelloop.results.run_folder import write_atomically
 
 
@@ -51,7 +51,9 @@ def fit_file(
     if test is not None:
         unneeded = ("labels_path", "clean_labels_path", "extra_columns")
         test_columns = {k: v for k, v in columns.items() if k not in unneeded}
-        if columns.get("feature_columns") is None:
+        if table.encoding:
+            test_columns |= {"feature_columns": None, "encoding": table.encoding}
+        elif columns.get("feature_columns") is None:
             test_columns["feature_columns"] = table.column_names or None
         test_table = read_table(test, **test_columns)
     result = fit_table(
@@ -99,7 +101,7 @@ def predict_file(
     model = load_model(run)
     columns = dict(columns)
     if columns.get("feature_columns") is None and columns.get("embedding_column") is None and model.column_names:
-        columns |= _columns_of(model.column_names, path)
+        columns |= _columns_of(model)
     table = read_table(path, **columns, labels_required=False)
     probabilities = model.predict_proba(table)
     best = probabilities.argmax(axis=1)
@@ -120,10 +122,10 @@ def predict_file(
     return f"{len(found)} rows written to {output}\n"
 
 
-def _columns_of(names: Sequence[str], path: Path) -> dict[str, Any]:
+def _columns_of(model: TrainedModel) -> dict[str, Any]:
     """The columns of a file that hold a model's features. An embedding beside others has the names e[0], e[1], ..."""
-    key = names[0].removesuffix("[0]")
-    width = sum(name == f"{key}[{j}]" for j, name in enumerate(names))
-    if path.suffix.lower() == ".parquet" and 0 < width < len(names):
-        return {"embedding_column": key, "feature_columns": names[width:]}
-    return {"feature_columns": names}
+    if not model.encoding:
+        return {"feature_columns": model.column_names}
+    width = len(model.column_names) - sum(len(column.encoded_names) for column in model.encoding)
+    embedding = model.column_names[0].removesuffix("[0]") if width else None
+    return {"embedding_column": embedding, "encoding": model.encoding}

@@ -225,7 +225,7 @@ def fit_table(
         "input_shape": list(input_shape(problem.train)),
     }
     result = Result(
-        model=TrainedModel(fitted.model.eval(), classes, architecture, table.column_names),
+        model=TrainedModel(fitted.model.eval(), classes, architecture, table.column_names, table.encoding),
         corrected_labels=_in_their_type(targets, classes, table),
         corrected_proba=targets,
         label_score=labels["label_score"].to_numpy(zero_copy_only=False),

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from scipy.special import softmax
 
 from labelloop.data.checks import check_columns, check_finite
+from labelloop.data.encoding import Column, from_json, to_json
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, some
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
@@ -35,12 +36,14 @@ class TrainedModel:
         classes: The classes in the user's type [C]; column k of a probability belongs to classes[k].
         architecture: What `build_encoder` needs to make the network again: name, options, input shape.
         column_names: The features it was trained on, in order; empty for images and datasets.
+        encoding: How named columns of a file become these features; empty for arrays.
     """
 
     network: TwoHeadClassifier
     classes: NDArray
     architecture: Mapping[str, Any]
     column_names: tuple[str, ...] = ()
+    encoding: tuple[Column, ...] = ()
 
     def predict(self, inputs: Any) -> NDArray:
         """The most probable class of every row, in the type of the labels it was trained with."""
@@ -77,6 +80,7 @@ class TrainedModel:
             **self.architecture,
             "classes": self.classes.tolist(),
             "column_names": list(self.column_names),
+            "encoding": to_json(self.encoding),
         }
         write_atomically(folder / "model.json", lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
 
@@ -101,4 +105,5 @@ def load_model(folder: str | Path) -> TrainedModel:
         raise DataError(f"{file} is damaged or not of the network in model.json: {error}") from None
     network.eval()
     architecture = {key: about[key] for key in ("network", "network_options", "input_shape")}
-    return TrainedModel(network, np.array(about["classes"]), architecture, tuple(about["column_names"]))
+    encoding = from_json(about.get("encoding", ()), str(folder / "model.json"))  # models of earlier versions have none
+    return TrainedModel(network, np.array(about["classes"]), architecture, tuple(about["column_names"]), encoding)

@@ -1,0 +1,126 @@
+"""Columns of a table as numbers: what is missing is filled in and marked, categories become columns of 0 and 1.
+
+Fitted on the training rows and kept in model.json, so that new rows are treated in exactly the same way. A column of
+numbers without a gap stays as it is. No level or mark gets a column that is constant in training: its weight would
+never be trained, so a new level is a row of zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.errors import DataError, some
+from labelloop.types import Floats
+
+MAX_LEVELS = 100  # a column with more different values is text or an id
+RARE = 0.001  # a level of a smaller share of the rows, or of one row, goes with the other rare ones
+OTHER, BLANK = "(other)", "(missing)"
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column becomes numbers.
+
+    Attributes:
+        name: Its name in the file.
+        kind: "number" or "category".
+        median: What stands in for a missing number.
+        levels: The categories that have a column of their own.
+        other: Whether the rare categories share one.
+        missing: Whether there is a column that marks what was missing.
+    """
+
+    name: str
+    kind: str
+    median: float = 0.0
+    levels: tuple[str, ...] = ()
+    other: bool = False
+    missing: bool = False
+
+    @property
+    def encoded_names(self) -> list[str]:
+        marks = [OTHER] * self.other + [BLANK] * self.missing
+        if self.kind == "number":
+            return [self.name, *(f"{self.name}={mark}" for mark in marks)]
+        return [f"{self.name}={level}" for level in [*self.levels, *marks]]
+
+
+def fit_number(name: str, values: Floats, train: NDArray[np.bool_]) -> Column:
+    """How to treat a column of numbers, NaN where missing. `train` masks the rows to look at."""
+    seen = values[train]
+    known = seen[~np.isnan(seen)]
+    median = float(np.median(known)) if len(known) else 0.0
+    return Column(name, "number", median=median if math.isfinite(median) else 0.0, missing=len(known) < len(seen))
+
+
+def fit_category(name: str, values: NDArray, train: NDArray[np.bool_]) -> Column:
+    """How to treat a column of text, None where missing. `train` masks the rows to look at."""
+    seen = values[train]
+    known = seen[seen != None]  # noqa: E711  (elementwise)
+    levels, counts = np.unique(known.astype(str), return_counts=True)
+    rare = counts < max(2, RARE * len(seen))
+    return Column(
+        name,
+        "category",
+        levels=tuple(levels[~rare].tolist()),
+        other=bool(rare.any()),
+        missing=len(known) < len(seen),
+    )
+
+
+def unusable(column: Column, values: NDArray, train: NDArray[np.bool_]) -> str | None:
+    """Why a column of text cannot be a feature, or None."""
+    different = len(set(values[train]) - {None})
+    if different > MAX_LEVELS or different > train.sum() / 2:
+        return f"{different} different values in {train.sum()} rows, like text or ids"
+    return "the same value in every row" if len(column.encoded_names) < 2 else None
+
+
+def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tuple[list[str], Floats, list[str]]:
+    """Applies the encoding.
+
+    Args:
+        columns: As fitted.
+        raw: The values of each: float32 with NaN, or text with None.
+
+    Returns:
+        The names of the encoded columns, the numbers [n, D], and remarks on values that training has not seen.
+    """
+    parts: list[NDArray] = []
+    remarks: list[str] = []
+    for column in columns:
+        values = raw[column.name]
+        if column.kind == "number":
+            gone = np.isnan(values)
+            if gone.any() and not column.missing:
+                remarks.append(f"{column.name!r} lacks {gone.sum()} numbers (the median of training stands in)")
+            parts.append(np.where(gone, np.float32(column.median), values) if gone.any() else values)
+        else:
+            gone = values == None  # noqa: E711  (elementwise)
+            known = np.isin(values.astype(str), column.levels) & ~gone
+            parts += [(values == level) & known for level in column.levels]
+            if column.other:
+                parts.append(~known & ~gone)
+            elif strange := sorted({str(value) for value in values[~known & ~gone]}):
+                remarks.append(f"{column.name!r} has categories that training did not ({some(strange)})")
+        if column.missing:
+            parts.append(gone)
+    names = [name for column in columns for name in column.encoded_names]
+    return names, np.column_stack(parts).astype(np.float32), remarks
+
+
+def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    return [asdict(column) for column in columns]
+
+
+def from_json(stored: Sequence[Mapping[str, Any]], source: str) -> tuple[Column, ...]:
+    try:
+        return tuple(Column(**{**about, "levels": tuple(about["levels"])}) for about in stored)
+    except (TypeError, KeyError) as error:
+        raise DataError(f"{source}: the columns are not described as we write them ({error})") from None
