@@ -26,7 +26,7 @@ ORIGINAL = "original"
 def write_file_undo(path: Path, source: Path, sha256: str, output: Path, run: Path) -> None:
     """Keeps a whole file."""
     about = {"kind": "file", "input": str(source), "sha256": sha256, "output": str(output.absolute()), "run": str(run)}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         _write_about(archive, about)
         archive.write(source, ORIGINAL)
 
