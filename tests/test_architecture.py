@@ -24,7 +24,7 @@ ALLOWED = {
     "methods": {"training", "models", "results"},
     "report": {"results"},
     "experiments": {"data", "noise", "methods", "training", "models", "results"},
-    "estimator": {"experiments", "data", "methods", "training"},
+    "estimator": {"experiments", "data", "methods", "training", "results"},
     "export": {"results"},
     "cli": {"experiments", "export", "report"},
     "__main__": {"cli"},

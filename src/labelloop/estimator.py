@@ -27,6 +27,7 @@ from labelloop.experiments.fit import Result, fit_table
 from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
 from labelloop.experiments.trained_model import TrainedModel
 from labelloop.methods import METHODS
+from labelloop.results.estimate import no_estimate
 from labelloop.training.batches import input_shape
 from labelloop.training.config import TrainingConfig
 from labelloop.training.runtime import Runtime
@@ -75,6 +76,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         combination_weights_: A row for every correction [K, K + 1] that sums to 1: the weights of the given labels and
             of the corrections up to it. The last row made `corrected_proba_`.
         history_: A record for every epoch.
+        estimate_: How good `corrected_labels_` are, with 95% intervals and notes in words, as `labelloop.Result` says.
         stop_reason_: Why the training ended.
         model_: The trained network; `model_.save(folder)` stores it without pickle.
         n_features_in_: The columns of X.
@@ -166,6 +168,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             else np.full((len(classes), len(classes)), np.nan)
         )
         self.history_ = list(result.history)
+        self.estimate_ = result.estimate
         self.stop_reason_ = result.stop_reason
         self.model_ = result.model
         self._n_features_out = result.model.network.encoder.feature_dim
@@ -283,6 +286,7 @@ def _fit_plain(table: Table, config: TrainingConfig, seed: int, device: str, pro
         classes=classes,
         history=tuple(runtime.history),
         rounds=(),
+        estimate=no_estimate("there are no clean rows"),
         stop_reason=fitted.stop_reason,
         config=config,
         output_dir=None,

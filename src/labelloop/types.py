@@ -87,3 +87,4 @@ class Fitted:
     targets: Floats  # [N, C] corrected soft labels of the training rows
     rounds: tuple[dict[str, Any], ...]  # a record for every correction: epoch, weights, losses
     stop_reason: str
+    first_clean: Extracted | None = None  # what the network said of the clean rows before any label was corrected

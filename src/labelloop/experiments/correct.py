@@ -16,6 +16,7 @@ from labelloop.data.problem import check, classes_of, encoded
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, some
 from labelloop.methods.closed_loop.instant import MIN_PAIRS, correct_labels
+from labelloop.results.estimate import estimate
 from labelloop.results.label_table import label_table
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
@@ -39,6 +40,8 @@ class CorrectionResult:
         weights: The components that were chosen for rows with a given label, and their weights, which sum to 1.
         weights_without_label: The same for rows without a given label.
         clean_rows: How many clean rows were "paired" with a given label, and how many "unpaired".
+        estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
+            intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
         labels: One row for every row, with the columns of labels.parquet.
     """
 
@@ -51,6 +54,7 @@ class CorrectionResult:
     weights: dict[str, float]
     weights_without_label: dict[str, float]
     clean_rows: dict[str, int]
+    estimate: dict[str, Any]
     labels: pa.Table
 
 
@@ -121,6 +125,7 @@ def correct_table(
         _warn_if_memorised(pred_probs, given, clean)
     found = correct_labels(given, clean, len(classes), pred_probs=pred_probs, embeddings=embeddings, seed=seed)
     verified = (clean != MISSING)[:, None]
+    rows = np.flatnonzero(clean != MISSING)
     targets = np.where(verified, one_hot(clean, len(classes)), found.targets)  # [n, C]
     labels = label_table(table.ids, classes.tolist(), given, clean, targets, found.predicted.argmax(axis=1))
     assert table.labels is not None  # else `check` has refused the table
@@ -134,6 +139,7 @@ def correct_table(
         weights=found.weights,
         weights_without_label=found.weights_without_label,
         clean_rows=clean_rows,
+        estimate=estimate(found.cross_fitted[rows], given[rows], clean[rows]),
         labels=labels,
     )
 

@@ -20,6 +20,7 @@ from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments.correct import CorrectionResult, correct_table
 from labelloop.experiments.versions import versions
+from labelloop.results.estimate import estimate_lines
 from labelloop.results.run_folder import RunFolder, write_atomically
 
 FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".npz")
@@ -124,6 +125,7 @@ def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: 
             **({} if table.origin is None else {"source": {**table.origin, "class_names": classes}}),
             "weights": result.weights,
             "weights_without_label": result.weights_without_label,
+            "estimate": result.estimate,
             "state": "finished",
             "stop_reason": "nothing to train",
         }
@@ -159,5 +161,6 @@ def _summary(result: CorrectionResult) -> str:
             f"{rows} rows, {len(result.classes)} classes; clean rows: {paired} with a given label, {unpaired} without",
             f"{int((changed & ~verified).sum())} given labels differ from the corrected ones",
             f"combined: {used}",
+            *estimate_lines(result.estimate),
         ]
     )

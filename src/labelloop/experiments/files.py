@@ -20,6 +20,7 @@ from labelloop.experiments.fit import Result, fit_table
 from labelloop.experiments.noise_file import with_noisy_labels
 from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
 from labelloop.experiments.trained_model import TrainedModel, load_model
+from labelloop.results.estimate import estimate_lines
 from labelloop.results.run_folder import write_atomically
 
 
@@ -82,6 +83,7 @@ def summary(table: Table, result: Result) -> str:
     last = result.history[-1]
     if "test_accuracy" in last:
         lines.append(f"test accuracy after the last epoch: {100 * last['test_accuracy']:.1f}%")
+    lines += estimate_lines(result.estimate)
     lines.append(f"stopped by: {result.stop_reason}")
     lines.append(f"everything is in {result.output_dir} (the corrected labels: labels.parquet)")
     return "\n".join(lines)

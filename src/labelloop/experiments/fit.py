@@ -18,6 +18,7 @@ from labelloop.data.problem import check, encoded, held_out_rows, make_problem
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments.configuration import to_dict
+from labelloop.experiments.judge import judge_fit
 from labelloop.experiments.recipes import DEFAULT_RECIPE, check_schedule, recipe_config
 from labelloop.experiments.trained_model import TrainedModel
 from labelloop.experiments.versions import versions
@@ -49,6 +50,8 @@ class Result:
         classes: The classes in the user's type [C].
         history: A record for every epoch.
         rounds: A record for every correction, with the combination weights.
+        estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
+            intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
         stop_reason: "epoch limit" or "labels settled".
         config: The settings, with every "auto" replaced.
         output_dir: The run folder, or None.
@@ -62,6 +65,7 @@ class Result:
     classes: NDArray
     history: tuple[dict[str, Any], ...]
     rounds: tuple[dict[str, Any], ...]
+    estimate: dict[str, Any]
     stop_reason: str
     config: TrainingConfig
     output_dir: Path | None
@@ -233,6 +237,7 @@ def fit_table(
         classes=classes,
         history=tuple(runtime.history),
         rounds=fitted.rounds,
+        estimate=judge_fit(method, problem, config, fitted, predicted[clean_position], seed),
         stop_reason=fitted.stop_reason,
         config=config,
         output_dir=None if run_folder is None else run_folder.path,
@@ -242,7 +247,7 @@ def fit_table(
         run_folder.write_targets(targets)
         run_folder.write_labels(labels)
         ending = {"state": "finished", "stop_reason": fitted.stop_reason, "rounds": list(fitted.rounds)}
-        run_folder.write_run({**run, **ending})
+        run_folder.write_run({**run, **ending, "estimate": result.estimate})
     return result
 
 

@@ -17,7 +17,7 @@ from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.targets import one_hot
-from labelloop.types import Correction, Fitted, Floats, Problem
+from labelloop.types import Correction, Extracted, Fitted, Floats, Problem
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
@@ -38,11 +38,15 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     past: list[Correction] = []  # past[k - 1] = (ȳ_k, ȳᵐ_k) for k >= 1
     past_features: list[Correction] = []  # (z_k, zᵐ_k), kept only for a correction network that asks for them
     weights, base_clean, rounds, stop_reason = None, None, list[dict[str, Any]](), "epoch limit"
+    first: Extracted | None = None  # of the clean rows, by a network that no clean label had yet a way into
 
     if saved := runtime.restore(model, optimizer):
         targets, base_clean, rounds = saved.arrays["targets"], saved.arrays.get("base_clean"), saved.values["rounds"]
         past = [Correction(p["train"], p["clean"]) for p in saved.past]
-        past_features = [Correction(p["train_features"], p["clean_features"]) for p in saved.past if len(p) > 2]
+        past_features = [
+            Correction(p["train_features"], p["clean_features"]) for p in saved.past if "train_features" in p
+        ]
+        first = first_of(saved.past)
         weights = np.array(rounds[-1]["weights"]) if rounds else None
 
     for epoch in runtime.epochs(config.epochs):  # (3)
@@ -59,6 +63,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             with runtime.phase("extract"):  # (5)
                 on_train = extract(model, train, runtime)  # z [N, D]
                 on_clean = extract(model, clean, runtime)  # zᵐ [M, D], simulated noisy posterior [M, C]
+                first = on_clean if first is None else first
                 if config.wants("past_features"):
                     past_features.append(Correction(on_train.features, on_clean.features))
                 train_columns = columns(on_train, train.extra, [p.train for p in past_features])
@@ -100,13 +105,24 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         values = {"loss": loss, "weights": rounds[-1]["weights"] if rounds else None}
         runtime.record(epoch, model, problem, targets, values)
         arrays = {"targets": targets} | ({} if base_clean is None else {"base_clean": base_clean})
-        runtime.save(epoch, model, optimizer, arrays, to_store(past, past_features), {"rounds": rounds})
-    return Fitted(model, targets, tuple(rounds), stop_reason)
+        runtime.save(epoch, model, optimizer, arrays, to_store(past, past_features, first), {"rounds": rounds})
+    return Fitted(model, targets, tuple(rounds), stop_reason, first)
 
 
-def to_store(past: list[Correction], past_features: list[Correction]) -> list[dict[str, Floats]]:
+def to_store(
+    past: list[Correction], past_features: list[Correction], first: Extracted | None
+) -> list[dict[str, Floats]]:
     """Everything a later round needs of the earlier ones, for the checkpoint."""
     stored = [{"train": p.train, "clean": p.clean} for p in past]
     for entry, features in zip(stored, past_features, strict=False):
         entry |= {"train_features": features.train, "clean_features": features.clean}
+    if stored and first is not None:
+        stored[0] |= {f"first_{name}": value.copy() for name, value in vars(first).items()}  # a file of its own bytes
     return stored
+
+
+def first_of(stored: list[dict[str, Floats]]) -> Extracted | None:
+    """What the network of the first round said of the clean rows; None if it was not stored."""
+    prefix = "first_"
+    found = {k.removeprefix(prefix): v for k, v in stored[0].items() if k.startswith(prefix)} if stored else {}
+    return Extracted(**found) if found else None

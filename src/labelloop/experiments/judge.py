@@ -1,0 +1,57 @@
+"""How good the labels of a run are, as far as its clean rows can honestly tell."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from labelloop.experiments.cross_fit import MIN_CLEAN, cross_fitted
+from labelloop.methods import METHODS
+from labelloop.methods.closed_loop import Config as ClosedLoopConfig
+from labelloop.methods.closed_loop.refit import Seen, correct_once
+from labelloop.results.estimate import RANDOM_SAMPLE, estimate, no_estimate, share
+from labelloop.seeds import integer, stream
+from labelloop.training.config import TrainingConfig
+from labelloop.types import Fitted, Floats, Problem
+
+FIRST_ROUND = (
+    "judged at the first correction, when no clean label had yet a way into the network; what later corrections add "
+    "is not counted"
+)
+TOO_FEW = f"there are fewer than {MIN_CLEAN} clean rows"
+
+
+def judge_fit(
+    method: str, problem: Problem, config: TrainingConfig, fitted: Fitted, predicted: Floats, seed: int
+) -> dict[str, Any]:
+    """What run.json holds under "estimate".
+
+    At the last epoch even a re-fitted correction is flattered: the network has learnt from labels that every clean row
+    helped to correct. On digits with 100 clean rows that was worth 1 to 2 points of accuracy.
+
+    Args:
+        method: A name in METHODS.
+        problem: What the method was given.
+        config: Its settings.
+        fitted: What it handed back.
+        predicted: The classifier's probabilities of the clean rows [M, C].
+        seed: Deals the clean rows into folds.
+    """
+    clean = problem.clean
+    if not isinstance(config, ClosedLoopConfig):
+        how = METHODS[method].clean_rows
+        if how != "not used":
+            return no_estimate(f"clean rows are {how!r} to the method {method!r}, so they cannot judge it")
+        right = share(predicted.argmax(axis=1) == clean.clean_labels)
+        note = "of the labels it hands back for noisy rows, clean rows say nothing"
+        return {**no_estimate(note, RANDOM_SAMPLE), "classifier_accuracy": right}
+    if config.clean_rows_train == "always":
+        return no_estimate('clean_rows_train is "always": the network has learnt the clean labels by heart')
+    if fitted.first_clean is None:
+        return no_estimate("what the first correction saw was not recorded: an older version began the run")
+    if len(clean) < MIN_CLEAN:
+        return no_estimate(TOO_FEW)
+    seen = Seen(clean.labels, fitted.first_clean, clean.extra)
+    correct = partial(correct_once, seen, config=config, seed=integer(seed, "estimate"))
+    said = cross_fitted(correct, clean.clean_labels, clean.labels, stream(seed, "estimate-folds"))
+    return estimate(said, clean.labels, clean.clean_labels, [FIRST_ROUND])

