@@ -92,7 +92,14 @@ def test_from_a_fit_to_a_file_that_fit_accepts_again_and_a_model(labelloop, tmp_
     fitted = labelloop("fit", tmp_path / "rows.csv", "--output-dir", run, "--test", tmp_path / "test.csv", *QUICK)
     assert fitted.code == 0, fitted.err
 
-    for to, more in [("csv", []), ("csv", ["--replace"]), ("parquet", []), ("tsv", []), ("csv", ["--action", "drop"])]:
+    for to, more in [
+        ("csv", []),
+        ("csv", ["--replace"]),
+        ("parquet", []),
+        ("tsv", []),
+        ("jsonl", []),
+        ("csv", ["--action", "drop"]),
+    ]:
         out = tmp_path / f"again{len(list(tmp_path.glob('again*')))}.{to}"
         done = labelloop("export", run, "--to", to, "--output", out, *more)
         assert done.code == 0, done.err
@@ -122,6 +129,22 @@ def test_from_a_fit_to_a_file_that_fit_accepts_again_and_a_model(labelloop, tmp_
         f"labelloop {library.__version__}",
     ):
         assert words in card, words
+
+
+@pytest.mark.filterwarnings("ignore:.*not among the features")
+def test_json_lines_in_out_and_in_again(labelloop, tmp_path):
+    rows_of(tmp_path / "rows.csv")
+    rows = pa.csv.read_csv(tmp_path / "rows.csv").to_pylist()
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert labelloop("fit", tmp_path / "rows.jsonl", "--output-dir", tmp_path / "run", *QUICK).code == 0
+    out = tmp_path / "new.jsonl"
+    done = labelloop("export", tmp_path / "run", "--to", "jsonl", "--output", out)
+    assert done.code == 0, done.err
+    again = labelloop("fit", out, "--output-dir", tmp_path / "again", *QUICK)
+    assert again.code == 0, again.err
+    assert json.loads((tmp_path / "again" / "model.json").read_text())["column_names"] == ["a", "b"]
+    assert labelloop("undo", tmp_path / "new.jsonl.undo.zip", "--output", tmp_path / "back.jsonl").code == 0
+    assert (tmp_path / "back.jsonl").read_bytes() == (tmp_path / "rows.jsonl").read_bytes()
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
