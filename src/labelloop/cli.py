@@ -18,7 +18,11 @@ from labelloop import __version__
 from labelloop.errors import DataError, UsageError
 
 COLUMNS = ("label_column", "clean_column", "id_column", "feature_columns", "embedding_column", "split_column")
-FLAGS = {name: f"--{name.replace('_', '-')}" for name in (*COLUMNS, "extra_columns", "allow_overlap")} | {
+OTHERS = ("extra_columns", "allow_overlap", "file_name_column", "image_size", "max_unreadable")
+FLAGS = {
+    name: f"--{name.replace('_', '-')}"
+    for name in (*COLUMNS, "extra_columns", "allow_overlap", "file_name_column", "image_size", "max_unreadable")
+} | {
     "labels_path": "--labels",
     "clean_labels_path": "--clean-labels",
 }
@@ -74,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Train on DATA and correct its labels. A row may have a label, a clean label, both or neither; "
         "a missing one is blank, NaN or -1.",
     )
-    fit.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .jsonl, .npz or .npy")
+    fit.add_argument("data", type=Path, metavar="DATA", help="a table, or a folder of images for each class")
     fit.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
     _add_columns(fit)
     fit.add_argument("--clean-column", metavar="NAME", help="the verified label (guessed: clean_label, y_clean)")
@@ -82,6 +86,11 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--extra-columns", metavar="A,B", type=_names, default=(), help="for the correction network only")
     fit.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy file, as .npy")
     fit.add_argument("--clean-labels", type=Path, metavar="FILE", help="the verified labels of an .npy file, as .npy")
+    fit.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
+    fit.add_argument("--clean-file", type=Path, metavar="FILE", help="verified labels, joined by id or file name")
+    fit.add_argument("--image-size", type=int, metavar="N", help="side of the images in pixels (default: at most 64)")
+    fit.add_argument("--max-unreadable", type=float, default=0.01, metavar="SHARE", help="of the images (default 0.01)")
+    fit.add_argument("--workers", type=int, default=0, help="processes that decode streamed images (default 0)")
     fit.add_argument("--noisy-labels", type=Path, metavar="FILE", help="from `labelloop noise`: replaces the labels")
     fit.add_argument("--test", type=Path, metavar="FILE", help="rows with true labels to report the accuracy on")
     fit.add_argument("--allow-overlap", action="store_true", help="test rows may look like clean rows: only warn")
@@ -104,10 +113,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Classify DATA with the model of RUN.",
     )
     predict.add_argument("model", type=Path, metavar="RUN", help="the folder of a finished run")
-    predict.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .jsonl, .npz or .npy")
+    predict.add_argument("data", type=Path, metavar="DATA", help="a table, or a folder of images for each class")
     predict.add_argument("--output", type=Path, metavar="FILE", help=".csv or .parquet (default: CSV on the terminal)")
     predict.add_argument("--overwrite", action="store_true", help="replace FILE")
     _add_columns(predict)
+    predict.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
     predict.set_defaults(run=_predict)
 
     correct = _add_command(
@@ -280,7 +290,12 @@ def _fit(options: argparse.Namespace) -> int:
             "extra_columns": options.extra_columns,
             "labels_path": options.labels,
             "clean_labels_path": options.clean_labels,
+            "file_name_column": options.file_name_column,
+            "image_size": options.image_size,
         },
+        clean_file=options.clean_file,
+        max_unreadable=options.max_unreadable,
+        workers=options.workers,
         noisy_labels=options.noisy_labels,
         test=options.test,
         config_file=options.config,
@@ -307,7 +322,7 @@ def _predict(options: argparse.Namespace) -> int:
         options.data,
         output=options.output,
         overwrite=options.overwrite,
-        columns=_shared_columns(options),
+        columns=_shared_columns(options) | {"file_name_column": options.file_name_column},
     )
     print(text, end="")
     return 0

@@ -12,6 +12,7 @@ LABEL_IF_NO_OTHER = ("y",)  # beside another label column, y is as likely a coor
 CLEAN_NAMES = ("clean_label", "clean_labels", "y_clean", "verified")
 ID_NAMES = ("id", "row_id")
 SPLIT_NAMES = ("split",)
+FILE_NAMES = ("file_name", "filename", "image", "image_path", "path")
 EMBEDDING_NAMES = ("embedding", "embeddings", "features")
 # In small letters.
 # Never a feature unless asked for: a column that tells the label would make training look perfect and learn nothing,
@@ -65,8 +66,8 @@ def roles_of(
         if said.count(name) > 1:
             raise DataError(f"{source}: column {name!r} is named for two uses; each column has one")
     free = [name for name in names if name not in said and name not in (feature_columns or ())]
-    label = label_column or _guess(free, LABEL_NAMES, "label_column", source) or _guess(free, LABEL_IF_NO_OTHER)
-    clean = clean_column or _guess(free, CLEAN_NAMES, "clean_column", source)
+    label = label_column or guess(free, LABEL_NAMES, "label_column", source) or guess(free, LABEL_IF_NO_OTHER)
+    clean = clean_column or guess(free, CLEAN_NAMES, "clean_column", source)
     if labels_required and label is None and clean is None:
         raise DataError(
             f"{source}: no label column; looked for {', '.join(LABEL_NAMES + LABEL_IF_NO_OTHER)} and found the columns"
@@ -75,8 +76,8 @@ def roles_of(
     return Roles(
         label=label,
         clean=clean,
-        id=id_column or _guess(free, ID_NAMES, "id_column", source),
-        split=split_column or _guess(free, SPLIT_NAMES),
+        id=id_column or guess(free, ID_NAMES, "id_column", source),
+        split=split_column or guess(free, SPLIT_NAMES),
         extra=tuple(extra_columns),
         clean_guessed=clean_column is None and clean is not None,
     )
@@ -88,7 +89,8 @@ def require(name: str, names: Sequence[str], source: str) -> None:
         raise DataError(f"{source}: no column {name!r}; {nearest(name, names)}")
 
 
-def _guess(names: Sequence[str], guesses: Sequence[str], argument: str = "", source: str = "") -> str | None:
+def guess(names: Sequence[str], guesses: Sequence[str], argument: str = "", source: str = "") -> str | None:
+    """The one name among the guesses, in capitals or not; None where there is none."""
     found = [name for name in names if name.strip().lower() in guesses]
     if len(found) > 1:
         raise DataError(f"{source}: {' and '.join(map(repr, found))} could both be meant; say which with {argument}")

@@ -45,7 +45,8 @@ class ImageFiles:
 
     def augmented(self, seed: int, epoch: int = 0) -> ImageFiles:
         """The same files, seen at random as in training. This one is left as it is."""
-        view = ImageFiles((), TrainTransform(seed))
+        size = self.transform.size if isinstance(self.transform, EvalTransform) else TrainTransform.size
+        view = ImageFiles((), TrainTransform(seed, size))
         view._paths, view.epoch = self._paths, epoch
         return view
 

@@ -33,7 +33,7 @@ def make_problem(table: Table, class_names: Iterable[Any] | None = None) -> tupl
     check_lengths(table)
     classes = classes_of(table, class_names)
     labels, clean_labels = encoded(table, classes)
-    usable = np.ones(len(table), dtype=bool) if table.split is None else table.split != "test"
+    usable = table.usable if table.split is None else table.usable & (table.split != "test")
     clean = np.flatnonzero(usable & (clean_labels != MISSING))
     train = np.flatnonzero(usable & (clean_labels == MISSING))
     problem = Problem(
@@ -52,7 +52,7 @@ def held_out_rows(table: Table, classes: NDArray) -> Rows | None:
     """
     if table.split is None or not (table.split == "test").any():
         return None
-    index = np.flatnonzero(table.split == "test")
+    index = np.flatnonzero(table.usable & (table.split == "test"))
     labels, clean_labels = encoded(table, classes)
     truth = clean_labels if (clean_labels[index] != MISSING).any() else labels
     return _rows(table, index, labels, truth)

@@ -1,9 +1,9 @@
-"""Files a user has, as tables: CSV, TSV, Parquet, JSON lines, .npz and .npy."""
+"""Files a user has, as tables: CSV, TSV, Parquet, JSON lines, .npz, .npy, and images in folders."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +15,19 @@ from numpy.typing import NDArray
 from labelloop.data.array_file import read_npy, read_npz
 from labelloop.data.checks import check_columns
 from labelloop.data.classes import numbers_where_all_are
-from labelloop.data.columns import Roles, roles_of
+from labelloop.data.columns import FILE_NAMES, Roles, require, roles_of
 from labelloop.data.csv_file import csv_header, read_csv
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
+from labelloop.data.image_folder import inside, read_image_folder
+from labelloop.data.image_store import ENDINGS, ImageForm, load_images
 from labelloop.data.jsonl_file import read_jsonl
 from labelloop.data.origin import origin_of
 from labelloop.data.table import Table, from_arrays, split_names
 from labelloop.errors import DataError, UsageError, some
 from labelloop.types import MISSING
 
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".npz", ".npy")
 
 
@@ -43,11 +46,15 @@ def read_table(
     labels_required: bool = True,
     encoding: Sequence[Column] | None = None,
     as_they_are: bool = False,
+    file_name_column: str | None = None,
+    image_size: int | None = None,
+    image_form: ImageForm | None = None,
 ) -> Table:
     """Reads a file. Columns that are not named are guessed by name; in an .npz file they are the names of arrays.
 
     Args:
-        path: A .csv, .tsv, .parquet, .jsonl, .npz or .npy file.
+        path: A .csv, .tsv, .parquet, .jsonl, .npz or .npy file; or a folder with a folder of images for each class,
+            or with images and a metadata.csv or metadata.jsonl that names them.
         label_column: The given label.
         clean_column: The verified label, blank where a row was not verified.
         id_column: A name for every row.
@@ -63,11 +70,19 @@ def read_table(
         encoding: That of an earlier table, for the same features again; without it, it is fitted on the rows here
             that are not test rows. It replaces `feature_columns`.
         as_they_are: Take `feature_columns` for numbers without a gap, such as probabilities.
+        file_name_column: Names of image files, below the folder of the table; they replace all features.
+        image_size: The side that images are resized to.
+        image_form: That of a trained model; replaces `image_size`.
 
     Raises:
         DataError: The file cannot be used; the message names the file and the column, line or row.
     """
     path = Path(path)
+    if path.is_dir():
+        described = [path / name for name in METADATA if (path / name).is_file()]
+        if not described:
+            return _image_folder(path, labels_required, image_size, image_form)
+        path, file_name_column = described[0], file_name_column or "file_name"
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(FORMATS)}")
@@ -122,6 +137,35 @@ def read_table(
     split = None
     if roles.split is not None:
         split = split_names(arrow[roles.split].cast(pa.string()).fill_null("").to_numpy(), str(path))
+    if feature_columns is None and embedding_column is None and not encoding and file_name_column is None:
+        file_name_column = _guessed_files(arrow, roles)
+    if image_form is not None and file_name_column is None:
+        raise DataError(f"{path}: the model is one of images, and no column names their files; name file_name_column")
+    if file_name_column is not None:
+        if feature_columns or embedding_column:
+            raise UsageError(f"{path}: file_name_column makes images the inputs; leave other features out")
+        require(file_name_column, arrow.column_names, str(path))
+        names = [text or "" for text in arrow[file_name_column].cast(pa.string()).to_pylist()]
+        inputs, form, bad = load_images(inside(path.parent, names, str(path)), image_size, image_form)
+        table = from_arrays(
+            inputs,
+            labels,
+            clean_labels,
+            ids=names if id_column is None else _ids(arrow, id_column, path),
+            split=split,
+            extra=numbers(arrow, roles.extra, path) if roles.extra else None,
+            source=str(path),
+            origin=origin_of(
+                "image-table",
+                path,
+                label_column=roles.label,
+                clean_column=None if clean_labels is None else roles.clean,
+                id_column=id_column,
+                file_name_column=file_name_column,
+                options={"split_column": roles.split, "image_size": image_size},
+            ),
+        )
+        return replace(table, image_form=form, unreadable=tuple(bad))
     train = np.ones(arrow.num_rows, dtype=bool) if split is None else split != "test"
     names, inputs, encoding = features_of(
         arrow, roles, path, feature_columns, embedding_column, train, encoding, as_they_are
@@ -159,19 +203,68 @@ def _read_columns(path: Path, suffix: str, encoding: Sequence[Column] | None, **
         arrow = read_jsonl(path)
         return arrow, roles_of(arrow.column_names, str(path), **said)  # type: ignore[arg-type]
     if suffix == ".parquet":
-        try:
-            arrow = pq.read_table(path)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
-        names = arrow.column_names
-        arrow = pa.table([_decoded(column) for column in arrow.columns], names=names)
-        return arrow, roles_of(names, str(path), **said)  # type: ignore[arg-type]
+        arrow = _read_parquet(path)
+        return arrow, roles_of(arrow.column_names, str(path), **said)  # type: ignore[arg-type]
     delimiter = "\t" if suffix == ".tsv" else ","
     names = csv_header(path, delimiter)
     roles = roles_of(names, str(path), **said)  # type: ignore[arg-type]
     as_text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
     as_text += [column.name for column in encoding or () if column.kind == "category"]  # 1 is a name here, and no 1.0
     return read_csv(path, delimiter, len(names), as_text), roles
+
+
+def _image_folder(root: Path, labels_required: bool, image_size: int | None, form: ImageForm | None) -> Table:
+    names, labels, classes = read_image_folder(root, labels_required)
+    inputs, form, bad = load_images([root / name for name in names], image_size, form)
+    table = from_arrays(
+        inputs,
+        labels if labels_required else None,
+        ids=names,
+        class_names=classes if labels_required else None,
+        source=str(root),
+        origin=origin_of("image-folder", root, options={"image_size": image_size}),
+    )
+    return replace(table, image_form=form, unreadable=tuple(bad))
+
+
+def _guessed_files(arrow: pa.Table, roles: Roles) -> str | None:
+    """A column that by its name and its first value holds the names of image files."""
+    for name in arrow.column_names:
+        if name.strip().lower() in FILE_NAMES and name not in roles.used and pa.types.is_string(arrow[name].type):
+            first = next((text for text in arrow[name].to_pylist() if text), "")
+            if Path(first).suffix.lower() in ENDINGS:
+                return name
+    return None
+
+
+def read_text_columns(path: Path) -> tuple[list[str], Callable[[str], NDArray]]:
+    """The names of the columns of a table, and a function that gives one as text, empty where missing."""
+    suffix = path.suffix.lower()
+    if suffix not in (".csv", ".tsv", ".parquet", ".jsonl"):
+        raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r} here; use .csv or .parquet")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
+    if suffix in (".csv", ".tsv"):
+        delimiter = "\t" if suffix == ".tsv" else ","
+        names = csv_header(path, delimiter)
+        arrow = read_csv(path, delimiter, len(names), names)
+    else:
+        arrow = read_jsonl(path) if suffix == ".jsonl" else _read_parquet(path)
+
+    def column(name: str) -> NDArray:
+        return np.char.strip(np.array(arrow[name].cast(pa.string()).fill_null("").to_pylist(), dtype=str))
+
+    return arrow.column_names, column
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        arrow = pq.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
+    return pa.table([_decoded(column) for column in arrow.columns], names=arrow.column_names)
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

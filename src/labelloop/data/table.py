@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.data.encoding import Column
+from labelloop.data.image_store import ImageForm, Unreadable
 from labelloop.errors import DataError
 from labelloop.types import Floats
 
@@ -32,6 +33,8 @@ class Table:
         ids_given: Whether the ids are the user's own, so that equal ids in two tables mean the same row.
         class_names: The classes in order, when the source says so.
         encoding: How the named columns became numbers; empty where they did not have to.
+        image_form: How images became inputs, where they were files.
+        unreadable: The images that could not be used; their rows are neither trained nor tested on.
         origin: What to write into run.json about the source, as from `origin_of`; None for arrays in memory.
     """
 
@@ -46,10 +49,19 @@ class Table:
     ids_given: bool = False
     class_names: tuple[str, ...] | None = None
     encoding: tuple[Column, ...] = ()
+    image_form: ImageForm | None = None
+    unreadable: tuple[Unreadable, ...] = ()
     origin: Mapping[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """Which rows have an input [n]."""
+        mask = np.ones(len(self), dtype=bool)
+        mask[[bad.row for bad in self.unreadable]] = False
+        return mask
 
 
 def from_arrays(

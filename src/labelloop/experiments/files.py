@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,19 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from labelloop.data.clean_file import join_clean_file
 from labelloop.data.read import read_table
 from labelloop.data.table import Table
-from labelloop.errors import DataError, UsageError
+from labelloop.errors import DataError, UsageError, some
 from labelloop.experiments.configuration import parse_overrides, read_toml
-from labelloop.experiments.fit import Result, fit_table
+from labelloop.experiments.fit import Result, fit_table, write_unreadable
 from labelloop.experiments.noise_file import with_noisy_labels
 from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
 from labelloop.experiments.trained_model import TrainedModel, load_model
 from labelloop.results.estimate import estimate_lines
-from labelloop.results.run_folder import write_atomically
+from labelloop.results.run_folder import UNREADABLE, write_atomically
+
+MAX_UNREADABLE = 0.01  # of the rows
 
 
 def fit_file(
@@ -41,11 +45,17 @@ def fit_file(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool | None = None,
+    clean_file: Path | None = None,
+    max_unreadable: float = MAX_UNREADABLE,
+    workers: int = 0,
 ) -> str:
     """Trains on a file, writes the run folder, and returns a summary for people."""
     layers = [read_toml(config_file)] if config_file else []
     config = recipe_config(method, recipe, *layers, parse_overrides(overrides))
     table, true_labels = read_table(path, **columns), None
+    if clean_file is not None:
+        table = join_clean_file(table, clean_file)
+    _check_unreadable(table, max_unreadable, output_dir)
     if noisy_labels is not None:
         table, true_labels = with_noisy_labels(table, noisy_labels)
     test_table = None
@@ -56,7 +66,10 @@ def fit_file(
             test_columns |= {"feature_columns": None, "encoding": table.encoding}
         elif columns.get("feature_columns") is None:
             test_columns["feature_columns"] = table.column_names or None
+        if table.image_form is not None:
+            test_columns["image_form"] = table.image_form
         test_table = read_table(test, **test_columns)
+        _check_unreadable(test_table, max_unreadable, output_dir)
     result = fit_table(
         table,
         test_table,
@@ -70,8 +83,29 @@ def fit_file(
         overwrite=overwrite,
         device=device,
         progress=progress,
+        workers=workers,
     )
     return summary(table, result)
+
+
+def _check_unreadable(table: Table, most: float, output_dir: Path) -> None:
+    """Warns of images that cannot be read, and stops where they are more than a share of the rows."""
+    count = len(table.unreadable)
+    if not count:
+        return
+    where = output_dir / UNREADABLE
+    message = f"{table.source}: {count} of {len(table)} images cannot be read ({100 * count / len(table):.1f}%)"
+    if count <= most * len(table):
+        warnings.warn(f"{message}; they are left out and listed in {where}", stacklevel=2)
+        return
+    examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
+    listed = f"such as {examples}"
+    if not (output_dir / "run.json").exists() and not output_dir.is_file():  # what is there is not replaced
+        output_dir.mkdir(parents=True, exist_ok=True)
+        listed = f"all are listed in {write_unreadable(output_dir, table)}"
+    raise DataError(
+        f"{message}, more than the {100 * most:g}% allowed; {listed}; replace them, or raise max_unreadable"
+    )
 
 
 def summary(table: Table, result: Result) -> str:
@@ -104,15 +138,26 @@ def predict_file(
     columns = dict(columns)
     if columns.get("feature_columns") is None and columns.get("embedding_column") is None and model.column_names:
         columns |= _columns_of(model)
+    if model.image_form is not None:
+        columns["image_form"] = model.image_form
     table = read_table(path, **columns, labels_required=False)
-    probabilities = model.predict_proba(table)
-    best = probabilities.argmax(axis=1)
+    usable = table.usable
+    if table.unreadable:
+        examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
+        warnings.warn(f"{path}: {len(table.unreadable)} images get no prediction: {examples}", stacklevel=2)
+    known = model.predict_proba(table)
+    probabilities = np.full((len(table), known.shape[1]), np.nan, known.dtype)
+    probabilities[usable] = known
+    best = np.nan_to_num(probabilities).argmax(axis=1)
     found = pa.table(
         {
             "id": pa.array(table.ids.tolist(), pa.string()),
-            "predicted_label": pa.array(model.classes[best].tolist()),
-            "confidence": probabilities.max(axis=1),
-            **{f"p_{name}": probabilities[:, k] for k, name in enumerate(model.classes.tolist())},
+            "predicted_label": pa.array(model.classes[best].tolist(), mask=~usable),
+            "confidence": pa.array(probabilities.max(axis=1), mask=~usable),
+            **{
+                f"p_{name}": pa.array(probabilities[:, k], mask=~usable)
+                for k, name in enumerate(model.classes.tolist())
+            },
         }
     )
     if output is None:

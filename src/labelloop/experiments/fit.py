@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
@@ -25,7 +27,7 @@ from labelloop.experiments.versions import versions
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.results.label_table import label_table
-from labelloop.results.run_folder import RunFolder
+from labelloop.results.run_folder import UNREADABLE, RunFolder, write_atomically
 from labelloop.training.batches import input_shape
 from labelloop.training.checkpoint import read_checkpoint
 from labelloop.training.config import TrainingConfig
@@ -197,6 +199,8 @@ def fit_table(
             _check_same_run(run_folder.read_run(), run, run_folder.path)
             read_checkpoint(run_folder.checkpoint)  # a damaged one is refused before run.json changes
         run_folder.write_run({**run, "state": "running"})
+        if table.unreadable:
+            write_unreadable(run_folder.path, table)
 
     runtime = Runtime(seed, device, run_folder, truth, progress, workers)
     try:
@@ -214,22 +218,26 @@ def fit_table(
             run_folder.write_run({**run, "state": "failed", "stop_reason": str(error)})
         raise
 
-    everything = Rows(table.inputs, np.arange(len(table)), *encoded(table, classes))
-    predicted = softmax(extract(fitted.model, everything, runtime).logits, axis=1)  # [n, C]
+    given, verified = encoded(table, classes)
+    usable = np.flatnonzero(table.usable)
+    everything = Rows(table.inputs, usable, given[usable], verified[usable])
+    predicted = np.full((len(table), len(classes)), np.nan, np.float32)
+    predicted[usable] = softmax(extract(fitted.model, everything, runtime).logits, axis=1)  # [n, C]
+    best = np.where(table.usable, np.nan_to_num(predicted).argmax(axis=1), MISSING)
     targets = np.full((len(table), len(classes)), np.nan, np.float32)
     labelled = fitted.targets.sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
     targets[train_position] = np.where(labelled, fitted.targets, np.nan)
     targets[clean_position] = one_hot(problem.clean.clean_labels, len(classes))
-    labels = label_table(
-        table.ids, classes.tolist(), everything.labels, everything.clean_labels, targets, predicted.argmax(axis=1)
-    )
+    labels = label_table(table.ids, classes.tolist(), given, verified, targets, best)
     architecture = {
         "network": config.network,
         "network_options": config.network_options,
         "input_shape": list(input_shape(problem.train)),
     }
     result = Result(
-        model=TrainedModel(fitted.model.eval(), classes, architecture, table.column_names, table.encoding),
+        model=TrainedModel(
+            fitted.model.eval(), classes, architecture, table.column_names, table.encoding, table.image_form
+        ),
         corrected_labels=_in_their_type(targets, classes, table),
         corrected_proba=targets,
         label_score=labels["label_score"].to_numpy(zero_copy_only=False),
@@ -251,6 +259,14 @@ def fit_table(
     return result
 
 
+def write_unreadable(folder: Path, table: Table) -> Path:
+    """Writes unreadable.csv: the images that could not be used, with their ids and why."""
+    rows = [(str(table.ids[bad.row]), bad.path, bad.reason) for bad in table.unreadable]
+    found = pa.table(dict(zip(("id", "path", "reason"), map(list, zip(*rows, strict=True)), strict=True)))
+    write_atomically(folder / UNREADABLE, lambda place: pa_csv.write_csv(found, place))
+    return folder / UNREADABLE
+
+
 def _truth(
     table: Table, test: Table | None, classes: NDArray, train_position: Labels, y_true: ArrayLike | None
 ) -> Truth:
@@ -269,6 +285,8 @@ def _truth(
         )
     if rows is not None:
         known = rows.clean_labels != MISSING
+        if test is not None:
+            known &= test.usable
         if not known.any():
             raise DataError("no test row has a label; give their true labels, or leave the test rows out")
         rows = Rows(rows.inputs, rows.index[known], rows.labels[known], rows.clean_labels[known])

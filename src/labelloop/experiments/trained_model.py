@@ -17,6 +17,7 @@ from scipy.special import softmax
 
 from labelloop.data.checks import check_columns, check_finite
 from labelloop.data.encoding import Column, from_json, to_json
+from labelloop.data.image_store import ImageForm
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, some
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
@@ -37,6 +38,7 @@ class TrainedModel:
         architecture: What `build_encoder` needs to make the network again: name, options, input shape.
         column_names: The features it was trained on, in order; empty for images and datasets.
         encoding: How named columns of a file become these features; empty for arrays.
+        image_form: How image files become inputs; None where it was trained on something else.
     """
 
     network: TwoHeadClassifier
@@ -44,6 +46,7 @@ class TrainedModel:
     architecture: Mapping[str, Any]
     column_names: tuple[str, ...] = ()
     encoding: tuple[Column, ...] = ()
+    image_form: ImageForm | None = None
 
     def predict(self, inputs: Any) -> NDArray:
         """The most probable class of every row, in the type of the labels it was trained with."""
@@ -58,11 +61,14 @@ class TrainedModel:
         return self.extract(inputs).features
 
     def extract(self, inputs: Any) -> Extracted:
-        """Features, logits and noisy posterior of an array, a data frame, a dataset or a table."""
+        """Features, logits and noisy posterior of an array, a data frame, a dataset or the usable rows of a table."""
         table = inputs if isinstance(inputs, Table) else from_arrays(inputs)
         if not len(table):
             raise DataError(f"{table.source}: there is no row to predict")
-        rows = Rows(table.inputs, np.arange(len(table)), *[np.full(len(table), -1)] * 2)
+        usable = np.flatnonzero(table.usable)
+        if not len(usable):
+            raise DataError(f"{table.source}: no image can be read, such as {table.unreadable[0].path}")
+        rows = Rows(table.inputs, usable, *[np.full(len(usable), -1)] * 2)
         shape, expected = input_shape(rows), tuple(self.architecture["input_shape"])
         if shape != expected:
             raise DataError(f"{table.source}: inputs of shape {shape}, but the model was trained on {expected}")
@@ -81,6 +87,7 @@ class TrainedModel:
             "classes": self.classes.tolist(),
             "column_names": list(self.column_names),
             "encoding": to_json(self.encoding),
+            "image_form": None if self.image_form is None else self.image_form.to_json(),
         }
         write_atomically(folder / "model.json", lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
 
@@ -106,4 +113,5 @@ def load_model(folder: str | Path) -> TrainedModel:
     network.eval()
     architecture = {key: about[key] for key in ("network", "network_options", "input_shape")}
     encoding = from_json(about.get("encoding", ()), str(folder / "model.json"))  # models of earlier versions have none
-    return TrainedModel(network, np.array(about["classes"]), architecture, tuple(about["column_names"]), encoding)
+    form = ImageForm(**about["image_form"]) if about.get("image_form") else None
+    return TrainedModel(network, np.array(about["classes"]), architecture, tuple(about["column_names"]), encoding, form)

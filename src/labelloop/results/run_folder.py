@@ -22,6 +22,8 @@ from labelloop.types import Floats
 SCHEMA_VERSION = 1
 OUR_FILES = ("run.json", "metrics.jsonl", "labels.parquet", "targets.npy", "model.safetensors", "model.json")
 
+UNREADABLE = "unreadable.csv"  # also written where a run stops before it begins, so it does not make a folder one
+
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a file beside `path`, then moves it there in one step."""
@@ -68,6 +70,7 @@ class RunFolder:
     def clear(self) -> None:
         """Deletes the run, and nothing that is not a run's."""
         shutil.rmtree(self.checkpoint, ignore_errors=True)
+        (self.path / UNREADABLE).unlink(missing_ok=True)
         for name in reversed(OUR_FILES):  # run.json last: a folder that has one is still ours
             (self.path / name).unlink(missing_ok=True)
 
