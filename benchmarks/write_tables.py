@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from results_page import Page
+from vs_cleanlab_page import page as vs_cleanlab_page
 
 from labelloop.experiments.demo import demo_table
 from labelloop.experiments.paper import panels
@@ -65,6 +66,10 @@ def costs() -> str:
     )
 
 
+def vs_cleanlab() -> str:
+    return vs_cleanlab_page(json.loads((EVIDENCE / "vs_cleanlab.json").read_text(encoding="utf-8")))
+
+
 PAGE = Page()
 WHERE = {
     "closed-loop": "closed loop",
@@ -88,6 +93,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "main-table": main_table,
     "overhead": overhead,
     "costs": costs,
+    "vs-cleanlab": vs_cleanlab,
     "counts": PAGE.counts,
     "claims": PAGE.claims,
     "ranking": partial(PAGE.ranking, "closed loop"),
