@@ -25,6 +25,7 @@ FLAGS = {
 } | {
     "labels_path": "--labels",
     "clean_labels_path": "--clean-labels",
+    "clean_folder": "--clean-folder",
 }
 
 
@@ -87,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy file, as .npy")
     fit.add_argument("--clean-labels", type=Path, metavar="FILE", help="the verified labels of an .npy file, as .npy")
     fit.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
-    fit.add_argument("--clean-file", type=Path, metavar="FILE", help="verified labels, joined by id or file name")
+    clean = fit.add_mutually_exclusive_group()
+    clean.add_argument("--clean-file", type=Path, metavar="FILE", help="verified labels, joined by id or file name")
+    clean.add_argument("--clean-folder", type=Path, metavar="FOLDER", help="verified images in class folders")
     fit.add_argument("--image-size", type=int, metavar="N", help="side of the images in pixels (default: at most 64)")
     fit.add_argument("--max-unreadable", type=float, default=0.01, metavar="SHARE", help="of the images (default 0.01)")
     fit.add_argument("--workers", type=int, default=0, help="processes that decode streamed images (default 0)")
@@ -292,6 +295,7 @@ def _fit(options: argparse.Namespace) -> int:
             "clean_labels_path": options.clean_labels,
             "file_name_column": options.file_name_column,
             "image_size": options.image_size,
+            "clean_folder": options.clean_folder,
         },
         clean_file=options.clean_file,
         max_unreadable=options.max_unreadable,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from labelloop.data.array_file import read_npy, read_npz
 from labelloop.data.checks import check_columns
 from labelloop.data.classes import numbers_where_all_are
+from labelloop.data.clean_folder import read_clean_folder
 from labelloop.data.columns import FILE_NAMES, Roles, require, roles_of
 from labelloop.data.csv_file import csv_header, read_csv
 from labelloop.data.encoding import Column
@@ -49,6 +50,7 @@ def read_table(
     file_name_column: str | None = None,
     image_size: int | None = None,
     image_form: ImageForm | None = None,
+    clean_folder: Path | None = None,
 ) -> Table:
     """Reads a file. Columns that are not named are guessed by name; in an .npz file they are the names of arrays.
 
@@ -73,6 +75,7 @@ def read_table(
         file_name_column: Names of image files, below the folder of the table; they replace all features.
         image_size: The side that images are resized to.
         image_form: That of a trained model; replaces `image_size`.
+        clean_folder: Verified images in class folders, for an image folder: see `read_clean_folder`.
 
     Raises:
         DataError: The file cannot be used; the message names the file and the column, line or row.
@@ -81,8 +84,10 @@ def read_table(
     if path.is_dir():
         described = [path / name for name in METADATA if (path / name).is_file()]
         if not described:
-            return _image_folder(path, labels_required, image_size, image_form)
+            return _image_folder(path, labels_required, image_size, image_form, clean_folder)
         path, file_name_column = described[0], file_name_column or "file_name"
+    if clean_folder is not None:
+        raise UsageError(f"{path}: clean_folder goes with a folder of images for each class; take a clean file here")
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(FORMATS)}")
@@ -213,16 +218,29 @@ def _read_columns(path: Path, suffix: str, encoding: Sequence[Column] | None, **
     return read_csv(path, delimiter, len(names), as_text), roles
 
 
-def _image_folder(root: Path, labels_required: bool, image_size: int | None, form: ImageForm | None) -> Table:
+def _image_folder(
+    root: Path, labels_required: bool, image_size: int | None, form: ImageForm | None, clean_folder: Path | None
+) -> Table:
     names, labels, classes = read_image_folder(root, labels_required)
-    inputs, form, bad = load_images([root / name for name in names], image_size, form)
+    paths = [root / name for name in names]
+    options = {"image_size": image_size, "clean_folder": clean_folder}
+    clean_labels = None
+    if clean_folder is not None:
+        found = read_clean_folder(clean_folder, root, names, classes)
+        clean_labels = [found.verified.get(row, "") for row in range(len(names))] + [c for _, _, c in found.added]
+        names = names + [name for name, _, _ in found.added]
+        paths += [path for _, path, _ in found.added]
+        labels = np.concatenate([labels, np.full(len(found.added), "", labels.dtype)])
+        options["added_rows"] = len(found.added)
+    inputs, form, bad = load_images(paths, image_size, form)
     table = from_arrays(
         inputs,
         labels if labels_required else None,
+        clean_labels,
         ids=names,
         class_names=classes if labels_required else None,
         source=str(root),
-        origin=origin_of("image-folder", root, options={"image_size": image_size}),
+        origin=origin_of("image-folder", root, options=options),
     )
     return replace(table, image_form=form, unreadable=tuple(bad))
 

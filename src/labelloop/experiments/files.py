@@ -60,7 +60,7 @@ def fit_file(
         table, true_labels = with_noisy_labels(table, noisy_labels)
     test_table = None
     if test is not None:
-        unneeded = ("labels_path", "clean_labels_path", "extra_columns")
+        unneeded = ("labels_path", "clean_labels_path", "extra_columns", "clean_folder")
         test_columns = {k: v for k, v in columns.items() if k not in unneeded}
         if table.encoding:
             test_columns |= {"feature_columns": None, "encoding": table.encoding}

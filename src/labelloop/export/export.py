@@ -60,6 +60,8 @@ def export(
     if orientation not in ORIENTATIONS:
         raise UsageError(f"no orientation {orientation!r}; {nearest(orientation, ORIENTATIONS)}")
     run = read_run(run_folder)
+    if to not in OF_THE_RUN:
+        run = _without_added_rows(run)
     decision = decide(run.labels, action, min_confidence)
     if to in OF_THE_RUN:
         return _export_run(run, to, output, orientation)
@@ -107,6 +109,12 @@ def _export_run(run: Run, to: str, output: Path | None, orientation: str) -> str
     write_atomically(output, lambda path: write_noise_matrix(run, orientation, path))
     meaning = "rows: true class, sum to 1" if orientation == "true-noisy" else "columns: true class, sum to 1"
     return f"the noise matrix is in {output} ({meaning})"
+
+
+def _without_added_rows(run: Run) -> Run:
+    """The rows of the input alone: images of a clean folder that were added to a run stay where they are."""
+    rows = len(run.labels) - run.source["options"].get("added_rows", 0)
+    return Run(run.path, run.record, run.labels.slice(0, rows), run.targets[:rows])
 
 
 def _checked_source(run: Run, to: str) -> Path:
