@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from cli_tools import Ran, contents, labels_of, run_json, settings
 from PIL import Image
+from real_images import CLASSES, pictures
 
 from labelloop.data import image_store
 from labelloop.data.read import read_table
@@ -26,25 +25,11 @@ QUICK = (
     "corrector.hidden=4",
     "corrector.max_epochs=3",
 )
-CLASSES = ("cat", "ship")
-
-
-def pictures() -> np.ndarray:
-    """48 real images of two classes [48, 32, 32, 3], or made ones where there is no CIFAR-10; even rows are cats."""
-    places = [os.environ.get("LABELLOOP_DATA"), Path(__file__).resolve().parents[3] / "shared" / "data"]
-    for place in places:
-        files = sorted((Path(place) / "cifar10").glob("test-*.parquet")) if place else []
-        if files:
-            rows = next(pq.ParquetFile(files[0]).iter_batches(400)).to_pylist()
-            images = [[row["img"]["bytes"] for row in rows if row["label"] == k][:24] for k in (3, 8)]  # cat, ship
-            return np.stack([np.asarray(Image.open(io.BytesIO(b))) for pair in zip(*images, strict=True) for b in pair])
-    rng = np.random.default_rng(0)
-    return (rng.integers(0, 128, (48, 32, 32, 3)) + 100 * (np.arange(48) % 2)[:, None, None, None]).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")
 def pixels() -> np.ndarray:
-    return pictures()
+    return pictures(24)
 
 
 def names(ending: str) -> list[str]:
