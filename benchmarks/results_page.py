@@ -26,7 +26,7 @@ class Score(NamedTuple):
     seeds: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {self.deviation:.1f}"
+        return f"{self.mean:.1f} ± {self.deviation:.1f}" if self.seeds > 1 else f"{self.mean:.1f} (one seed)"
 
 
 Scores = dict[str, dict[str, Score]]  # cell -> row -> score
@@ -250,5 +250,7 @@ def _verdict(holds: bool, measured: bool = True) -> str:
 def _outcome(ours: Score, other: Score) -> str:
     """Wins or loses by more than the two deviations together, else a tie."""
     margin = ours.mean - other.mean
+    if min(ours.seeds, other.seeds) < 2:
+        return f"{margin:+.1f} with one seed"
     word = "ties" if abs(margin) <= np.hypot(ours.deviation, other.deviation) else "wins" if margin > 0 else "loses"
     return f"{word} ({margin:+.1f})"
