@@ -88,7 +88,7 @@ class Page:
                     lasts, bests = self.scores(part), self.scores(part, best)
                     gaps += [bests[c][row].mean - lasts[c][row].mean for c in lasts if row in lasts[c]]
                 if gaps:
-                    texts.append(f"{name}, {row}: best minus last {min(gaps):.1f} to {max(gaps):.1f}")
+                    texts.append(f"{name}, {row}: best minus last {min(gaps):.2f} to {max(gaps):.2f}")
                     largest = max(largest, max(gaps)) if row == OURS else largest
         return "; ".join(texts) or "no runs", _verdict(largest <= 1.0, bool(texts))
 
