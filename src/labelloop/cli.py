@@ -26,6 +26,8 @@ FLAGS = {
     "labels_path": "--labels",
     "clean_labels_path": "--clean-labels",
     "clean_folder": "--clean-folder",
+    "text_column": "--text",
+    "embedder": "--embed",
 }
 
 
@@ -82,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("data", type=Path, metavar="DATA", help="a table, or a folder of images for each class")
     fit.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
     _add_columns(fit)
+    _add_text(fit)
     fit.add_argument("--clean-column", metavar="NAME", help="the verified label (guessed: clean_label, y_clean)")
     fit.add_argument("--split-column", metavar="NAME", help='"train" or "test" for every row (guessed: split)')
     fit.add_argument("--extra-columns", metavar="A,B", type=_names, default=(), help="for the correction network only")
@@ -120,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     predict.add_argument("--output", type=Path, metavar="FILE", help=".csv or .parquet (default: CSV on the terminal)")
     predict.add_argument("--overwrite", action="store_true", help="replace FILE")
     _add_columns(predict)
+    _add_text(predict)
     predict.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
     predict.set_defaults(run=_predict)
 
@@ -142,6 +146,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a column of lists, an array of an .npz, or a column for every class (guessed: pred_probs, p_...)",
     )
     _add_columns(correct)
+    _add_text(correct)
     correct.add_argument("--clean-column", metavar="NAME", help="the verified label (guessed: clean_label, y_clean)")
     correct.add_argument("--class-names", metavar="A,B", type=_names, help="the classes in the order of probabilities")
     correct.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
@@ -270,6 +275,17 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_text(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--text", metavar="NAME", help="a column of texts, embedded by --embed, as the features")
+    parser.add_argument(
+        "--embed", metavar="MODULE:FACTORY", help="FACTORY() returns a function from a list of texts to an array [N, D]"
+    )
+
+
+def _text(options: argparse.Namespace) -> dict[str, Any]:
+    return {"text_column": options.text, "embedder": options.embed}
+
+
 def _shared_columns(options: argparse.Namespace) -> dict[str, Any]:
     """What `_add_columns` asked for, as `read_table` takes it."""
     names = ("label_column", "id_column", "feature_columns", "embedding_column")
@@ -287,6 +303,7 @@ def _fit(options: argparse.Namespace) -> int:
         options.data,
         output_dir=options.output_dir,
         columns=_shared_columns(options)
+        | _text(options)
         | {
             "clean_column": options.clean_column,
             "split_column": options.split_column,
@@ -326,7 +343,7 @@ def _predict(options: argparse.Namespace) -> int:
         options.data,
         output=options.output,
         overwrite=options.overwrite,
-        columns=_shared_columns(options) | {"file_name_column": options.file_name_column},
+        columns=_shared_columns(options) | _text(options) | {"file_name_column": options.file_name_column},
     )
     print(text, end="")
     return 0
@@ -345,9 +362,11 @@ def _correct(options: argparse.Namespace) -> int:
         pred_probs_columns=options.pred_probs_column,
         embedding_column=options.embedding_column,
         feature_columns=options.feature_columns,
+        **_text(options),
         class_names=options.class_names,
         seed=options.seed,
         overwrite=options.overwrite,
+        progress=False if options.quiet else None,
     )
     if not options.quiet:
         print(summary)

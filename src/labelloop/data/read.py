@@ -16,7 +16,7 @@ from labelloop.data.array_file import read_npy, read_npz
 from labelloop.data.checks import check_columns
 from labelloop.data.classes import numbers_where_all_are
 from labelloop.data.clean_folder import read_clean_folder
-from labelloop.data.columns import FILE_NAMES, Roles, require, roles_of
+from labelloop.data.columns import FILE_NAMES, Roles, names_of_array, require, roles_of
 from labelloop.data.csv_file import csv_header, read_csv
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
@@ -25,6 +25,7 @@ from labelloop.data.image_store import ENDINGS, ImageForm, load_images
 from labelloop.data.jsonl_file import read_jsonl
 from labelloop.data.origin import origin_of
 from labelloop.data.table import Table, from_arrays, split_names
+from labelloop.data.text import TextForm, embed_texts
 from labelloop.errors import DataError, UsageError, some
 from labelloop.types import MISSING
 
@@ -51,6 +52,9 @@ def read_table(
     image_size: int | None = None,
     image_form: ImageForm | None = None,
     clean_folder: Path | None = None,
+    text_column: str | None = None,
+    embedder: str | None = None,
+    progress: bool | None = None,
 ) -> Table:
     """Reads a file. Columns that are not named are guessed by name; in an .npz file they are the names of arrays.
 
@@ -76,11 +80,15 @@ def read_table(
         image_size: The side that images are resized to.
         image_form: That of a trained model; replaces `image_size`.
         clean_folder: Verified images in class folders, for an image folder: see `read_clean_folder`.
+        text_column: A column of texts; what `embedder` makes of them replaces all features.
+        embedder: `module:factory`, where `factory()` returns a function from a list of texts to an array [N, D].
+        progress: Whether to draw a progress bar while texts are embedded; None draws one only in a terminal.
 
     Raises:
         DataError: The file cannot be used; the message names the file and the column, line or row.
     """
     path = Path(path)
+    text_form = _text_form(path, text_column, embedder, feature_columns or embedding_column or file_name_column)
     if path.is_dir():
         described = [path / name for name in METADATA if (path / name).is_file()]
         if not described:
@@ -132,9 +140,10 @@ def read_table(
         id_column=id_column,
         split_column=split_column,
         extra_columns=extra_columns,
-        feature_columns=feature_columns,
+        feature_columns=feature_columns if text_column is None else [text_column],
         labels_required=labels_required,
         encoding=encoding,
+        text_column=text_column,
     )
     if not arrow.num_rows:
         raise DataError(f"{path}: column names and no rows; add the rows")
@@ -142,7 +151,8 @@ def read_table(
     split = None
     if roles.split is not None:
         split = split_names(arrow[roles.split].cast(pa.string()).fill_null("").to_numpy(), str(path))
-    if feature_columns is None and embedding_column is None and not encoding and file_name_column is None:
+    said = (feature_columns, embedding_column, encoding or None, file_name_column, text_form)
+    if all(word is None for word in said):
         file_name_column = _guessed_files(arrow, roles)
     if image_form is not None and file_name_column is None:
         raise DataError(f"{path}: the model is one of images, and no column names their files; name file_name_column")
@@ -172,9 +182,13 @@ def read_table(
         )
         return replace(table, image_form=form, unreadable=tuple(bad))
     train = np.ones(arrow.num_rows, dtype=bool) if split is None else split != "test"
-    names, inputs, encoding = features_of(
-        arrow, roles, path, feature_columns, embedding_column, train, encoding, as_they_are
-    )
+    if text_form is not None:
+        inputs = embed_texts(_texts(arrow, roles, text_form.column, path), text_form, str(path), progress)
+        names, encoding = names_of_array(text_form.column, inputs.shape[1]), ()
+    else:
+        names, inputs, encoding = features_of(
+            arrow, roles, path, feature_columns, embedding_column, train, encoding, as_they_are
+        )
     table = from_arrays(
         inputs,
         labels,
@@ -195,13 +209,41 @@ def read_table(
                 "embedding_column": embedding_column,
                 "split_column": roles.split,
                 "extra_columns": extra_columns or None,
+                "text_column": text_column,
+                "embedder": embedder,
             },
         ),
     )
-    return replace(table, encoding=encoding)
+    return replace(table, encoding=encoding, text_form=text_form)
 
 
-def _read_columns(path: Path, suffix: str, encoding: Sequence[Column] | None, **said: object) -> tuple[pa.Table, Roles]:
+def _text_form(path: Path, column: str | None, embedder: str | None, others: object) -> TextForm | None:
+    """The text to embed, if any was asked for."""
+    if column is None and embedder is None:
+        return None
+    if column is None or embedder is None:
+        raise UsageError("text_column names the texts and embedder the function that embeds them; give both")
+    if others:
+        raise UsageError(f"{path}: text_column makes the embedded texts the inputs; leave other features out")
+    if path.suffix.lower() in (".npz", ".npy") or path.is_dir():
+        raise UsageError(f"{path}: text_column is a column of a table: .csv, .tsv, .parquet or .jsonl")
+    return TextForm(column, embedder)
+
+
+def _texts(arrow: pa.Table, roles: Roles, name: str, path: Path) -> list[str]:
+    """A column of texts, empty where missing."""
+    require(name, arrow.column_names, str(path))
+    if name in roles.used:
+        raise DataError(f"{path}: column {name!r} is the text and has another use too; name it once")
+    column = arrow[name]
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_null(column.type)):
+        raise DataError(f"{path}: column {name!r} is of type {column.type}, not text; write it as text")
+    return [text or "" for text in column.to_pylist()]
+
+
+def _read_columns(
+    path: Path, suffix: str, encoding: Sequence[Column] | None, text_column: str | None, **said: object
+) -> tuple[pa.Table, Roles]:
     if encoding is not None:
         said["feature_columns"] = [column.name for column in encoding]
     if suffix == ".jsonl":
@@ -215,6 +257,7 @@ def _read_columns(path: Path, suffix: str, encoding: Sequence[Column] | None, **
     roles = roles_of(names, str(path), **said)  # type: ignore[arg-type]
     as_text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
     as_text += [column.name for column in encoding or () if column.kind == "category"]  # 1 is a name here, and no 1.0
+    as_text += [] if text_column is None else [text_column]
     return read_csv(path, delimiter, len(names), as_text), roles
 
 

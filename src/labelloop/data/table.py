@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelloop.data.encoding import Column
 from labelloop.data.image_store import ImageForm, Unreadable
+from labelloop.data.text import TextForm
 from labelloop.errors import DataError
 from labelloop.types import Floats
 
@@ -34,6 +35,7 @@ class Table:
         class_names: The classes in order, when the source says so.
         encoding: How the named columns became numbers; empty where they did not have to.
         image_form: How images became inputs, where they were files.
+        text_form: How texts became inputs, where they did.
         unreadable: The images that could not be used; their rows are neither trained nor tested on.
         origin: What to write into run.json about the source, as from `origin_of`; None for arrays in memory.
     """
@@ -50,6 +52,7 @@ class Table:
     class_names: tuple[str, ...] | None = None
     encoding: tuple[Column, ...] = ()
     image_form: ImageForm | None = None
+    text_form: TextForm | None = None
     unreadable: tuple[Unreadable, ...] = ()
     origin: Mapping[str, Any] | None = None
 

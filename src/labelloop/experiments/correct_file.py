@@ -38,9 +38,12 @@ def correct_file(
     pred_probs_columns: Sequence[str] | None = None,
     embedding_column: str | None = None,
     feature_columns: Sequence[str] | None = None,
+    text_column: str | None = None,
+    embedder: str | None = None,
     class_names: Sequence[str] | None = None,
     seed: int = 0,
     overwrite: bool = False,
+    progress: bool | None = None,
 ) -> str:
     """Corrects the labels of a file without training, and returns a summary for people.
 
@@ -55,9 +58,12 @@ def correct_file(
             pred_probs, else all columns whose names begin with p_.
         embedding_column: A column of lists, or one array. Guessed: embedding, embeddings, features.
         feature_columns: Columns of numbers to use as embedding.
+        text_column: A column of texts, to use what `embedder` makes of them as embedding; see `read_table`.
+        embedder: See there.
         class_names: The classes in the order of the probabilities.
         seed: The same seed gives the same result.
         overwrite: Whether to replace `output`, and the run in `output_dir`.
+        progress: Whether to draw a progress bar while texts are embedded; None draws one only in a terminal.
     """
     if output is None and output_dir is None:
         raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
@@ -69,7 +75,9 @@ def correct_file(
     label_column = label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
     if pred_probs_columns is None:
         pred_probs_columns = ["pred_probs"] if "pred_probs" in names else [n for n in names if n.startswith(PREFIX)]
-    if embedding_column is None and feature_columns is None:
+    text = {"text_column": text_column, "embedder": embedder}
+    embedded = any(text.values())
+    if embedding_column is None and feature_columns is None and not embedded:
         embedding_column = next((n for n in EMBEDDING_NAMES if n in names), None)
     labels = {"label_column": label_column, "clean_column": clean_column, "id_column": id_column}
     tables: list[Table] = []
@@ -79,17 +87,16 @@ def correct_file(
         tables.append(read_table(path, **labels, **columns, as_they_are=True))  # type: ignore[arg-type]
         if class_names is None and all(name.startswith(PREFIX) for name in pred_probs_columns) and not one:
             class_names = [name.removeprefix(PREFIX) for name in pred_probs_columns]
-    if embedding_column or feature_columns:
-        tables.append(
-            read_table(path, **labels, embedding_column=embedding_column, feature_columns=feature_columns)  # type: ignore[arg-type]
-        )
+    if has_embedding := bool(embedding_column or feature_columns or embedded):
+        features = {"embedding_column": embedding_column, "feature_columns": feature_columns, **text}
+        tables.append(read_table(path, **labels, **features, progress=progress))  # type: ignore[arg-type]
     if not tables:
-        raise UsageError(f"{path}: nothing to correct with; name --pred-probs-column or --embedding-column")
+        raise UsageError(f"{path}: nothing to correct with; name --pred-probs-column, --embedding-column or --text")
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
     result = correct_table(
         table,
         tables[0].inputs if pred_probs_columns else None,
-        tables[-1].inputs if embedding_column or feature_columns else None,
+        tables[-1].inputs if has_embedding else None,
         seed,
     )
     if output_dir is not None:

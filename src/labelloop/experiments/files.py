@@ -52,7 +52,7 @@ def fit_file(
     """Trains on a file, writes the run folder, and returns a summary for people."""
     layers = [read_toml(config_file)] if config_file else []
     config = recipe_config(method, recipe, *layers, parse_overrides(overrides))
-    table, true_labels = read_table(path, **columns), None
+    table, true_labels = read_table(path, **columns, progress=progress), None
     if clean_file is not None:
         table = join_clean_file(table, clean_file)
     _check_unreadable(table, max_unreadable, output_dir)
@@ -64,11 +64,11 @@ def fit_file(
         test_columns = {k: v for k, v in columns.items() if k not in unneeded}
         if table.encoding:
             test_columns |= {"feature_columns": None, "encoding": table.encoding}
-        elif columns.get("feature_columns") is None:
+        elif columns.get("feature_columns") is None and table.text_form is None:
             test_columns["feature_columns"] = table.column_names or None
         if table.image_form is not None:
             test_columns["image_form"] = table.image_form
-        test_table = read_table(test, **test_columns)
+        test_table = read_table(test, **test_columns, progress=progress)
         _check_unreadable(test_table, max_unreadable, output_dir)
     result = fit_table(
         table,
@@ -136,7 +136,10 @@ def predict_file(
             raise DataError(f"{output} exists; give another name, or --overwrite")
     model = load_model(run)
     columns = dict(columns)
-    if columns.get("feature_columns") is None and columns.get("embedding_column") is None and model.column_names:
+    if model.text_form is not None:
+        columns["text_column"] = columns.get("text_column") or model.text_form.column
+        columns["embedder"] = columns.get("embedder") or model.text_form.embedder
+    elif columns.get("feature_columns") is None and columns.get("embedding_column") is None and model.column_names:
         columns |= _columns_of(model)
     if model.image_form is not None:
         columns["image_form"] = model.image_form

@@ -236,7 +236,13 @@ def fit_table(
     }
     result = Result(
         model=TrainedModel(
-            fitted.model.eval(), classes, architecture, table.column_names, table.encoding, table.image_form
+            fitted.model.eval(),
+            classes,
+            architecture,
+            table.column_names,
+            table.encoding,
+            table.image_form,
+            table.text_form,
         ),
         corrected_labels=_in_their_type(targets, classes, table),
         corrected_proba=targets,

@@ -19,6 +19,7 @@ from labelloop.data.checks import check_columns, check_finite
 from labelloop.data.encoding import Column, from_json, to_json
 from labelloop.data.image_store import ImageForm
 from labelloop.data.table import Table, from_arrays
+from labelloop.data.text import TextForm
 from labelloop.errors import DataError, some
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
 from labelloop.results.run_folder import read_json, write_atomically
@@ -39,6 +40,7 @@ class TrainedModel:
         column_names: The features it was trained on, in order; empty for images and datasets.
         encoding: How named columns of a file become these features; empty for arrays.
         image_form: How image files become inputs; None where it was trained on something else.
+        text_form: The same of texts.
     """
 
     network: TwoHeadClassifier
@@ -47,6 +49,7 @@ class TrainedModel:
     column_names: tuple[str, ...] = ()
     encoding: tuple[Column, ...] = ()
     image_form: ImageForm | None = None
+    text_form: TextForm | None = None
 
     def predict(self, inputs: Any) -> NDArray:
         """The most probable class of every row, in the type of the labels it was trained with."""
@@ -88,6 +91,7 @@ class TrainedModel:
             "column_names": list(self.column_names),
             "encoding": to_json(self.encoding),
             "image_form": None if self.image_form is None else self.image_form.to_json(),
+            "text_form": None if self.text_form is None else self.text_form.to_json(),
         }
         write_atomically(folder / "model.json", lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
 
@@ -114,4 +118,6 @@ def load_model(folder: str | Path) -> TrainedModel:
     architecture = {key: about[key] for key in ("network", "network_options", "input_shape")}
     encoding = from_json(about.get("encoding", ()), str(folder / "model.json"))  # models of earlier versions have none
     form = ImageForm(**about["image_form"]) if about.get("image_form") else None
-    return TrainedModel(network, np.array(about["classes"]), architecture, tuple(about["column_names"]), encoding, form)
+    text = TextForm(**about["text_form"]) if about.get("text_form") else None
+    columns = tuple(about["column_names"])
+    return TrainedModel(network, np.array(about["classes"]), architecture, columns, encoding, form, text)

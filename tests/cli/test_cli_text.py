@@ -1,0 +1,89 @@
+"""Texts through fit, predict and correct: the run knows how they were embedded."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from cli_tools import QUICK, labels_of, run_json, settings, small, write_csv
+
+DATA = small()
+WORDS = ("hill honey queen", "flower wing sting", "purr milk paw")
+MODULE = """
+def make():
+    words = "hill honey queen flower wing sting purr milk paw".split()
+    return lambda texts: [[float(text.count(word)) for word in words] for text in texts]
+
+def wider():
+    return lambda texts: [[0.0] * 12 for _ in texts]
+"""
+
+
+@pytest.fixture
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table of texts whose words tell the true class, and the module that embeds them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    (tmp_path / "cli_texts.py").write_text(MODULE)
+    rng = np.random.default_rng(1)
+    lines = [" ".join(rng.permutation(WORDS[k].split())[:2]) if i % 10 else "" for i, k in enumerate(DATA.true)]
+    labels = {"label": DATA.names(DATA.y), "clean_label": DATA.names(DATA.y_clean)}
+    yield write_csv(tmp_path / "texts.csv", {"id": DATA.ids, "review": lines, "stars": range(120), **labels})
+    sys.modules.pop("cli_texts", None)
+
+
+def test_predict_embeds_as_fit_did(labelloop, texts, tmp_path):
+    run = tmp_path / "run"
+    held_out = write_csv(tmp_path / "test.csv", {"review": list(WORDS), "label": ["ant", "bee", "cat"]})
+    done = labelloop(
+        *("fit", texts, "--text", "review", "--embed", "cli_texts:make", "--output-dir", run, "--test", held_out),
+        *(*settings(QUICK), "--set", "learning_rate=0.1"),
+    )
+    assert done.code == 0, done.err
+    form = {"column": "review", "embedder": "cli_texts:make"}
+    about = json.loads((run / "model.json").read_text())
+    assert about["text_form"] == form
+    assert about["input_shape"] == [9]
+    assert run_json(run)["source"]["options"] == {"text_column": "review", "embedder": "cli_texts:make"}
+
+    assert labelloop("predict", run, texts, "--output", tmp_path / "p.csv").code == 0
+    with (tmp_path / "p.csv").open() as file:
+        predicted = [row["predicted_label"] for row in csv.DictReader(file)]
+    assert predicted == labels_of(run)["predicted_label"]
+
+    # Another name of the column, and no label: the run's function all the same.
+    new = write_csv(tmp_path / "new.csv", {"comment": ["purr milk", "honey queen"]})
+    told = labelloop("predict", run, new)
+    assert told.code == 1
+    assert "no column 'review'; " in told.err
+    assert labelloop("predict", run, new, "--text", "comment").code == 0
+    told = labelloop("predict", run, new, "--text", "comment", "--embed", "cli_texts:wider")
+    assert told.code == 1
+    assert "(12,), but the model was trained on (9,)" in told.err
+
+
+def test_correct_takes_texts(labelloop, texts, tmp_path):
+    done = labelloop(
+        "correct", texts, "--text", "review", "--embed", "cli_texts:make", "--output", tmp_path / "l.parquet"
+    )
+    assert done.code == 0, done.err
+    corrected = pq.read_table(tmp_path / "l.parquet")["corrected_label"].to_pylist()
+    told = np.arange(120) % 10 != 0  # the others have no text
+    right = np.array(corrected) == np.array(DATA.names(DATA.true))
+    assert right[told].mean() > 0.95
+
+
+def test_messages_speak_of_flags(labelloop, texts, tmp_path):
+    done = labelloop("fit", texts, "--text", "review", "--output-dir", tmp_path / "run")
+    assert (done.code, "--embed the function" in done.err) == (2, True)
+    done = labelloop("fit", texts, "--text", "review", "--embed", "cli_texts:mke", "--output-dir", tmp_path / "run")
+    assert (done.code, "--embed 'cli_texts:mke'" in done.err, "did you mean 'make'" in done.err) == (2, True, True)
+    both = ("--text", "review", "--embed", "cli_texts:make", "--feature-columns", "stars")
+    done = labelloop("fit", texts, "--output-dir", tmp_path / "run", *both)
+    assert (done.code, "--text makes" in done.err) == (2, True)
+    assert not (tmp_path / "run").exists()
