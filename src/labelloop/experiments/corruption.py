@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from labelloop.data.places import places
 from labelloop.errors import UsageError, nearest
 from labelloop.noise import NOISES, Noisy
 from labelloop.seeds import stream
@@ -25,6 +27,12 @@ def check_noise_options(noise: str, options: Mapping[str, Any]) -> None:
             raise UsageError(
                 f"noise {noise!r} has no option {name!r}; {nearest(name, known) if known else 'it has none'}"
             )
+
+
+def _find(path: Any) -> Any:
+    """A file of labels that is not here is looked for where data sets are: a grid need not know that place."""
+    candidates = [place / str(path) for place in places(None)] if path and not Path(str(path)).exists() else []
+    return next((candidate for candidate in candidates if candidate.exists()), path)
 
 
 def corrupt(
@@ -53,5 +61,6 @@ def corrupt(
         arguments["images"] = inputs()
     if noise == "recorded":
         arguments["index"] = np.arange(len(labels))  # a record of the whole data set serves its first rows too
+        arguments["path"] = _find(options.get("path"))
     own_rate: Any = None if noise in OWN_RATE else rate
     return NOISES[noise](labels, num_classes, own_rate, stream(seed, "noise", noise), **arguments)
