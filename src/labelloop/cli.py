@@ -11,6 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,40 @@ def _parser() -> argparse.ArgumentParser:
     correct.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
     correct.add_argument("--quiet", action="store_true", help="no summary")
     correct.set_defaults(run=_correct)
+
+    plan = _add_command(
+        commands,
+        "plan",
+        help="which rows to verify next, and whether it is worth it",
+        description="Write the rows of RUN that are most likely wrong to a CSV file to fill in, and say how corrected "
+        "labels get better with more clean rows. Nothing that exists is overwritten.",
+    )
+    plan.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+    plan.add_argument("--count", type=int, default=200, metavar="N", help="how many rows (default 200)")
+    plan.add_argument("--output", type=Path, metavar="FILE", help="a .csv file (default: verify.csv in RUN)")
+    plan.set_defaults(run=_plan)
+
+    refit = _add_command(
+        commands,
+        "refit",
+        help="correct again with newly verified rows, in seconds",
+        description="Correct the labels of RUN again with the rows of FILE as further clean rows, without training, "
+        "and write a new run folder.",
+    )
+    refit.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+    refit.add_argument("--verified", type=Path, required=True, metavar="FILE", help="a .csv with id and clean_label")
+    refit.add_argument("--output-dir", type=Path, required=True, metavar="NEW", help="the folder of the new run")
+    refit.add_argument("--overwrite", action="store_true", help="replace the run in NEW")
+    refit.set_defaults(run=_refit)
+
+    report = _add_command(
+        commands,
+        "report",
+        help="draw how far the confidences of a run can be believed",
+        description="Draw reliability.png and .svg into RUN: accuracy against confidence on its clean rows.",
+    )
+    report.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+    report.set_defaults(run=_report)
 
     export = _add_command(
         commands,
@@ -395,6 +430,33 @@ def _undo(options: argparse.Namespace) -> int:
     from labelloop.export.undo import undo
 
     print(undo(options.file, options.output))
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from labelloop.experiments.plan import plan_run
+
+    text, curve = plan_run(options.run_folder, options.output, options.count)
+    print(text)
+    if curve and find_spec("matplotlib"):
+        from labelloop.report.learning_curve import draw_learning_curve
+
+        output = options.output or options.run_folder / "verify.csv"
+        print("drawn:", *draw_learning_curve(curve, output.with_suffix(".curve")))
+    return 0
+
+
+def _refit(options: argparse.Namespace) -> int:
+    from labelloop.experiments.refit import refit_run
+
+    print(refit_run(options.run_folder, options.verified, options.output_dir, overwrite=options.overwrite))
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from labelloop.report.reliability import draw_reliability
+
+    print("drawn:", *draw_reliability(options.run_folder))
     return 0
 
 

@@ -31,7 +31,16 @@ from cli_tools import (
 from labelloop.methods import METHODS
 
 DATA = small()
-FILES = ("run.json", "metrics.jsonl", "labels.parquet", "targets.npy", "model.safetensors", "model.json", "checkpoint")
+FILES = (
+    "run.json",
+    "metrics.jsonl",
+    "labels.parquet",
+    "targets.npy",
+    "features.npz",
+    "model.safetensors",
+    "model.json",
+    "checkpoint",
+)
 
 
 def lists(X: np.ndarray) -> pa.Array:

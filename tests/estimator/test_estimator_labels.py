@@ -158,7 +158,7 @@ def test_a_class_without_a_clean_label_is_pointed_out():
         (ROWS.y[:-1], ROWS.y_clean, DataError, "150 rows of inputs, but 149 labels"),
         (ROWS.y, ROWS.y_clean[:-1], DataError, "150 rows of inputs, but 149 clean_labels"),
         (np.stack([ROWS.y, ROWS.y], axis=1), ROWS.y_clean, ValueError, "should be a 1d array"),
-        (ROWS.y, np.stack([ROWS.y_clean] * 2, axis=1), ValueError, "should be a 1d array"),
+        (ROWS.y, np.stack([ROWS.y_clean] * 2, axis=1), DataError, "y_clean: expected one label a row"),
         (ROWS.y, np.where(np.arange(150) == 0, 1, -1), DataError, "only one clean row"),
         (np.full(150, -1), ROWS.y_clean, DataError, "no noisy row"),
         (ROWS.true, ROWS.true, DataError, "no noisy row"),

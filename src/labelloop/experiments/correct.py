@@ -15,6 +15,7 @@ from labelloop.data.classes import decode
 from labelloop.data.problem import check, classes_of, encoded
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, some
+from labelloop.experiments.stored_run import arrays_to_store
 from labelloop.methods.closed_loop.instant import MIN_PAIRS, correct_labels
 from labelloop.results.estimate import estimate
 from labelloop.results.label_table import label_table
@@ -43,6 +44,7 @@ class CorrectionResult:
         estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
             intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
         labels: One row for every row, with the columns of labels.parquet.
+        features: What `labelloop refit` needs of every row, by name.
     """
 
     corrected_labels: NDArray
@@ -56,6 +58,7 @@ class CorrectionResult:
     clean_rows: dict[str, int]
     estimate: dict[str, Any]
     labels: pa.Table
+    features: dict[str, NDArray] | None
 
 
 def correct(
@@ -141,6 +144,7 @@ def correct_table(
         clean_rows=clean_rows,
         estimate=estimate(found.cross_fitted[rows], given[rows], clean[rows]),
         labels=labels,
+        features=arrays_to_store(given, clean, scores=found.scores.astype(np.float32)),
     )
 
 

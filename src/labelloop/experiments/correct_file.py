@@ -113,6 +113,8 @@ def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: 
     verified = result.labels["verified"].to_numpy()
     folder.write_targets(result.corrected_proba)
     folder.write_labels(result.labels)
+    if result.features is not None:
+        folder.write_features(result.features)
     classes = list(text_of(result.classes))
     folder.write_run(
         {

@@ -22,6 +22,7 @@ from labelloop.errors import DataError, UsageError
 from labelloop.experiments.configuration import to_dict
 from labelloop.experiments.judge import judge_fit
 from labelloop.experiments.recipes import DEFAULT_RECIPE, check_schedule, recipe_config
+from labelloop.experiments.stored_run import arrays_to_store
 from labelloop.experiments.trained_model import TrainedModel
 from labelloop.experiments.versions import versions
 from labelloop.methods import METHODS
@@ -222,7 +223,8 @@ def fit_table(
     usable = np.flatnonzero(table.usable)
     everything = Rows(table.inputs, usable, given[usable], verified[usable])
     predicted = np.full((len(table), len(classes)), np.nan, np.float32)
-    predicted[usable] = softmax(extract(fitted.model, everything, runtime).logits, axis=1)  # [n, C]
+    extracted = extract(fitted.model, everything, runtime)
+    predicted[usable] = softmax(extracted.logits, axis=1)  # [n, C]
     best = np.where(table.usable, np.nan_to_num(predicted).argmax(axis=1), MISSING)
     targets = np.full((len(table), len(classes)), np.nan, np.float32)
     labelled = fitted.targets.sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
@@ -260,6 +262,12 @@ def fit_table(
         result.model.save(run_folder.path)
         run_folder.write_targets(targets)
         run_folder.write_labels(labels)
+        teaching = np.full(len(table), MISSING)  # not those of test rows
+        teaching[clean_position] = problem.clean.clean_labels
+        known = {name: _in_all_rows(values, usable, len(table)) for name, values in vars(extracted).items()}
+        stored = arrays_to_store(given, teaching, **known, extra=table.extra)
+        if isinstance(config, ClosedLoopConfig) and stored is not None:
+            run_folder.write_features(stored)
         ending = {"state": "finished", "stop_reason": fitted.stop_reason, "rounds": list(fitted.rounds)}
         run_folder.write_run({**run, **ending, "estimate": result.estimate})
     return result
@@ -371,6 +379,15 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
     return flat
+
+
+def _in_all_rows(values: Floats, rows: Labels, count: int) -> Floats:
+    """Values of some rows at their place among all, zeros elsewhere; the same array where it has all rows."""
+    if len(rows) == count:
+        return values
+    everywhere = np.zeros((count, *values.shape[1:]), values.dtype)
+    everywhere[rows] = values
+    return everywhere
 
 
 def _in_their_type(targets: Floats, classes: NDArray, table: Table) -> NDArray:

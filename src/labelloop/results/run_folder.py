@@ -1,6 +1,6 @@
 """The run folder: what a run leaves behind. Every file is written whole or not at all.
 
-run.json · metrics.jsonl · labels.parquet · targets.npy · model.safetensors + model.json · checkpoint/
+run.json · metrics.jsonl · labels.parquet · targets.npy · features.npz · model.safetensors + model.json · checkpoint/
 """
 
 from __future__ import annotations
@@ -8,19 +8,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from labelloop.errors import DataError
 from labelloop.types import Floats
 
 SCHEMA_VERSION = 1
-OUR_FILES = ("run.json", "metrics.jsonl", "labels.parquet", "targets.npy", "model.safetensors", "model.json")
+FEATURES = "features.npz"  # what the correction saw of every row, so that it can be re-fitted without training
+OUR_FILES = ("run.json", "metrics.jsonl", "labels.parquet", "targets.npy", FEATURES, "model.safetensors", "model.json")
 
 UNREADABLE = "unreadable.csv"  # also written where a run stops before it begins, so it does not make a folder one
 
@@ -109,6 +111,13 @@ class RunFolder:
                 np.save(file, targets, allow_pickle=False)
 
         write_atomically(self.path / "targets.npy", write)
+
+    def write_features(self, arrays: Mapping[str, NDArray]) -> None:
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez(file, **dict(arrays))  # type: ignore[arg-type]
+
+        write_atomically(self.path / FEATURES, write)
 
     def _write_json(self, name: str, content: dict[str, Any]) -> None:
         text = json.dumps(content, indent=1) + "\n"

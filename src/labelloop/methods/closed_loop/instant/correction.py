@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from labelloop.methods.closed_loop.combination import clean_loss, combine, fit_simplex_weights
 from labelloop.methods.closed_loop.instant.discriminant import discriminant_scores
+from labelloop.methods.closed_loop.instant.logistic import Array
 from labelloop.methods.closed_loop.instant.opinions import Evidence, Opinion, label_corrector, noise_model, recalibrated
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Floats, Labels
@@ -52,6 +53,7 @@ class Corrected:
         weights_without_label: The same for rows without one.
         cross_fitted: What `targets` would be for clean rows by opinions and weights formed without the row; NaN in
             other rows [n, C].
+        scores: The log-probabilities that all of it is made from [n, E].
     """
 
     targets: Floats
@@ -59,6 +61,7 @@ class Corrected:
     weights: dict[str, float]
     weights_without_label: dict[str, float]
     cross_fitted: Floats
+    scores: Array
 
 
 def correct_labels(
@@ -87,10 +90,15 @@ def correct_labels(
         sources.append(np.log(np.maximum(pred_probs, FLOOR)))
     if embeddings is not None:
         sources.append(discriminant_scores(embeddings, given, num_classes, stream(seed, "discriminant-folds")))
-    centred = [s - s.mean(axis=1, keepdims=True) for s in sources]
+    scores = np.hstack([s - s.mean(axis=1, keepdims=True) for s in sources])
+    return correct_scores(scores, given, clean, num_classes, seed)
+
+
+def correct_scores(scores: Array, given: Labels, clean: Labels, num_classes: int, seed: int = 0) -> Corrected:
+    """The same from log-probabilities of one or more sources side by side [n, E]."""
     noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
     evidence = Evidence(
-        scores=np.hstack([*centred, np.ones((len(given), 1))]).astype(np.float64),
+        scores=np.hstack([scores, np.ones((len(given), 1))]).astype(np.float64),
         given=given,
         clean=clean,
         sample=np.sort(stream(seed, "noisy-sample").permutation(noisy)[:SAMPLE]),
@@ -122,6 +130,7 @@ def correct_labels(
         weights=weights,
         weights_without_label=free.weights,
         cross_fitted=_keep_absent(cross_fitted, as_they_are),
+        scores=scores,
     )
 
 
