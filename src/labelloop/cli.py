@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Train on DATA and correct its labels. A row may have a label, a clean label, both or neither; "
         "a missing one is blank, NaN or -1.",
     )
-    fit.add_argument("data", type=Path, metavar="DATA", help="a table, or a folder of images for each class")
+    fit.add_argument("data", type=Path, metavar="DATA", help="a table, a folder of images, or a Hugging Face data set")
     fit.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
     _add_columns(fit)
     _add_text(fit)
@@ -120,7 +120,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Classify DATA with the model of RUN.",
     )
     predict.add_argument("model", type=Path, metavar="RUN", help="the folder of a finished run")
-    predict.add_argument("data", type=Path, metavar="DATA", help="a table, or a folder of images for each class")
+    predict.add_argument(
+        "data", type=Path, metavar="DATA", help="a table, a folder of images, or a Hugging Face data set"
+    )
     predict.add_argument("--output", type=Path, metavar="FILE", help=".csv or .parquet (default: CSV on the terminal)")
     predict.add_argument("--overwrite", action="store_true", help="replace FILE")
     _add_columns(predict)

@@ -23,7 +23,7 @@ def join_clean_file(table: Table, path: Path) -> Table:
     Raises:
         DataError: Ids that the table does not have or that occur twice, other classes, or labels that contradict.
     """
-    if not table.ids_given:
+    if not table.ids_given and (table.origin or {}).get("kind") != "hf-dataset":  # whose rows have a fixed order
         raise UsageError(f"{table.source}: a clean file is joined by id, and these rows have none; name id_column")
     names, read = read_text_columns(path)
     own = [(table.origin or {}).get(key) for key in ("id_column", "file_name_column")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ import numpy as np
 from labelloop.data.image_files import ImageFiles
 from labelloop.data.image_transforms import EvalTransform
 from labelloop.data.pillow import need_pillow
-from labelloop.errors import UsageError
+from labelloop.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -67,12 +68,12 @@ class Resized:
 
 
 def load_images(
-    paths: Sequence[Path], image_size: int | None = None, form: ImageForm | None = None
+    paths: Sequence[Path | bytes], image_size: int | None = None, form: ImageForm | None = None
 ) -> tuple[Any, ImageForm, list[Unreadable]]:
     """Checks every image, and decodes them all where they fit into memory.
 
     Args:
-        paths: The files.
+        paths: The files, or what is in them; only files can be too many for memory.
         image_size: The side in pixels; without it, see KEPT.
         form: That of a trained model; replaces `image_size`.
 
@@ -90,7 +91,13 @@ def load_images(
         form = ImageForm(height, width, streamed)
     fits = len(paths) * form.height * form.width * 3 <= IN_MEMORY
     if form.streamed or not fits:
-        return _stream(paths, form), form, _check_all(paths)
+        files = [path for path in paths if isinstance(path, Path)]
+        if len(files) < len(paths):
+            raise DataError(
+                f"{len(paths)} images of {form.height} x {form.width} pixels do not fit into memory; give a smaller"
+                " image_size, or save them as files in class folders, which are read in every epoch"
+            )
+        return _stream(files, form), form, _check_all(files)
     pixels = np.zeros((len(paths), form.height, form.width, 3), dtype=np.uint8)
     resized = Resized(form.height, form.width)
     bad = []
@@ -98,7 +105,8 @@ def load_images(
         try:
             pixels[row] = resized(_decode(path)).transpose(1, 2, 0)
         except Exception as error:  # a damaged image can fail in any way
-            bad.append(Unreadable(row, str(path), _reason(path, error)))
+            named = str(path) if isinstance(path, Path) else f"row {row}"
+            bad.append(Unreadable(row, named, _reason(path, error)))
     return pixels, form, bad
 
 
@@ -108,13 +116,11 @@ def _stream(paths: Sequence[Path], form: ImageForm) -> ImageFiles:
     return ImageFiles(paths, Resized(form.height, form.width))  # trained in memory, used on more than fits
 
 
-def _default_size(paths: Sequence[Path]) -> tuple[int, int]:
-    from PIL import Image
-
+def _default_size(paths: Sequence[Path | bytes]) -> tuple[int, int]:
     sizes = set()
     for path in paths:
         try:
-            with Image.open(path) as image:
+            with _open(path) as image:
                 sizes.add(image.size)
         except Exception:  # said when it is decoded
             continue
@@ -124,10 +130,14 @@ def _default_size(paths: Sequence[Path]) -> tuple[int, int]:
     return (height, width) if max(height, width) <= KEPT else (KEPT, KEPT)
 
 
-def _decode(path: Path) -> Image:
+def _open(path: Path | bytes) -> Image:
     from PIL import Image
 
-    with Image.open(path) as image:
+    return Image.open(io.BytesIO(path) if isinstance(path, bytes) else path)
+
+
+def _decode(path: Path | bytes) -> Image:
+    with _open(path) as image:
         return image.convert("RGB")
 
 
@@ -144,5 +154,7 @@ def _check_all(paths: Sequence[Path]) -> list[Unreadable]:
     return [Unreadable(row, str(paths[row]), reason) for row, reason in enumerate(reasons) if reason]
 
 
-def _reason(path: Path, error: Exception) -> str:
-    return "cannot be decoded: " + " ".join(str(error).split()) if path.is_file() else "no such file"
+def _reason(path: Path | bytes, error: Exception) -> str:
+    if not path or (isinstance(path, Path) and not path.is_file()):
+        return "no such file" if path else "no image"
+    return "cannot be decoded: " + " ".join(str(error).split())

@@ -20,6 +20,7 @@ from labelloop.data.columns import FILE_NAMES, Roles, names_of_array, require, r
 from labelloop.data.csv_file import csv_header, read_csv
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
+from labelloop.data.hub_dataset import HubData, is_hub_dataset, read_hub_dataset
 from labelloop.data.image_folder import inside, read_image_folder
 from labelloop.data.image_store import ENDINGS, ImageForm, load_images
 from labelloop.data.jsonl_file import read_jsonl
@@ -55,12 +56,14 @@ def read_table(
     text_column: str | None = None,
     embedder: str | None = None,
     progress: bool | None = None,
+    hub_split: str = "train",
 ) -> Table:
     """Reads a file. Columns that are not named are guessed by name; in an .npz file they are the names of arrays.
 
     Args:
         path: A .csv, .tsv, .parquet, .jsonl, .npz or .npy file; or a folder with a folder of images for each class,
-            or with images and a metadata.csv or metadata.jsonl that names them.
+            or with images and a metadata.csv or metadata.jsonl that names them; or a Hugging Face data set, a folder
+            of `save_to_disk` or hf:name.
         label_column: The given label.
         clean_column: The verified label, blank where a row was not verified.
         id_column: A name for every row.
@@ -83,26 +86,24 @@ def read_table(
         text_column: A column of texts; what `embedder` makes of them replaces all features.
         embedder: `module:factory`, where `factory()` returns a function from a list of texts to an array [N, D].
         progress: Whether to draw a progress bar while texts are embedded; None draws one only in a terminal.
+        hub_split: The split of a Hugging Face data set that has several.
 
     Raises:
         DataError: The file cannot be used; the message names the file and the column, line or row.
     """
     path = Path(path)
     text_form = _text_form(path, text_column, embedder, feature_columns or embedding_column or file_name_column)
-    if path.is_dir():
+    hub = read_hub_dataset(path, hub_split) if is_hub_dataset(path) else None
+    if path.is_dir() and hub is None:
         described = [path / name for name in METADATA if (path / name).is_file()]
         if not described:
             return _image_folder(path, labels_required, image_size, image_form, clean_folder)
         path, file_name_column = described[0], file_name_column or "file_name"
     if clean_folder is not None:
         raise UsageError(f"{path}: clean_folder goes with a folder of images for each class; take a clean file here")
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(FORMATS)}")
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty")
+    suffix = path.suffix.lower() if hub is None else ".hf-dataset"
+    if hub is None:
+        _check_file(path, FORMATS)
     if (labels_path or clean_labels_path) and suffix != ".npy":
         raise UsageError(f"{path}: labels_path and clean_labels_path go with .npy files; here labels are columns")
     if suffix in (".npz", ".npy"):
@@ -135,6 +136,7 @@ def read_table(
     arrow, roles = _read_columns(
         path,
         suffix,
+        hub,
         label_column=label_column,
         clean_column=clean_column,
         id_column=id_column,
@@ -153,32 +155,47 @@ def read_table(
         split = split_names(arrow[roles.split].cast(pa.string()).fill_null("").to_numpy(), str(path))
     said = (feature_columns, embedding_column, encoding or None, file_name_column, text_form)
     if all(word is None for word in said):
-        file_name_column = _guessed_files(arrow, roles)
+        file_name_column = _guessed_files(arrow, roles) if hub is None else _guessed_images(hub, path)
+    elif image_form is not None and hub is not None and file_name_column is None:
+        file_name_column = _guessed_images(hub, path)
+    class_names = None if hub is None else hub.class_names.get(roles.label or roles.clean or "")
     if image_form is not None and file_name_column is None:
         raise DataError(f"{path}: the model is one of images, and no column names their files; name file_name_column")
     if file_name_column is not None:
         if feature_columns or embedding_column:
             raise UsageError(f"{path}: file_name_column makes images the inputs; leave other features out")
         require(file_name_column, arrow.column_names, str(path))
-        names = [text or "" for text in arrow[file_name_column].cast(pa.string()).to_pylist()]
-        inputs, form, bad = load_images(inside(path.parent, names, str(path)), image_size, image_form)
+        ids = None if id_column is None else _ids(arrow, id_column, path)
+        if hub is not None:
+            if file_name_column not in hub.image_columns:
+                raise DataError(f"{path}: column {file_name_column!r} holds no images")
+            inputs, form, bad = load_images(hub.images(file_name_column), image_size, image_form)
+        else:
+            names = [text or "" for text in arrow[file_name_column].cast(pa.string()).to_pylist()]
+            inputs, form, bad = load_images(inside(path.parent, names, str(path)), image_size, image_form)
+            ids = np.array(names) if ids is None else ids
         table = from_arrays(
             inputs,
             labels,
             clean_labels,
-            ids=names if id_column is None else _ids(arrow, id_column, path),
+            ids=ids,
             split=split,
             extra=numbers(arrow, roles.extra, path) if roles.extra else None,
             source=str(path),
             origin=origin_of(
-                "image-table",
+                "image-table" if hub is None else "hf-dataset",
                 path,
                 label_column=roles.label,
                 clean_column=None if clean_labels is None else roles.clean,
                 id_column=id_column,
                 file_name_column=file_name_column,
-                options={"split_column": roles.split, "image_size": image_size},
+                options={
+                    "split_column": roles.split,
+                    "image_size": image_size,
+                    "split": None if hub is None else hub.split,
+                },
             ),
+            class_names=class_names,
         )
         return replace(table, image_form=form, unreadable=tuple(bad))
     train = np.ones(arrow.num_rows, dtype=bool) if split is None else split != "test"
@@ -211,8 +228,10 @@ def read_table(
                 "extra_columns": extra_columns or None,
                 "text_column": text_column,
                 "embedder": embedder,
+                "split": None if hub is None else hub.split,
             },
         ),
+        class_names=class_names,
     )
     return replace(table, encoding=encoding, text_form=text_form)
 
@@ -225,7 +244,7 @@ def _text_form(path: Path, column: str | None, embedder: str | None, others: obj
         raise UsageError("text_column names the texts and embedder the function that embeds them; give both")
     if others:
         raise UsageError(f"{path}: text_column makes the embedded texts the inputs; leave other features out")
-    if path.suffix.lower() in (".npz", ".npy") or path.is_dir():
+    if not is_hub_dataset(path) and (path.suffix.lower() in (".npz", ".npy") or path.is_dir()):
         raise UsageError(f"{path}: text_column is a column of a table: .csv, .tsv, .parquet or .jsonl")
     return TextForm(column, embedder)
 
@@ -242,10 +261,17 @@ def _texts(arrow: pa.Table, roles: Roles, name: str, path: Path) -> list[str]:
 
 
 def _read_columns(
-    path: Path, suffix: str, encoding: Sequence[Column] | None, text_column: str | None, **said: object
+    path: Path,
+    suffix: str,
+    hub: HubData | None,
+    encoding: Sequence[Column] | None,
+    text_column: str | None,
+    **said: object,
 ) -> tuple[pa.Table, Roles]:
     if encoding is not None:
         said["feature_columns"] = [column.name for column in encoding]
+    if hub is not None:
+        return hub.arrow, roles_of(hub.arrow.column_names, str(path), **said)  # type: ignore[arg-type]
     if suffix == ".jsonl":
         arrow = read_jsonl(path)
         return arrow, roles_of(arrow.column_names, str(path), **said)  # type: ignore[arg-type]
@@ -296,6 +322,24 @@ def _guessed_files(arrow: pa.Table, roles: Roles) -> str | None:
             if Path(first).suffix.lower() in ENDINGS:
                 return name
     return None
+
+
+def _guessed_images(hub: HubData, path: Path) -> str | None:
+    if len(hub.image_columns) > 1:
+        raise DataError(
+            f"{path}: {' and '.join(map(repr, hub.image_columns))} could both be meant; say which with file_name_column"
+        )
+    return hub.image_columns[0] if hub.image_columns else None
+
+
+def _check_file(path: Path, formats: Sequence[str]) -> None:
+    suffix = path.suffix.lower()
+    if suffix not in formats:
+        raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(formats)}")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
 
 
 def read_text_columns(path: Path) -> tuple[list[str], Callable[[str], NDArray]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from labelloop.data.classes import typed
 from labelloop.data.clean_file import join_clean_file
+from labelloop.data.hub_dataset import has_test_split, is_hub_dataset
 from labelloop.data.read import read_table
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
@@ -59,7 +62,8 @@ def fit_file(
     if noisy_labels is not None:
         table, true_labels = with_noisy_labels(table, noisy_labels)
     test_table = None
-    if test is not None:
+    own_test = test is None and is_hub_dataset(path) and has_test_split(path)
+    if test is not None or own_test:
         unneeded = ("labels_path", "clean_labels_path", "extra_columns", "clean_folder")
         test_columns = {k: v for k, v in columns.items() if k not in unneeded}
         if table.encoding:
@@ -68,8 +72,16 @@ def fit_file(
             test_columns["feature_columns"] = table.column_names or None
         if table.image_form is not None:
             test_columns["image_form"] = table.image_form
-        test_table = read_table(test, **test_columns, progress=progress)
+        test_table = read_table(
+            path if test is None else test,
+            **test_columns,
+            progress=progress,
+            hub_split="test",
+            labels_required=not own_test,
+        )
         _check_unreadable(test_table, max_unreadable, output_dir)
+        if own_test:
+            test_table = _with_labels(test_table)
     result = fit_table(
         table,
         test_table,
@@ -86,6 +98,15 @@ def fit_file(
         workers=workers,
     )
     return summary(table, result)
+
+
+def _with_labels(test: Table) -> Table | None:
+    """The test split of a data set: its labels are true where nobody verified any; None where it has none at all."""
+    known = [values is not None and not typed(values)[1].all() for values in (test.labels, test.clean_labels)]
+    if not any(known):
+        warnings.warn(f"{test.source}: no row of the split 'test' has a label, so it is not used", stacklevel=2)
+        return None
+    return test if known[1] else replace(test, clean_labels=None)
 
 
 def _check_unreadable(table: Table, most: float, output_dir: Path) -> None:

@@ -11,7 +11,7 @@ from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.export import tables
 from labelloop.export.changes import write_changes
 from labelloop.export.decision import Decision, decide
-from labelloop.export.hub_dataset import corrected_dataset, write_dataset
+from labelloop.export.hub_dataset import corrected_dataset, on_hub, write_dataset
 from labelloop.export.image_tree import new_places, placed_by_label, write_tree
 from labelloop.export.label_issues import ORIENTATIONS, write_issues, write_noise_matrix
 from labelloop.export.model_card import write_model
@@ -124,7 +124,7 @@ def _checked_source(run: Run, to: str) -> Path:
     if kind not in FITTING[to]:
         possible = [name for name in FORMATS if name in OF_THE_RUN or kind in FITTING[name]]
         raise UsageError(f"{path} is of kind {kind!r} and cannot become {to!r}; possible: {', '.join(possible)}")
-    if not path.exists():
+    if not path.exists() and not on_hub(path):
         raise DataError(f"{path} is no longer there, where the run read it; put it back, or run again on the new place")
     if source["sha256"] is not None and sha256_of(path) != source["sha256"]:
         raise DataError(

@@ -14,6 +14,12 @@ from labelloop.export.decision import Decision, spelling
 from labelloop.export.run import Run
 from labelloop.export.tables import ADDED
 
+HUB = "hf:"  # before a name on the hub
+
+
+def on_hub(source: Path) -> bool:
+    return str(source).startswith(HUB)
+
 
 def corrected_dataset(run: Run, source: Path, decision: Decision, replace: bool) -> Any:
     """The data set of a run's input, with the label replaced or columns added, and dropped rows left out."""
@@ -22,9 +28,10 @@ def corrected_dataset(run: Run, source: Path, decision: Decision, replace: bool)
     except ImportError:
         raise UsageError("--to hf needs the `datasets` package; install it: pip install 'labelloop[hub]'") from None
     try:
-        data = datasets.load_from_disk(str(source))
-    except (FileNotFoundError, ValueError) as error:
-        raise DataError(f"{source} cannot be read as a data set on disk ({error}); save it again") from None
+        name = run.source["path"]
+        data = datasets.load_dataset(name.removeprefix(HUB)) if on_hub(source) else datasets.load_from_disk(name)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{source} cannot be read as a data set ({error}); save it again") from None
     if isinstance(data, datasets.DatasetDict):
         split = run.source["options"].get("split")
         if split not in data:

@@ -1,0 +1,106 @@
+"""Hugging Face data sets, from a folder of `save_to_disk` or by their name on the hub, as Arrow tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from labelloop.errors import DataError, UsageError
+
+PREFIX = "hf:"  # before a name on the hub
+MARKS = ("dataset_dict.json", "state.json")  # what save_to_disk leaves, of several splits or of one
+
+
+@dataclass(frozen=True)
+class HubData:
+    """One split of a data set.
+
+    Attributes:
+        arrow: Its rows; a class is its name here and not its number.
+        split: The split, or None where the data set has only itself.
+        class_names: The classes of every ClassLabel column, in order.
+        image_columns: The columns of images.
+    """
+
+    arrow: pa.Table
+    split: str | None
+    class_names: dict[str, tuple[str, ...]]
+    image_columns: tuple[str, ...]
+
+    def images(self, column: str) -> list[Path | bytes]:
+        """The images of a column, encoded or as files; no bytes where there is none."""
+        cells = [cell or {} for cell in self.arrow[column].to_pylist()]
+        return [cell.get("bytes") or (Path(cell["path"]) if cell.get("path") else b"") for cell in cells]
+
+
+def is_hub_dataset(path: Path) -> bool:
+    return str(path).startswith(PREFIX) or any((path / mark).is_file() for mark in MARKS)
+
+
+def has_test_split(path: Path) -> bool:
+    """Whether a data set on disk, or one of the hub, has a split of this name."""
+    if str(path).startswith(PREFIX):
+        return "test" in _load(path)
+    listed = path / MARKS[0]
+    return listed.is_file() and "test" in json.loads(listed.read_text(encoding="utf-8")).get("splits", ())
+
+
+def read_hub_dataset(path: Path, split: str = "train") -> HubData:
+    """Reads a split, or the only one there is.
+
+    Raises:
+        UsageError: The `datasets` library is not installed.
+        DataError: The data set cannot be read, or has several splits and not this one.
+    """
+    datasets, data = _datasets(), _load(path)
+    chosen = None
+    if isinstance(data, datasets.DatasetDict):
+        chosen = split if split in data else next(iter(data)) if len(data) == 1 else None
+        if chosen is None:
+            raise DataError(f"{path}: no split {split!r}, but {', '.join(data)}; give the folder of one of them")
+        data = data[chosen]
+    images = [name for name, feature in data.features.items() if isinstance(feature, datasets.Image)]
+    classes = {
+        name: tuple(feature.names)
+        for name, feature in data.features.items()
+        if isinstance(feature, datasets.ClassLabel) and feature.names
+    }
+    arrow = data.with_format("arrow")[:]  # follows a selection or an order of rows
+    for name, names in classes.items():
+        column = _named(arrow[name].to_pylist(), names, f"{path}: column {name!r}")
+        arrow = arrow.set_column(arrow.column_names.index(name), name, pa.array(column, pa.string()))
+    return HubData(arrow, chosen, classes, tuple(images))
+
+
+def _named(numbers: Sequence[int | None], names: Sequence[str], where: str) -> list[str | None]:
+    for row, number in enumerate(numbers):
+        if number is not None and number >= len(names):
+            raise DataError(f"{where}: row {row} holds {number}, and there are {len(names)} classes, counted from 0")
+    return [None if number is None or number < 0 else names[number] for number in numbers]
+
+
+def _load(path: Path) -> Any:
+    datasets = _datasets()
+    name = str(path)
+    try:
+        if name.startswith(PREFIX):
+            return datasets.load_dataset(name.removeprefix(PREFIX))
+        return datasets.load_from_disk(name)
+    except Exception as error:  # every layer below, network or disk, has errors of its own
+        advice = "check its name and the network" if name.startswith(PREFIX) else "save it again"
+        raise DataError(f"{path}: cannot be read as a data set ({type(error).__name__}: {error}); {advice}") from error
+
+
+def _datasets() -> Any:
+    try:
+        return import_module("datasets")
+    except ImportError as error:
+        raise UsageError(
+            "reading a Hugging Face data set needs the `datasets` library: pip install 'labelloop[hub]'"
+        ) from error
