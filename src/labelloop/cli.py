@@ -151,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_columns(correct)
     _add_text(correct)
     correct.add_argument("--clean-column", metavar="NAME", help="the verified label (guessed: clean_label, y_clean)")
+    correct.add_argument("--clean-file", type=Path, metavar="FILE", help="verified labels, joined by id")
     correct.add_argument("--class-names", metavar="A,B", type=_names, help="the classes in the order of probabilities")
     correct.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
     correct.add_argument("--quiet", action="store_true", help="no summary")
@@ -404,6 +405,7 @@ def _correct(options: argparse.Namespace) -> int:
         seed=options.seed,
         overwrite=options.overwrite,
         progress=False if options.quiet else None,
+        clean_file=options.clean_file,
     )
     if not options.quiet:
         print(summary)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from labelloop.data.image_files import ImageFiles
-from labelloop.data.image_transforms import MEAN, STD, EvalTransform, TrainTransform
+from labelloop.data.image_transforms import MEAN, STD, EvalTransform, TrainTransform, _turned, to_floats
 from labelloop.errors import DataError, UsageError
 
 
@@ -57,6 +57,24 @@ def test_evaluation_cuts_as_much_off_either_side():
 
 def test_colours_keep_their_channel_and_rows_their_place(picture):
     np.testing.assert_array_equal(pixels(plain(0)(picture, 0, 0)), np.asarray(picture))
+
+
+def test_every_level_is_scaled_as_the_formula_says():
+    levels = np.arange(256, dtype=np.uint8)
+    image = Image.fromarray(
+        np.stack([levels.reshape(16, 16), levels[::-1].reshape(16, 16), levels.reshape(16, 16).T], 2)
+    )
+    worked = (np.asarray(image, dtype=np.float32) / 255 - MEAN) / STD
+    assert to_floats(image).tobytes() == np.ascontiguousarray(worked.transpose(2, 0, 1)).tobytes()
+
+
+@pytest.mark.parametrize("turn", [0.1, -0.1, 0.5])
+def test_a_turn_adds_to_the_hue_and_goes_round(turn):
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8))
+    hue, saturation, value = image.convert("HSV").split()
+    hue = hue.point([(level + round(256 * turn)) % 256 for level in range(256)])
+    worked = Image.merge("HSV", (hue, saturation, value)).convert("RGB")
+    assert _turned(image, turn).tobytes() == worked.tobytes()
 
 
 def test_training_mirrors_half_of_the_time(picture):

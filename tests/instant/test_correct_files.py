@@ -80,6 +80,23 @@ def test_csv_as_predict_writes_it(tmp_path):
     assert (corrected == NAMES[WORLD.true])[rest].mean() > (WORLD.given == WORLD.true)[rest].mean() + 0.05
 
 
+def test_verified_labels_in_a_file_of_their_own(tmp_path, capsys):
+    whole = pa.csv.read_csv(write_csv(tmp_path)).append_column("id", pa.array([f"r{i}" for i in range(len(CLEAN))]))
+    pa.csv.write_csv(whole, tmp_path / "whole.csv")
+    pa.csv.write_csv(whole.drop_columns("clean_label"), tmp_path / "noisy.csv")
+    known = pa.table({"id": whole["id"], "clean_label": whole["clean_label"]}).filter(pa.array(CLEAN >= 0))
+    pa.csv.write_csv(known, tmp_path / "clean.csv")
+    for name, more in (("whole", []), ("noisy", ["--clean-file", str(tmp_path / "clean.csv")])):
+        output = str(tmp_path / f"{name}.parquet")
+        assert main(["correct", str(tmp_path / f"{name}.csv"), "--output", output, "--quiet", *more]) == 0
+    assert pq.read_table(tmp_path / "noisy.parquet").equals(pq.read_table(tmp_path / "whole.parquet"))
+    (tmp_path / "clean.csv").write_text("id,clean_label\nr900,ant\n")
+    output = str(tmp_path / "none.parquet")
+    assert main(["correct", str(tmp_path / "noisy.csv"), "--output", output, *more]) == 1
+    assert "1 of 1 ids are not in" in capsys.readouterr().err
+    assert not (tmp_path / "none.parquet").exists()
+
+
 def test_parquet_with_named_columns_and_both_sources(tmp_path):
     output = tmp_path / "labels.parquet"
     columns = [

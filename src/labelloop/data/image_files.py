@@ -54,12 +54,12 @@ class ImageFiles:
         from PIL import Image
 
         index = range(len(self))[index]  # from the end too; an IndexError outside, which ends a loop
-        path = self.path(index)
         try:
-            with Image.open(path) as image:
-                colours = image.convert("RGB")
+            with Image.open(os.fsdecode(self._paths[index])) as image:
+                image.load()
+                colours = image if image.mode == "RGB" else image.convert("RGB")  # which else would copy it
         except Exception as error:  # a damaged image can fail in any way
             raise DataError(
-                f"{path}: cannot be read as an image ({error}): replace the file, or leave it out"
+                f"{self.path(index)}: cannot be read as an image ({error}): replace the file, or leave it out"
             ) from error
         return self.transform(colours, self.epoch, index)

@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from labelloop.data.classes import text_of
+from labelloop.data.clean_file import join_clean_file
 from labelloop.data.columns import EMBEDDING_NAMES
 from labelloop.data.csv_file import csv_header
 from labelloop.data.jsonl_file import read_jsonl
@@ -44,6 +45,7 @@ def correct_file(
     seed: int = 0,
     overwrite: bool = False,
     progress: bool | None = None,
+    clean_file: Path | None = None,
 ) -> str:
     """Corrects the labels of a file without training, and returns a summary for people.
 
@@ -64,6 +66,7 @@ def correct_file(
         seed: The same seed gives the same result.
         overwrite: Whether to replace `output`, and the run in `output_dir`.
         progress: Whether to draw a progress bar while texts are embedded; None draws one only in a terminal.
+        clean_file: Verified labels in a file of their own, joined by id.
     """
     if output is None and output_dir is None:
         raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
@@ -93,6 +96,8 @@ def correct_file(
     if not tables:
         raise UsageError(f"{path}: nothing to correct with; name --pred-probs-column, --embedding-column or --text")
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
+    if clean_file is not None:
+        table = join_clean_file(table, clean_file)
     result = correct_table(
         table,
         tables[0].inputs if pred_probs_columns else None,
