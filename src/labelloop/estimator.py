@@ -242,7 +242,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
 
 def _labels(values: ArrayLike, name: str) -> NDArray:
     """One label a row, of the user's type; a column is taken for a row with scikit-learn's warning."""
-    shape = np.shape(values)
+    shape = np.asarray(values).shape
     if name != "y" and len(shape) > 1 and shape[1:] != (1,):  # scikit-learn would blame y
         raise DataError(f"{name}: expected one label a row, got an array of shape {shape}")
     labels = column_or_1d(values, warn=True)
