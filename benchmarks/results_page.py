@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelloop.experiments.paper import accuracy_table, records_of, resource_table, stored_runs
+from labelloop.experiments.paper import accuracy_table, measured_resources, records_of, stored_runs
 from labelloop.experiments.paper_files import Part, read_items
 from labelloop.results.tables import best, last, setting
 
@@ -252,7 +252,7 @@ class Page:
         return f"{len(wanted & self.runs.keys())} of {len(wanted)} runs are stored, made at {' and '.join(commits)}."
 
     def efficiency(self) -> str:
-        return resource_table()
+        return measured_resources()
 
 
 def _verdict(holds: bool, measured: bool = True) -> str:

@@ -532,7 +532,7 @@ def _paper(options: argparse.Namespace) -> int:
                 f"wrote {path}" for path in draw(item.shows, paper.panels(item, options.scale, runs), options.figure)
             )
         )
-    return 0
+    return int(bool(agreement) and not paper.is_complete(item, options.scale, runs))
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,22 @@ def test_a_table_is_printed_from_stored_runs_with_the_papers_numbers(repository,
 def test_a_rerun_agrees_with_the_stored_runs_bit_for_bit(repository, capsys, tmp_path):
     assert main(["paper", "table1", "--rerun", "--output-dir", str(tmp_path), "--jobs", "2"]) == 0
     assert "4 of these 4 runs are stored: 4 agree bit for bit" in capsys.readouterr().out
+
+
+def test_the_resources_of_full_runs_are_seconds_and_memory_not_accuracy(repository):
+    item = replace(paper.find_item("table1"), shows="resources")
+    full = replace(item, parts=[replace(part, scale="full") for part in item.at("small")])
+    text = paper.show(full, "full", paper.stored_runs())
+    assert "| method | seconds | times the loop's | memory, MiB | times the loop's |" in text
+    assert re.search(r"\| closed loop \| \d+\.\d \| 1\.00 \| \d+ \| 1\.00 \|", text)
+    assert "Test accuracy" not in text
+
+
+def test_a_rerun_with_a_run_that_failed_exits_with_1(repository, capsys, monkeypatch, tmp_path):
+    stored = paper.stored_runs()
+    monkeypatch.setattr(paper, "rerun", lambda *_: (dict(list(stored.items())[1:]), "failed: one of them"))
+    assert main(["paper", "table1", "--rerun", "--output-dir", str(tmp_path)]) == 1
+    assert "failed: one of them" in capsys.readouterr().out
 
 
 def test_a_run_that_differs_is_said_to_differ(repository):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ CAPTIONS = {
     "last": "Test accuracy after the last epoch",
     "best": "Test accuracy at the best epoch, which is chosen on test data",
 }
+EFFICIENCY = "efficiency.json"
 ROWS_OF = {"cifar10": 50_000, "cifar100": 50_000}
 Records = Mapping[str, Mapping[str, Any]]
 
@@ -30,9 +31,14 @@ Records = Mapping[str, Mapping[str, Any]]
 # --- what there is ---------------------------------------------------------------------------------------------------
 
 
+def evidence_folder() -> Path:
+    """Where the repository keeps what was measured."""
+    return paper_folder().parent / "evidence"
+
+
 def stored_runs(runs: Path | None = None) -> dict[str, dict[str, Any]]:
     """Finished runs by key: those of the repository, then those of a folder that `--rerun` or `--scale full` filled."""
-    found = read_evidence(paper_folder().parent / "evidence")
+    found = read_evidence(evidence_folder())
     for path in sorted(runs.glob("*.json")) if runs else ():
         found.setdefault(path.stem, read_json(path))
     return found
@@ -62,7 +68,7 @@ def _state(item: Item, scale: str, runs: Records) -> str:
     if item.shows == "details":
         return f"{command:44} complete: a comparison of settings, nothing to run"
     if item.shows == "resources" and scale == "small":
-        measured = (paper_folder().parent / "evidence" / "efficiency.json").exists()
+        measured = (evidence_folder() / EFFICIENCY).exists()
         return f"{command:44} {'measured and stored' if measured else 'not measured yet: benchmarks/efficiency.py'}"
     if not keys:
         return "no small counterpart"
@@ -144,7 +150,7 @@ def show(item: Item, scale: str, runs: Records) -> str:
     if item.shows == "nothing":
         return f"{item.place}: {item.note}"
     if item.shows == "resources" and scale == "small":
-        return f"{item.place}: {item.title}\n\n{resource_table(item)}"
+        return f"{item.place}: {item.title}\n\n{measured_resources(item)}"
     if not parts:
         return f"{item.place} has no counterpart at this scale" + (f": {item.note}" if item.note else "")
     blocks = [f"{item.place}: {item.title}"]
@@ -158,6 +164,9 @@ def show(item: Item, scale: str, runs: Records) -> str:
             blocks.append(f"{part.title}: no runs yet")
         elif item.shows == "phases":
             blocks.append(_phase_table(item, part, records, note))
+        elif item.shows == "resources":
+            caption = f"{part.title}. Training an epoch without the test, and peak memory, mean over runs{note}"
+            blocks.append(_resource_table(item, _resources_of(records), caption))
         else:
             values = item.values if item.shows == "accuracy" else ("last", "best")
             blocks += [accuracy_table(item, part, records, value, note) for value in values]
@@ -210,27 +219,45 @@ def _phase_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], n
     return "\n".join(lines)
 
 
-def resource_table(item: Item | None = None) -> str:
+def measured_resources(item: Item | None = None) -> str:
     """Seconds and memory of all methods on the same work, as benchmarks/efficiency.py measured them here."""
-    path = paper_folder().parent / "evidence" / "efficiency.json"
+    path = evidence_folder() / EFFICIENCY
     if not path.exists():
         return "not measured yet: benchmarks/efficiency.py measures it"
     record = read_json(path)
+    return _resource_table(item, record["methods"], record["caption"])
+
+
+def _resources_of(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Seconds an epoch without the test, and peak memory, of each method: the mean over its runs."""
+    runs: dict[str, list[tuple[float, float]]] = {}
+    for record in records:
+        epochs = record["history"]
+        seconds = sum(spent for row in epochs for phase, spent in row["seconds"].items() if phase != "evaluate")
+        peak = max(row["peak_memory_mib"] for row in epochs)
+        runs.setdefault(record["title"], []).append((seconds / len(epochs), peak))
+    means = {row: np.mean(values, axis=0) for row, values in runs.items()}
+    return {row: {"seconds": float(mean[0]), "memory_mib": float(mean[1])} for row, mean in means.items()}
+
+
+def _resource_table(item: Item | None, rows: Mapping[str, Mapping[str, float]], caption: str) -> str:
+    """Seconds and memory of each method, as multiples of the loop's too, with the paper's multiples in brackets."""
     published = item.published.get("clothing1m", {}) if item else {}
     hours, memory = published.get("hours_an_epoch", {}), published.get("memory_mib", {})
-    ours = record["methods"]["closed loop"]
-    lines = [record["caption"], "", "| method | seconds | times the loop's | memory, MiB | times the loop's |"]
-    lines.append("|---|---|---|---|---|")
-    for row, found in record["methods"].items():
-        time, size = found["seconds"] / ours["seconds"], found["memory_mib"] / ours["memory_mib"]
-        theirs = [f" [{of[row][0] / of['closed loop'][0]:.2f}]" if row in of else "" for of in (hours, memory)]
-        cells = (
-            f"{found['seconds']:.1f}",
-            f"{time:.2f}{theirs[0]}",
-            f"{found['memory_mib']:.0f}",
-            f"{size:.2f}{theirs[1]}",
-        )
-        lines.append(f"| {row} | " + " | ".join(cells) + " |")
+    ours = rows.get("closed loop")
+    lines = [
+        caption,
+        "",
+        "| method | seconds | times the loop's | memory, MiB | times the loop's |",
+        "|---|---|---|---|---|",
+    ]
+    for row, found in rows.items():
+        texts = []
+        for key, digits, of in (("seconds", 1, hours), ("memory_mib", 0, memory)):
+            theirs = f" [{of[row][0] / of['closed loop'][0]:.2f}]" if row in of else ""
+            times = f"{found[key] / ours[key]:.2f}" if ours else "–"
+            texts += [f"{found[key]:.{digits}f}", f"{times}{theirs}"]
+        lines.append(f"| {row} | " + " | ".join(texts) + " |")
     return "\n".join(lines)
 
 
@@ -278,9 +305,9 @@ def agreement(fresh: Records, stored: Records) -> str:
         return "none of these runs is stored, so there is nothing to compare them with"
     equal = sum(same_numbers(fresh[key], stored[key]) for key in both)
     largest = max(abs((last(fresh[key]) or 0.0) - (last(stored[key]) or 0.0)) for key in both)
-    return (
-        f"{len(both)} of these {len(fresh)} runs are stored: {equal} agree bit for bit, "
-        f"the others by {100 * largest:.1f} points of accuracy or better after the last epoch"
+    others = f", the others by {100 * largest:.1f} points of accuracy or better after the last epoch"
+    return f"{len(both)} of these {len(fresh)} runs are stored: {equal} agree bit for bit" + others * (
+        equal < len(both)
     )
 
 
@@ -288,7 +315,7 @@ def find_item(name: str) -> Item:
     """A table or figure by name: table1, "Table 1", tab:main_results."""
     items = read_items()
     for item in items.values():
-        if name.casefold().replace(" ", "") in (item.name, item.label.casefold()) and name:
+        if name and name.casefold().replace(" ", "") in (item.name, item.label.casefold()):
             return item
     raise UsageError(f"the paper has no {name!r}; {nearest(name, items)}")
 
@@ -298,13 +325,12 @@ def has_runs(item: Item, scale: str) -> bool:
     return bool(item.at(scale)) and item.shows not in ("nothing", "details")
 
 
+def is_complete(item: Item, scale: str, runs: Records) -> bool:
+    """Whether every run that it asks for is among these: one that failed is not."""
+    return all(e.key in runs for part in item.at(scale) for e in part.experiments)
+
+
 def has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def missing_runs(items: Iterable[Item], scale: str, runs: Records) -> list[Experiment]:
-    """What no stored run answers yet, each experiment once."""
-    wanted = {e.key: e for item in items for part in item.at(scale) for e in part.experiments}
-    return [experiment for key, experiment in wanted.items() if key not in runs]

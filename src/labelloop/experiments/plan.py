@@ -66,9 +66,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
 def rows_to_verify(stored: StoredRun, count: int) -> Labels:
     """The unverified rows whose corrected label is most likely wrong, the likeliest first.
 
-    To verify a row gains 1 − confidence of a right label, and such rows mostly teach the correction more than others:
-    in 20 runs on digits with 50 clean rows, 100 of them lifted the accuracy from 89.4% to 97.3% and 100 random ones to
-    95.7%; in 2 of the 20 the random ones were better.
+    To verify a row gains 1 − confidence of a right label, and such rows mostly teach more than random ones.
     """
     open_rows = np.flatnonzero((stored.clean == MISSING) & ~np.isnan(stored.targets).any(axis=1))
     confidence = stored.targets[open_rows].max(axis=1)

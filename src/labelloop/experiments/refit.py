@@ -23,8 +23,8 @@ from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
 
 LAST_EPOCH = (
-    "judged on the network as it was trained, with labels that the clean rows had helped to correct: with 100 clean "
-    "rows of digits, that made the estimate 1 to 2 points too high"
+    "judged on the network as it was trained, with labels that the clean rows had helped to correct, so the estimate "
+    "may be somewhat too high"
 )
 CHOSEN = "rows that were chosen to be verified teach, but do not judge: they are no random sample"
 
