@@ -102,7 +102,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "tables": PAGE.tables,
     **{f"where {name}": partial(PAGE.method_summary, row) for name, row in WHERE.items()},
 }
-FIGURES = {"dynamics": "figure2", "every-noise": "figure6", "human-labels": "figure4", "weights": "weights"}
+FIGURES = {
+    "dynamics": "figure2",
+    "every-noise": "figure6",
+    "human-labels": "figure4",
+    "weights": "weights",
+    "time": "figure3",
+}
 
 
 def filled(text: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from labelloop.cli import main
 from labelloop.errors import DataError
 from labelloop.experiments import paper, paper_files
+from labelloop.report.paper_figures import draw
 from labelloop.results.evidence import compact, expand, read_evidence, same_numbers, write_evidence
 from labelloop.results.tables import best
 
@@ -143,6 +144,24 @@ def test_figures_are_drawn_and_the_same_runs_give_the_same_file(repository, caps
         assert one.read_bytes().startswith(b"<?xml")
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "wrote" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scale", ["small", "full"])
+def test_the_time_of_the_methods_is_drawn_as_multiples_of_the_loops(repository, tmp_path, scale):
+    measured = {"closed loop": {"seconds": 2.0, "memory_mib": 1.0}, "L2B": {"seconds": 5.0, "memory_mib": 1.0}}
+    item = replace(paper.find_item("table1"), shows="resources")
+    runs = paper.stored_runs()
+    if scale == "small":
+        (repository / "evidence" / paper.EFFICIENCY).write_text(json.dumps({"methods": measured}), encoding="utf-8")
+    else:
+        item = replace(item, parts=[replace(part, scale="full") for part in item.at("small")])
+    ((_, methods),) = paper.panels(item, scale, runs).items()
+    seconds = {method["title"]: method["seconds"] for method in methods}
+    others = [name for name in seconds if name != "closed loop"]
+    assert others
+    _, drawn = draw("resources", {"seconds": methods}, tmp_path / "time")
+    for name in others:
+        assert f"<!-- {seconds[name] / seconds['closed loop']:.1f} × -->" in drawn.read_text(encoding="utf-8")
 
 
 def test_the_learning_rate_drops_stand_in_the_dynamics():

@@ -277,12 +277,30 @@ def _details_table(item: Item, parts: Sequence[Part]) -> str:
 
 
 def panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, Any]]]:
-    """The finished runs of a figure by the panel they belong to: a panel for every cell."""
+    """The finished runs of a figure by the panel they belong to: a panel for every cell.
+
+    A figure of resources has seconds and memory of each method instead.
+    """
+    if item.shows == "resources":
+        return _resource_panels(item, scale, runs)
     found: dict[str, list[dict[str, Any]]] = {}
     for part in item.at(scale):
         for record in records_of(part, runs):
             found.setdefault(f"{part.title}\n{setting(record['experiment'])}", []).append(record)
     return found
+
+
+def _resource_panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, Any]]]:
+    if scale == "small":
+        path = evidence_folder() / EFFICIENCY
+        measured = {item.title: read_json(path)["methods"]} if path.exists() else {}
+    else:
+        measured = {part.title: _resources_of(records_of(part, runs)) for part in item.at(scale)}
+    return {
+        title: [{"title": row, **found} for row, found in methods.items()]
+        for title, methods in measured.items()
+        if methods
+    }
 
 
 # --- running ---------------------------------------------------------------------------------------------------------

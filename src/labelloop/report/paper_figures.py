@@ -1,4 +1,4 @@
-"""The paper's figures from records of runs: training dynamics, clean and test accuracy, combination weights.
+"""The paper's figures from records of runs: training dynamics, clean and test accuracy, combination weights, time.
 
 A figure has panels, each a list of records. Lines are means over seeds, bands the deviation, and dashed lines the
 epochs after which the learning rate drops.
@@ -43,7 +43,8 @@ def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2 * columns, fontsize=8, frameon=False)
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=2 * columns, fontsize=8, frameon=False)
     return save(figure, path)
 
 
@@ -110,6 +111,22 @@ def _weight(weights: Sequence[float], component: int) -> float:
     return weights[component] if component < len(weights) else 0.0
 
 
+def _resources(axis: Any, methods: Records) -> None:
+    """A bar a method, the quickest at the top: seconds, and how many times the closed loop's they are."""
+    ordered = sorted(methods, key=lambda method: -method["seconds"])
+    ours = next((method["seconds"] for method in methods if method["title"] == OURS), None)
+    names = [method["title"] for method in ordered]
+    bars = axis.barh(
+        names,
+        [method["seconds"] for method in ordered],
+        color=[COLOURS[-2] if name == OURS else COLOURS[0] for name in names],
+    )
+    times = ["" if ours is None else f"{method['seconds'] / ours:.1f} ×" for method in ordered]
+    axis.bar_label(bars, times, padding=3, fontsize=8)
+    axis.margins(x=0.18)
+    axis.set_xlabel("seconds")
+
+
 def _line(axis: Any, records: Records, key: str, label: str) -> None:
     epochs, mean, deviation = curve(records, key)
     ours = label.startswith(OURS)
@@ -130,4 +147,5 @@ PANELS: dict[str, Callable[[Any, Records], None]] = {
     "clean-accuracy": _clean,
     "clean-error": _clean_error,
     "weights": _weights,
+    "resources": _resources,
 }
