@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from labelloop.data.image_files import ImageFiles
+from labelloop.data.image_store import Resized
 from labelloop.data.image_transforms import MEAN, STD, EvalTransform, TrainTransform, _turned, to_floats
 from labelloop.errors import DataError, UsageError
 
@@ -155,6 +156,26 @@ def test_views_do_not_depend_on_the_worker(files):
         assert (alone.shape, alone.dtype) == ((2, 3, 224, 224), torch.float32)
         assert torch.equal(alone, shared)
     assert torch.equal(batches[0][0][1], torch.from_numpy(images[1]))
+
+
+def test_a_batch_holds_what_its_images_hold_one_by_one(files):
+    for images in (ImageFiles(files), ImageFiles(files).augmented(seed=1), ImageFiles(files, Resized(5, 7))):
+        batch = images.__getitems__([2, 0, 3])
+        assert (batch.dtype, batch.flags.c_contiguous) == (images[2].dtype, True)
+        np.testing.assert_array_equal(batch, np.stack([images[2], images[0], images[3]]))
+
+
+def test_a_resized_image_is_what_pillow_makes_of_it(picture):
+    expected = np.asarray(picture.resize((7, 5), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    np.testing.assert_array_equal(Resized(5, 7)(picture), expected)
+
+
+@pytest.mark.parametrize("turn", [-0.4, 0.1])
+def test_a_turned_hue_leaves_saturation_and_value(picture, turn):
+    hue, saturation, value = (np.asarray(band) for band in picture.convert("HSV").split())
+    bands = [Image.fromarray(band) for band in (hue + np.uint8(round(turn * 256) % 256), saturation, value)]
+    expected = Image.merge("HSV", bands).convert("RGB")
+    np.testing.assert_array_equal(np.asarray(_turned(picture, turn)), np.asarray(expected))
 
 
 def test_an_augmented_view_leaves_the_store_as_it_is(files):

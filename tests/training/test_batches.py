@@ -128,3 +128,33 @@ def test_which_rows_are_images():
     assert is_images(image_rows())
     assert not is_images(float_rows())
     assert not is_images(make_rows(Items(image_rows().inputs)))
+
+
+class _Batched:
+    """A dataset that reads a batch in a go, and says which ones it was asked for."""
+
+    def __init__(self, as_array):
+        self.as_array, self.asked = as_array, []
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        return np.full(2, i, dtype=np.float32), -1
+
+    def __getitems__(self, index):
+        self.asked.append(index)
+        items = [self[i] for i in index]
+        return np.stack([x for x, _ in items]) if self.as_array else items
+
+
+@pytest.mark.parametrize("as_array", [True, False])
+def test_a_dataset_that_reads_a_batch_in_a_go_is_asked_for_batches(as_array):
+    dataset = _Batched(as_array)
+    rows = replace(make_rows(np.zeros((10, 2), dtype=np.float32)), inputs=dataset)
+    order = np.array([7, 1, 4, 9, 0])
+    parts = list(batches(rows, order, 3))
+    assert dataset.asked == [[7, 1, 4], [9, 0]]
+    for position, x in parts:
+        assert x.dtype == torch.float32
+        np.testing.assert_array_equal(x.numpy(), np.repeat(position, 2).reshape(-1, 2))

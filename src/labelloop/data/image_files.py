@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,3 +63,12 @@ class ImageFiles:
                 f"{self.path(index)}: cannot be read as an image ({error}): replace the file, or leave it out"
             ) from error
         return self.transform(colours, self.epoch, index)
+
+    def __getitems__(self, indices: Sequence[int]) -> Floats:
+        """A batch in one array, which a data loader would else put together from an array an image."""
+        first = self[indices[0]]
+        batch = np.empty((len(indices), *first.shape), first.dtype)  # [B, 3, H, W]
+        batch[0] = first
+        for position, index in enumerate(indices[1:], start=1):
+            batch[position] = self[index]
+        return batch

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelloop.data.image_files import ImageFiles
-from labelloop.data.image_transforms import EvalTransform
+from labelloop.data.image_transforms import EvalTransform, planes
 from labelloop.data.pillow import need_pillow
 from labelloop.errors import DataError, UsageError
 
@@ -64,7 +64,7 @@ class Resized:
 
         if image.size != (self.width, self.height):
             image = image.resize((self.width, self.height), Resampling.BILINEAR)
-        return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
+        return np.ascontiguousarray(planes(image))
 
 
 def load_images(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from labelloop.types import Labels, Rows
 
@@ -47,6 +47,7 @@ def batches(
         _FirstOf(rows.inputs),
         batch_sampler=[rows.index[part].tolist() for part in parts],
         num_workers=workers,
+        collate_fn=_collate,
         generator=torch.Generator().manual_seed(
             seed
         ),  # of its own: the default would draw from the global random state
@@ -70,15 +71,28 @@ def _from_array(x: np.ndarray, augment: Augment | None) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
 
 
+def _collate(items: Any) -> Any:
+    return torch.from_numpy(items) if isinstance(items, np.ndarray) else default_collate(items)
+
+
 class _FirstOf(Dataset[Any]):
-    """The inputs of a dataset whose items may also hold labels."""
+    """The inputs of a dataset whose items may also hold labels. One that can read a batch in a go does."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 
     def __getitem__(self, i: int) -> Any:
-        item = self.dataset[i]
-        return item[0] if isinstance(item, tuple | list) else item
+        return _first(self.dataset[i])
+
+    def __getitems__(self, index: list[int]) -> Any:
+        if not hasattr(self.dataset, "__getitems__"):
+            return [self[i] for i in index]
+        items = self.dataset.__getitems__(index)
+        return items if isinstance(items, np.ndarray) else [_first(item) for item in items]
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+
+def _first(item: Any) -> Any:
+    return item[0] if isinstance(item, tuple | list) else item
