@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
         "some clean labels, best on rows that keep their given label. Nothing is trained that takes longer than "
         "seconds.",
     )
-    correct.add_argument("data", type=Path, metavar="DATA", help=".csv, .tsv, .parquet, .jsonl or .npz")
+    correct.add_argument("data", type=Path, metavar="DATA", help="a table, or a Hugging Face data set")
     correct.add_argument("--output", type=Path, metavar="FILE", help="the labels, as .parquet or .csv")
     correct.add_argument("--output-dir", type=Path, metavar="RUN", help="a run folder, for `labelloop export`")
     correct.add_argument("--overwrite", action="store_true", help="replace FILE, or the run in RUN")
@@ -215,7 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     export.add_argument("--replace", action="store_true", help="change the label column, instead of adding columns")
     export.add_argument("--copy", action="store_true", help="copy images, instead of linking to them")
-    export.add_argument("--no-undo", action="store_true", help="no undo file, which holds a copy of a table")
+    export.add_argument("--no-undo", action="store_true", help="no undo file, which holds a copy of the input")
     export.add_argument(
         "--orientation",
         choices=("true-noisy", "cleanlab"),

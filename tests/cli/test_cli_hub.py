@@ -155,6 +155,38 @@ def test_a_name_goes_to_the_hub(labelloop, datasets, tmp_path, monkeypatch):
     done = labelloop("export", run, "--to", "hf", "--output", tmp_path / "new")
     assert done.code == 0, done.err
     assert len(datasets.load_from_disk(str(tmp_path / "new"))) == 120
+    done = labelloop("undo", tmp_path / "new.undo.zip")
+    assert (done.code, "hf:some/data is on the hub" in done.out) == (0, True)
+
+    done = labelloop("correct", "hf:some/data", "--output", tmp_path / "labels.csv")
+    assert done.code == 0, done.err
+
+
+def test_labels_are_corrected_without_training(labelloop, datasets, tmp_path):
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet(np.ones(4), size=120)
+    inputs = embedding(datasets) | {
+        "pred_probs": (datasets.Sequence(datasets.Value("float64")), probabilities.tolist())
+    }
+    data = made(datasets, inputs)
+    datasets.DatasetDict({"train": data, "test": data.select([0, 1])}).save_to_disk(str(tmp_path / "data"))
+    run = tmp_path / "run"
+    done = labelloop("correct", tmp_path / "data", "--output-dir", run)
+    assert done.code == 0, done.err
+    assert run_json(run)["source"]["options"]["split"] == "train"
+    labels = labels_of(run)
+    assert labels["given_label"] == [name or None for name in DATA.names(DATA.y)]
+    path = tmp_path / "same.npz"
+    columns = {"embedding": DATA.X, "pred_probs": probabilities, "label": numbered(DATA.y)}
+    np.savez(path, **columns, clean_label=numbered(DATA.y_clean))
+    assert labelloop("correct", path, "--output-dir", tmp_path / "same").code == 0
+    assert [ORDER[k] for k in labels_of(tmp_path / "same")["corrected_label"]] == labels["corrected_label"]
+
+    done = labelloop("export", run, "--to", "hf", "--output", tmp_path / "new")
+    assert done.code == 0, done.err
+    assert [ORDER[k] for k in datasets.load_from_disk(str(tmp_path / "new"))["corrected_label"]] == labels[
+        "corrected_label"
+    ]
 
 
 def test_the_extra_is_named_where_it_is_missing(labelloop, tmp_path, monkeypatch):
@@ -164,6 +196,8 @@ def test_the_extra_is_named_where_it_is_missing(labelloop, tmp_path, monkeypatch
     for data in (tmp_path / "data", "hf:some/data"):
         done = labelloop("fit", data, "--output-dir", tmp_path / "run")
         assert (done.code, "pip install 'labelloop[hub]'" in done.err) == (2, True)
+    done = labelloop("correct", tmp_path / "data", "--output", tmp_path / "labels.csv")
+    assert (done.code, "pip install 'labelloop[hub]'" in done.err) == (2, True)
     assert not (tmp_path / "run").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from labelloop.data.origin import origin_of
 from labelloop.data.table import from_arrays
 
 GIVEN = [0, 0, 1, -1]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def hub_run(tmp_path: Path, split: str | None = None) -> Path:
@@ -33,6 +38,7 @@ def test_a_data_set_keeps_its_class_label(labelloop, tmp_path, split):
     data = datasets.Dataset.from_dict({"text": list("abcd"), "label": GIVEN}, features=features)
     (data if split is None else datasets.DatasetDict({split: data})).save_to_disk(str(tmp_path / "data"))
     run = hub_run(tmp_path, split)
+    before = contents(tmp_path / "data")
 
     done = labelloop("export", run, "--to", "hf", "--output", tmp_path / "added")
     assert done.code == 0, done.err
@@ -50,6 +56,23 @@ def test_a_data_set_keeps_its_class_label(labelloop, tmp_path, split):
 
     assert labelloop("export", run, "--to", "hf", "--action", "drop", "--output", tmp_path / "fewer").code == 0
     assert list(datasets.load_from_disk(str(tmp_path / "fewer"))["text"]) == ["a", "c", "d"]
+
+    undo = tmp_path / "fewer.undo.zip"
+    assert contents(tmp_path / "data") == before  # no export touched it
+    assert "nothing to undo" in labelloop("undo", undo).out
+    (tmp_path / "data" / "state.json").write_text("{}")
+    (tmp_path / "data" / "note.txt").write_text("mine")
+    ended = labelloop("undo", undo)
+    assert (ended.code, "is not what it was" in ended.err) == (1, True)
+    shutil.rmtree(tmp_path / "data")
+    shutil.rmtree(tmp_path / "fewer")  # all that is needed is in the undo file
+    assert labelloop("undo", undo).code == 0
+    assert contents(tmp_path / "data") == before
+    assert labelloop("undo", undo, "--output", tmp_path / "twice").code == 0
+    assert contents(tmp_path / "twice") == before
+
+    assert labelloop("export", run, "--to", "hf", "--no-undo", "--output", tmp_path / "last").code == 0
+    assert not (tmp_path / "last.undo.zip").exists()
 
 
 def test_the_extra_is_named_where_it_is_missing(labelloop, tmp_path, monkeypatch):

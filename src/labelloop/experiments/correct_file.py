@@ -15,6 +15,7 @@ from labelloop.data.classes import text_of
 from labelloop.data.clean_file import join_clean_file
 from labelloop.data.columns import EMBEDDING_NAMES
 from labelloop.data.csv_file import csv_header
+from labelloop.data.hub_dataset import is_hub_dataset, read_hub_dataset
 from labelloop.data.jsonl_file import read_jsonl
 from labelloop.data.read import read_table
 from labelloop.data.table import Table
@@ -50,7 +51,7 @@ def correct_file(
     """Corrects the labels of a file without training, and returns a summary for people.
 
     Args:
-        path: A .csv, .tsv, .parquet, .jsonl or .npz file.
+        path: A .csv, .tsv, .parquet, .jsonl or .npz file, or a Hugging Face data set.
         output: A .csv or .parquet file, with the columns of labels.parquet.
         output_dir: A run folder, which `labelloop export` starts from. This, `output` or both.
         label_column: The given label.
@@ -148,6 +149,8 @@ def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: 
 
 def _column_names(path: Path) -> list[str]:
     """The names of the columns or arrays of a file, without reading it. What is wrong is said by `read_table`."""
+    if is_hub_dataset(path):
+        return read_hub_dataset(path).arrow.column_names
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(FORMATS)}")

@@ -16,7 +16,7 @@ from labelloop.export.image_tree import new_places, placed_by_label, write_tree
 from labelloop.export.label_issues import ORIENTATIONS, write_issues, write_noise_matrix
 from labelloop.export.model_card import write_model
 from labelloop.export.run import Run, read_run, sha256_of
-from labelloop.export.undo import write_file_undo, write_tree_undo
+from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
 from labelloop.results.run_folder import write_atomically
 
 OF_THE_RUN = ("issues", "noise-matrix", "model")  # what needs no input
@@ -53,7 +53,7 @@ def export(
         replace: Put the corrected label into the label column, instead of adding columns.
         copy: Copy images instead of linking to them.
         orientation: Of the noise matrix: "true-noisy" or "cleanlab".
-        keep_undo: Whether to write the undo file, which holds a compressed copy of a table.
+        keep_undo: Whether to write the undo file, which holds a compressed copy of a table or a data set.
     """
     if to not in FORMATS:
         raise UsageError(f"no format {to!r}; {nearest(to, FORMATS)}")
@@ -155,9 +155,11 @@ def _writers(
     if to in tables.FORMATS:
         writer = tables.table_writer(run, source, to, decision, replace)
         return lambda: write_atomically(output, writer), undo_file if source.is_file() else None
-    if to == "hf":  # nothing to undo: the input is a folder that stays as it is, and too large to keep twice
+    if to == "hf":
         data = corrected_dataset(run, source, decision, replace)
-        return lambda: write_dataset(data, output), None
+        if on_hub(source):
+            return lambda: write_dataset(data, output), lambda path: write_hub_undo(path, str(source), output, run.path)
+        return lambda: write_dataset(data, output), lambda path: write_dataset_undo(path, source, output, run.path)
     if source.is_file():
         names = tables.column_of(run, source, run.source["file_name_column"])
         places = placed_by_label(names, decision)

@@ -1,7 +1,8 @@
 """The undo file: a zip archive that gives the input of an export back, byte for byte.
 
-`undo.json` says what it restores and with which checksums. Tables are kept whole. Of image folders only the names are
-kept, and the images themselves where the export left them out: the others are taken from the exported tree.
+`undo.json` says what it restores and with which checksums. Tables and saved data sets are kept whole. Of image folders
+only the names are kept, and the images themselves where the export left them out: the others are taken from the
+exported tree. Of a data set on the hub its name is kept: nobody can change it from here.
 """
 
 from __future__ import annotations
@@ -31,8 +32,27 @@ def write_file_undo(path: Path, source: Path, sha256: str, output: Path, run: Pa
         archive.write(source, ORIGINAL)
 
 
+def write_dataset_undo(path: Path, source: Path, output: Path, run: Path) -> None:
+    """Keeps a saved data set whole, every split of it."""
+    files = sorted(file.relative_to(source).as_posix() for file in source.rglob("*") if file.is_file())
+    write_tree_undo(path, source, dict.fromkeys(files), output, run, whole=True, compression=zipfile.ZIP_DEFLATED)
+
+
+def write_hub_undo(path: Path, name: str, output: Path, run: Path) -> None:
+    """Keeps where the rows came from."""
+    about = {"kind": "hub", "input": name, "output": str(output.absolute()), "run": str(run)}
+    with zipfile.ZipFile(path, "w") as archive:
+        _write_about(archive, about)
+
+
 def write_tree_undo(
-    path: Path, source: Path, files: Mapping[str, str | None], output: Path, run: Path, whole: bool
+    path: Path,
+    source: Path,
+    files: Mapping[str, str | None],
+    output: Path,
+    run: Path,
+    whole: bool,
+    compression: int = zipfile.ZIP_STORED,
 ) -> None:
     """Keeps the names of a tree of files.
 
@@ -43,16 +63,17 @@ def write_tree_undo(
         output: The exported folder.
         run: The run folder.
         whole: Whether to keep the files that were left out. Not needed where the output links to the input.
+        compression: How. None by default, because images are compressed already.
     """
     entries = [{"input": old, "output": new, "sha256": sha256_of(source / old)} for old, new in files.items()]
     about = {
-        "kind": "image-folder",
+        "kind": "folder",
         "input": str(source),
         "output": str(output.absolute()),
         "run": str(run),
         "files": entries,
     }
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:  # images are compressed already
+    with zipfile.ZipFile(path, "w", compression, compresslevel=1) as archive:
         _write_about(archive, about)
         for old, new in files.items():
             if new is None and whole:
@@ -78,6 +99,8 @@ def undo(path: Path, output: Path | None = None) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             about = json.loads(archive.read(ABOUT))
+            if about["kind"] == "hub":
+                return f"{about['input']} is on the hub, where the export changed nothing; there is nothing to undo"
             place = Path(about["input"]) if output is None else output
             restore = _restore_file if about["kind"] == "file" else _restore_tree
             return restore(archive, about, place, path)
