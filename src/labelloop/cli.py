@@ -19,7 +19,6 @@ from labelloop import __version__
 from labelloop.errors import DataError, UsageError
 
 COLUMNS = ("label_column", "clean_column", "id_column", "feature_columns", "embedding_column", "split_column")
-OTHERS = ("extra_columns", "allow_overlap", "file_name_column", "image_size", "max_unreadable")
 FLAGS = {
     name: f"--{name.replace('_', '-')}"
     for name in (*COLUMNS, "extra_columns", "allow_overlap", "file_name_column", "image_size", "max_unreadable")
@@ -97,10 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("--clean-folder", type=Path, metavar="FOLDER", help="verified images in class folders")
     fit.add_argument("--image-size", type=int, metavar="N", help="side of the images in pixels (default: at most 64)")
     fit.add_argument("--max-unreadable", type=float, default=0.01, metavar="SHARE", help="of the images (default 0.01)")
-    fit.add_argument("--workers", type=int, default=0, help="processes that decode streamed images (default 0)")
+    fit.add_argument("--workers", type=_processes, default=0, help="processes that decode streamed images (default 0)")
     fit.add_argument("--noisy-labels", type=Path, metavar="FILE", help="from `labelloop noise`: replaces the labels")
     fit.add_argument("--test", type=Path, metavar="FILE", help="rows with true labels to report the accuracy on")
-    fit.add_argument("--allow-overlap", action="store_true", help="test rows may look like clean rows: only warn")
+    fit.add_argument(
+        "--allow-overlap", action="store_true", help="test rows may look like clean rows, or have their ids: only warn"
+    )
     fit.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
     fit.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; goes before --config")
     fit.add_argument("--recipe", default="practical", help="practical (default), paper or paper-clothing1m")
@@ -128,6 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_columns(predict)
     _add_text(predict)
     predict.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
+    predict.add_argument(
+        "--workers", type=_processes, default=0, help="processes that decode streamed images (default 0)"
+    )
     predict.set_defaults(run=_predict)
 
     correct = _add_command(
@@ -262,7 +266,9 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("grid", type=Path, metavar="GRID")
     bench.add_argument("--output-dir", type=Path, metavar="FOLDER", help="holds every record (default: runs/GRID)")
     bench.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1), help="processes (default: all cores)")
-    bench.add_argument("--workers", type=int, default=0, help="processes a run that decode image files (default 0)")
+    bench.add_argument(
+        "--workers", type=_processes, default=0, help="processes a run that decode image files (default 0)"
+    )
     bench.add_argument("--dry-run", action="store_true", help="only check the grid and say what would be run")
     bench.set_defaults(run=_bench)
 
@@ -282,7 +288,9 @@ def _parser() -> argparse.ArgumentParser:
     paper.add_argument("--figure", type=Path, metavar="FILE", help="draw it to FILE.png and FILE.svg")
     paper.add_argument("--output-dir", type=Path, metavar="FOLDER", help="of runs made anew (default: runs/paper)")
     paper.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1), help="processes (default: all cores)")
-    paper.add_argument("--workers", type=int, default=0, help="processes a run that decode image files (default 0)")
+    paper.add_argument(
+        "--workers", type=_processes, default=0, help="processes a run that decode image files (default 0)"
+    )
     paper.add_argument("--without-gpu", action="store_true", help="run the full scale on a CPU, for months")
     paper.set_defaults(run=_paper)
 
@@ -334,6 +342,12 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
+def _processes(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes; give 0 or more")
+    return int(text)
+
+
 def _fit(options: argparse.Namespace) -> int:
     from labelloop.experiments.files import fit_file
 
@@ -382,6 +396,7 @@ def _predict(options: argparse.Namespace) -> int:
         output=options.output,
         overwrite=options.overwrite,
         columns=_shared_columns(options) | _text(options) | {"file_name_column": options.file_name_column},
+        workers=options.workers,
     )
     print(text, end="")
     return 0

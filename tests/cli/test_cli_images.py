@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,40 @@ def test_images_too_many_for_memory_are_streamed(pixels, labelloop, tmp_path, mo
     assert [i for i, label in enumerate(labels["corrected_label"]) if label is None] == [9]
     predicted = [row["predicted_label"] or None for row in rows_of(labelloop("predict", run, root))]
     assert predicted == labels["predicted_label"]
+
+
+def test_workers_that_decode_change_nothing(pixels, labelloop, tmp_path, monkeypatch):
+    monkeypatch.setattr(image_store, "IN_MEMORY", 1000)
+    root = tmp_path / "images"
+    clean = write_clean(tmp_path / "clean.csv", write_tree(root, pixels))
+    found = []
+    for workers in (0, 2):
+        run = tmp_path / f"run-{workers}"
+        flags = ("--clean-file", clean, "--image-size", "16", "--workers", workers, "--set", "epochs=2")
+        ended = labelloop("fit", root, "--output-dir", run, "--method", "cross-entropy", *flags)
+        assert ended.code == 0, ended.err
+        predicted = labelloop("predict", run, root, "--workers", workers)
+        assert predicted.code == 0, predicted.err
+        found.append((predicted.out, (run / "model.safetensors").read_bytes()))
+    assert found[0] == found[1]
+    for command in (("fit", root, "--output-dir", tmp_path / "none"), ("predict", tmp_path / "run-0", root)):
+        ended = labelloop(*command, "--workers", "-1")
+        assert (ended.code, "'-1' is not a number of processes; give 0 or more" in ended.err) == (2, True)
+
+
+def test_test_images_may_have_the_names_of_clean_ones(pixels, labelloop, tmp_path):
+    """train/cat/1.png and test/cat/1.png are two images, unless they hold the same pixels."""
+    clean = write_clean(tmp_path / "clean.csv", write_tree(tmp_path / "train", pixels))
+    write_tree(tmp_path / "test", 255 - pixels)
+    flags = ("--clean-file", clean, "--method", "cross-entropy", "--set", "epochs=1")
+    fit = ("fit", tmp_path / "train", "--output-dir", tmp_path / "run", *flags)
+    ended = labelloop(*fit, "--test", tmp_path / "test")
+    assert (ended.code, "test accuracy" in ended.out, "warning" in ended.err) == (0, True, False), ended.err
+    ended = labelloop(*fit, "--overwrite", "--test", tmp_path / "train" / ".." / "train")
+    assert (ended.code, "test rows have the id of a clean row" in ended.err) == (1, True)
+    shutil.copytree(tmp_path / "train", tmp_path / "copy")
+    ended = labelloop(*fit, "--overwrite", "--test", tmp_path / "copy")
+    assert (ended.code, "test rows have the same input as a clean row" in ended.err) == (1, True)
 
 
 def test_predict_gives_the_same_in_memory_and_streamed(pixels, labelloop, tmp_path, monkeypatch):

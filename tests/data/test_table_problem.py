@@ -214,6 +214,8 @@ def test_test_rows_among_the_clean_rows_by_id():
     test = from_arrays(inputs, ids=["t0", "r9", "t2", "r11"], column_names=names, source="test.csv")
     with raises("2 test rows have the id of a clean row: r9, r11 (rows 1, 3 of test.csv, clean rows 9, 11 of my.csv"):
         check(table, test)
+    with pytest.warns(UserWarning, match="2 test rows have the id of a clean row"):
+        check(table, test, allow_overlap=True)
     check(good(), test)  # row numbers are nobody's ids: equal ones mean nothing
 
 

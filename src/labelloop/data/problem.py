@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,8 +90,8 @@ def check(
         data: The rows to train on. A `Problem` has no ids and no column names, so give the table where there is one.
         test: The test rows, when they are not in the table's own split.
         class_names: The classes in order, as for `make_problem`.
-        allow_overlap: Only warn of test rows with the same input as a clean row: rows of a few coarse columns may
-            look alike without being the same.
+        allow_overlap: Only warn of test rows with the input or the id of a clean row: rows of a few coarse columns may
+            look alike without being the same, and two files may count their rows from 0.
 
     Raises:
         DataError: Rows that cannot be used. The message names them and says what to do.
@@ -158,6 +159,22 @@ def _check_labels(problem: Problem, source: str) -> None:
         )
 
 
+def _comparable_ids(*tables: Table) -> list[NDArray]:
+    """The ids of tables; names of images with their folders, because train/cat/1.png is not test/cat/1.png."""
+    folders = [_folder_of_ids(table.origin or {}) for table in tables]
+    if None in folders:
+        return [table.ids for table in tables]
+    return [np.array([f"{folder}/{name}" for name in table.ids]) for folder, table in zip(folders, tables, strict=True)]
+
+
+def _folder_of_ids(origin: Mapping[str, Any]) -> Path | None:
+    """The folder in which the ids are names of images, if they are."""
+    if origin.get("kind") not in ("image-folder", "image-table") or origin["id_column"] is not None:
+        return None
+    place = Path(origin["path"]).resolve()
+    return place if origin["kind"] == "image-folder" else place.parent
+
+
 def _check_test(data: Table | Problem, problem: Problem, test: Table | Rows, allow_overlap: bool) -> None:
     """Refuses test rows among the clean rows, which choose the corrections; counts those among the noisy rows."""
     source = data.source if isinstance(data, Table) else "the problem"
@@ -172,14 +189,17 @@ def _check_test(data: Table | Problem, problem: Problem, test: Table | Rows, all
     if isinstance(test, Table) and isinstance(data, Table):
         check_columns(data.column_names, test.column_names, test_source)
         if data.ids_given and test.ids_given:
-            theirs, ours = same_ids(test.ids, data.ids[problem.clean.index])
+            test_ids, ids = _comparable_ids(test, data)
+            theirs, ours = same_ids(test_ids, ids[problem.clean.index])
             if len(theirs):
-                raise DataError(
+                message = (
                     f"{len(theirs)} test rows have the id of a clean row: {some(test.ids[theirs])} (rows {some(theirs)}"
-                    f" of {test_source}, clean rows {some(problem.clean.index[ours])} of {source}; the first row is 0);"
-                    " remove them from one side"
+                    f" of {test_source}, clean rows {some(problem.clean.index[ours])} of {source}; the first row is 0)"
                 )
-            seen.update(same_ids(test.ids, data.ids[problem.train.index])[0].tolist())
+                if not allow_overlap:
+                    raise DataError(f"{message}; remove them from one side, or allow_overlap if they are other rows")
+                warnings.warn(message, stacklevel=3)
+            seen.update(same_ids(test_ids, ids[problem.train.index])[0].tolist())
     if isinstance(test.inputs, np.ndarray) and isinstance(problem.clean.inputs, np.ndarray):
         inputs = test.inputs[positions]
         theirs, ours = same_content(inputs, problem.clean.inputs[problem.clean.index])

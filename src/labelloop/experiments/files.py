@@ -145,7 +145,7 @@ def summary(table: Table, result: Result) -> str:
 
 
 def predict_file(
-    run: Path, path: Path, *, output: Path | None, overwrite: bool = False, columns: Mapping[str, Any]
+    run: Path, path: Path, *, output: Path | None, overwrite: bool = False, columns: Mapping[str, Any], workers: int = 0
 ) -> str:
     """Classifies a file with the model of a run; returns CSV text, or where the result was written."""
     if output is not None:
@@ -169,7 +169,7 @@ def predict_file(
     if table.unreadable:
         examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
         warnings.warn(f"{path}: {len(table.unreadable)} images get no prediction: {examples}", stacklevel=2)
-    known = model.predict_proba(table)
+    known = model.predict_proba(table, workers)
     probabilities = np.full((len(table), known.shape[1]), np.nan, known.dtype)
     probabilities[usable] = known
     best = np.nan_to_num(probabilities).argmax(axis=1)

@@ -55,15 +55,15 @@ class TrainedModel:
         """The most probable class of every row, in the type of the labels it was trained with."""
         return self.classes[self.predict_proba(inputs).argmax(axis=1)]
 
-    def predict_proba(self, inputs: Any) -> Floats:
-        """A probability for every class, [n, C]."""
-        return softmax(self.extract(inputs).logits, axis=1)
+    def predict_proba(self, inputs: Any, workers: int = 0) -> Floats:
+        """A probability for every class, [n, C]; `workers` is the number of processes that load a dataset."""
+        return softmax(self.extract(inputs, workers).logits, axis=1)
 
     def transform(self, inputs: Any) -> Floats:
         """The features that the heads see, [n, D]."""
         return self.extract(inputs).features
 
-    def extract(self, inputs: Any) -> Extracted:
+    def extract(self, inputs: Any, workers: int = 0) -> Extracted:
         """Features, logits and noisy posterior of an array, a data frame, a dataset or the usable rows of a table."""
         table = inputs if isinstance(inputs, Table) else from_arrays(inputs)
         if not len(table):
@@ -78,7 +78,7 @@ class TrainedModel:
         if table.column_names and self.column_names and not table.column_names[0].startswith("x["):
             check_columns(self.column_names, table.column_names, table.source)
         check_finite(table.inputs, table.column_names, table.source)
-        runtime = Runtime(progress=False)
+        runtime = Runtime(progress=False, workers=workers)
         return extract(runtime.prepare(self.network), rows, runtime)
 
     def save(self, folder: Path) -> None:
