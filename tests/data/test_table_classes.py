@@ -159,6 +159,32 @@ def test_labels_that_cannot_be_classes():
         class_names_of(np.array([1, 2]), np.array(["cat", ""]))
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([2**63 + 5, 7], dtype=np.uint64),
+        np.array([2**63 + 5, 7, None], dtype=object),
+        np.array([10**25, -(10**25)], dtype=object),
+    ],
+)
+def test_numbers_too_large_for_64_bits_are_names(labels):
+    classes = class_names_of(labels, None)
+    assert sorted(classes.tolist()) == sorted(str(value) for value in labels if value is not None)
+    assert (encode(labels, classes) == -1).tolist() == [value is None for value in labels]
+    assert decode(np.array([0, 1]), classes, np.uint64).tolist() == classes.tolist()
+
+
+def test_numbers_in_text_that_are_too_large_stay_text():
+    columns = [np.array([str(10**20), "1", ""]), np.array(["1", "", ""])]
+    assert [column.tolist() for column in numbers_where_all_are(columns)] == [column.tolist() for column in columns]
+
+
+@pytest.mark.parametrize("labels", [[1e17, 2.0], [np.datetime64("2020-01-01").item(), None]])
+def test_what_looks_like_a_label_and_is_none(labels):
+    with pytest.raises(DataError, match=r"use text or whole numbers|labels are text or whole numbers"):
+        class_names_of(np.array(labels, dtype=object), None)
+
+
 def test_columns_of_text_become_numbers_together_or_not_at_all():
     labels, clean = np.array(["3", "", "10"]), np.array(["3.0", "-1", ""])
     numbers, clean_numbers = numbers_where_all_are([labels, clean])

@@ -534,3 +534,38 @@ def test_a_csv_of_100_000_rows_and_50_columns_is_read_checked_and_split_quickly(
     assert len(train) == 88_000
     assert problem.num_classes == 10
     assert seconds < 8, f"took {seconds:.1f} s"
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ";"), (".csv", "\t"), (".csv", "|"), (".tsv", ",")])
+def test_another_separator_is_recognised(tmp_path, suffix, separator):
+    path = write(tmp_path / f"data{suffix}", separator.join(["a", "label", "clean_label"]) + "\n")
+    with raises(f"fields seem to be separated by {separator!r}, and a {suffix} file has", path):
+        read_table(path)
+
+
+def test_names_of_columns_may_be_spelled_with_spaces(tmp_path):
+    path = write(tmp_path / "data.csv", "ID,a,Given Label,Clean-Label,Predicted  label\n01,1,x,,x\n02,2,y,y,x\n")
+    with pytest.warns(UserWarning, match="'Predicted  label' .by its name a label"):
+        table = read_table(path)
+    assert (table.column_names, table.ids.tolist()) == (("a",), ["01", "02"])
+    assert (table.labels.tolist(), table.clean_labels.tolist()) == (["x", "y"], ["", "y"])
+
+
+def test_the_line_that_is_not_in_utf_8_is_named(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_bytes("a,label\n1,x\n2,é\n".encode("latin-1"))
+    with raises("line 3 is not in UTF-8", path):
+        read_table(path)
+
+
+def test_large_unsigned_numbers_are_classes(tmp_path):
+    path = tmp_path / "data.parquet"
+    labels = pa.array([2**63 + 5, 7, None], pa.uint64())
+    pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "label": labels, "clean_label": labels}), path)
+    assert sorted(make_problem(read_table(path))[1].tolist()) == ["7", str(2**63 + 5)]
+
+
+def test_a_table_without_any_label_is_named(tmp_path):
+    path = write(tmp_path / "data.csv", "a,label,clean_label\n1,,\n")
+    with raises("no row has a label", path):
+        check(read_table(path))

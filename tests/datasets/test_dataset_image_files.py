@@ -212,6 +212,9 @@ def test_unreadable_files_are_named(tmp_path, files, content):
         path.write_bytes(files[0].read_bytes()[:5000] if content == "cut" else content)
     with pytest.raises(DataError, match=r"bad.png: cannot be read as an image"):
         ImageFiles([files[0], path])[1]
+    if content in (b"", b"no image"):
+        with pytest.raises(DataError, match="in no known format"):  # and no address of an object
+            ImageFiles([path])[0]
 
 
 def test_unreadable_files_are_named_by_workers_too(tmp_path):

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 import pytest
 from made_runs import made_run
@@ -221,6 +222,22 @@ def test_csv_becomes_parquet(labelloop, tmp_path):
     assert table["x"] == [1, 2, 3, 4, 5, 6]
     assert table["corrected_label"] == ["dog", "dog", "cat", "cat", "dog", "cat"]
     assert table["changed"] == [True, True, True, True, False, False]
+
+
+@pytest.mark.parametrize("to", ["parquet", "jsonl"])
+def test_codes_that_look_like_numbers_stay_as_they_are_written(labelloop, tmp_path, to):
+    path = tmp_path / "rows.csv"
+    head = "id,zip,long,size,label,clean_label\n"
+    path.write_text(head + f"007,00501,{10**20},1.50,01,\n008,10001,1.5,2,02,02\n009,,3,3,01,\n")
+    made_run(path, tmp_path / "run", {0: ("02", 0.9)})
+    new = tmp_path / f"new.{to}"
+    assert labelloop("export", tmp_path / "run", "--to", to, "--replace", "--output", new).code == 0
+    table = (pq.read_table(new) if to == "parquet" else pa_json.read_json(new)).to_pydict()
+    assert table["id"] == ["007", "008", "009"]
+    assert table["zip"] == ["00501", "10001", None]
+    assert table["long"] == [str(10**20), "1.5", "3"]
+    assert table["size"] == [1.5, 2, 3]
+    assert table["label"] == ["02", "02", "01"]
 
 
 def test_json_lines_are_edited_in_place(labelloop, tmp_path):

@@ -159,3 +159,11 @@ def test_a_file_without_scores_or_a_file_that_is_none(tmp_path, capsys):
         arguments = ["correct", str(tmp_path / name), "--output", str(tmp_path / "o.csv")]
         assert main([*arguments, "--pred-probs-column", "p"]) == 1
         assert name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "words"), [("no.csv", "no such file"), ("folder", "is a folder; .csv")])
+def test_what_cannot_be_read_is_named(tmp_path, capsys, name, words):
+    (tmp_path / "folder").mkdir()
+    assert main(["correct", str(tmp_path / name), "--output", str(tmp_path / "labels.csv")]) == 1
+    assert f"{tmp_path / name}" in (said := capsys.readouterr().err)
+    assert words in said

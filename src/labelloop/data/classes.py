@@ -18,6 +18,10 @@ from labelloop.types import MISSING, Labels
 MISSING_TEXT = ("", "nan", "NaN", "None", "<NA>", "-1", "-1.0")
 
 
+LARGEST = np.iinfo(np.int64).max  # a larger number is a name
+EXACT = 2**53  # among floats, larger numbers stand for several
+
+
 def typed(values: ArrayLike, what: str = "label") -> tuple[NDArray, NDArray[np.bool_]]:
     """Brings labels to int64, bool or text, and says which are missing.
 
@@ -37,12 +41,14 @@ def typed(values: ArrayLike, what: str = "label") -> tuple[NDArray, NDArray[np.b
         return _from_objects(array.astype(object), what)
     if array.dtype.kind == "b":
         return array, np.zeros(len(array), dtype=bool)
+    if array.dtype.kind == "u" and array.size and array.max() > LARGEST:
+        return array.astype(str), np.zeros(len(array), dtype=bool)  # a name like any other
     if array.dtype.kind in "iu":
         return array.astype(np.int64), array == MISSING
     if array.dtype.kind == "f":
         missing = np.isnan(array) | (array == MISSING)
         whole = np.where(missing, MISSING, array)
-        bad = np.flatnonzero(~np.isfinite(whole) | (whole != np.floor(whole)))
+        bad = np.flatnonzero(~np.isfinite(whole) | (whole != np.floor(whole)) | (np.abs(whole) > EXACT))
         if len(bad):
             raise DataError(
                 f"{what}: row {bad[0]} holds {array[bad[0]]}, which is not a class; labels are text or whole numbers"
@@ -70,7 +76,12 @@ def _from_objects(array: NDArray, what: str) -> tuple[NDArray, NDArray[np.bool_]
             )
         absent = absent | blank
         rest = array[~absent].tolist()
-    values, missing = typed(np.array(rest), what) if rest else (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool))
+    found = np.array(rest) if rest else np.zeros(0, dtype=np.int64)
+    if rest and all(isinstance(value, int) for value in rest) and max(map(abs, rest)) > LARGEST:
+        found = np.array([str(value) for value in rest])
+    elif found.dtype.kind == "O":
+        raise DataError(f"{what}: {rest[0]!r} cannot be a class; use text or whole numbers")
+    values, missing = typed(found, what)
     full = np.zeros(len(array), dtype=values.dtype)
     full[~absent] = values
     absent[~absent] = missing
@@ -204,7 +215,10 @@ def decode(labels: Labels, classes: ArrayLike, like: DTypeLike | None = None) ->
     if dtype.kind in "iuf" and classes.dtype.kind == "U":
         # The user's labels were numbers that count along a list of names, or the names are numbers.
         whole = all(_is_whole(str(name)) for name in classes)
-        classes = classes.astype(np.int64) if whole else np.arange(len(classes))
+        if whole and any(abs(int(name)) > LARGEST for name in classes):
+            dtype = classes.dtype
+        else:
+            classes = classes.astype(np.int64) if whole else np.arange(len(classes))
     values = classes[np.where(missing, 0, labels)]
     if dtype.kind == "O" or (dtype.kind == "b" and missing.any()):
         return np.array([None if gone else v for gone, v in zip(missing, values.tolist(), strict=True)], dtype=object)
@@ -229,11 +243,12 @@ def numbers_where_all_are(columns: Sequence[NDArray | None]) -> list[NDArray | N
     """Turns text columns into whole numbers when every label in all of them is one, as in a CSV file.
 
     All or none, so that a label and a clean label of the same class stay equal. "3.0" is 3 (pandas writes that when
-    a label is missing); "007" stays text.
+    a label is missing); "007" stays text, and so does a number of more than 64 bits.
     """
     uniques = [np.unique(column, return_inverse=True) for column in columns if column is not None]
     present = [value for names, _ in uniques for value in names if value.strip() not in MISSING_TEXT]
-    if not present or not all(_is_whole(value.strip().removesuffix(".0")) for value in present):
+    texts = [value.strip().removesuffix(".0") for value in present]
+    if not texts or not all(_is_whole(text) and abs(int(text)) <= LARGEST for text in texts):
         return list(columns)
     numbers = iter(
         np.array(

@@ -1,7 +1,8 @@
-"""Which column of a file is what: the user's word first, then a guess by name, in capitals or not."""
+"""Which column of a file is what: the user's word first, then a guess by name, however it is spelled."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ ID_NAMES = ("id", "row_id")
 SPLIT_NAMES = ("split",)
 FILE_NAMES = ("file_name", "filename", "image", "image_path", "path")
 EMBEDDING_NAMES = ("embedding", "embeddings", "features")
-# In small letters.
+# As `plain` spells them.
 # Never a feature unless asked for: a column that tells the label would make training look perfect and learn nothing,
 # and a row number tells the order of the file.
 NEVER_FEATURES = frozenset(
@@ -22,7 +23,7 @@ NEVER_FEATURES = frozenset(
         *(LABEL_NAMES + CLEAN_NAMES + ID_NAMES + SPLIT_NAMES),
         *("true_label", "y_true", "gold_label", "corrected_label", "predicted_label", "corrected_confidence"),
         *("label_score", "is_label_issue", "changed"),
-        *("", "index", "unnamed: 0", "__index_level_0__"),
+        *("", "index", "unnamed:_0", "__index_level_0__"),
     }
 )
 
@@ -89,9 +90,14 @@ def require(name: str, names: Sequence[str], source: str) -> None:
         raise DataError(f"{source}: no column {name!r}; {nearest(name, names)}")
 
 
+def plain(name: str) -> str:
+    """Clean Label and clean-label as clean_label."""
+    return re.sub(r"[\s-]+", "_", name.strip().lower())
+
+
 def guess(names: Sequence[str], guesses: Sequence[str], argument: str = "", source: str = "") -> str | None:
-    """The one name among the guesses, in capitals or not; None where there is none."""
-    found = [name for name in names if name.strip().lower() in guesses]
+    """The one name among the guesses, however it is spelled; None where there is none."""
+    found = [name for name in names if plain(name) in guesses]
     if len(found) > 1:
         raise DataError(f"{source}: {' and '.join(map(repr, found))} could both be meant; say which with {argument}")
     return found[0] if found else None

@@ -12,6 +12,7 @@ import pyarrow.csv as pa_csv
 from labelloop.errors import DataError, some
 
 BLOCK_SIZE = 8 << 20  # bytes; a row has to fit in one
+SEPARATORS = (",", ";", "\t", "|")
 NULL_NUMBERS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>", "#N/A")
 
 
@@ -20,10 +21,18 @@ def csv_header(path: Path, delimiter: str) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             names = next(filter(None, csv.reader(file, delimiter=delimiter)), [])
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: {_not_utf8(path)}") from error
+    except csv.Error as error:
         raise DataError(f"{path}: the first line cannot be read ({error}); save the file as CSV in UTF-8") from error
     if not names:
         raise DataError(f"{path}: the file is empty; the first line must hold the column names")
+    other = next((mark for mark in SEPARATORS if mark != delimiter and mark in names[0]), None)
+    if len(names) == 1 and other is not None:
+        raise DataError(
+            f"{path}: only one column, {names[0]!r}: its fields seem to be separated by {other!r}, and a"
+            f" {path.suffix} file has {delimiter!r} between them; save it so (and numbers with a point)"
+        )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{path}: columns named twice: {some(map(repr, twice))}; give every column its own name")
@@ -67,11 +76,21 @@ def _broken_line(path: Path, delimiter: str, width: int) -> str | None:
                 line = reader.line_num + 1
             if rows == 1:
                 return "column names and no rows; add the rows"
-    except UnicodeDecodeError as error:
-        return f"not in UTF-8 ({error}); save the file as CSV in UTF-8"
+    except UnicodeDecodeError:
+        return _not_utf8(path)
     except csv.Error as error:
         return f"line {line}: {error}"
     return None
+
+
+def _not_utf8(path: Path) -> str:
+    with path.open("rb") as file:
+        for line, text in enumerate(file, start=1):
+            try:
+                text.decode()
+            except UnicodeDecodeError as error:
+                return f"line {line} is not in UTF-8 ({error.reason}); save the file as CSV in UTF-8"
+    return "not in UTF-8; save the file as CSV in UTF-8"
 
 
 def is_number(text: str) -> bool:

@@ -12,7 +12,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
-from labelloop.data.columns import EMBEDDING_NAMES, NEVER_FEATURES, Roles, are_array_names, names_of_array, require
+from labelloop.data.columns import (
+    EMBEDDING_NAMES,
+    NEVER_FEATURES,
+    Roles,
+    are_array_names,
+    names_of_array,
+    plain,
+    require,
+)
 from labelloop.data.csv_file import NULL_NUMBERS, is_number
 from labelloop.data.encoding import Column, encode_columns, fit_category, fit_number, unusable
 from labelloop.data.table import to_float32
@@ -154,7 +162,7 @@ def _fit_default(
         kind = arrow[name].type
         if name in roles.used:
             continue
-        if name.strip().lower() in NEVER_FEATURES:
+        if plain(name) in NEVER_FEATURES:
             left_out.append(f"{name!r} (by its name a label, an id or a row number)")
         elif _is_numeric(kind) or _is_text(kind):
             raw[name], column, why_not = _fit_column(arrow, name, path, train)

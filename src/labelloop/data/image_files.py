@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -51,16 +52,19 @@ class ImageFiles:
         return view
 
     def __getitem__(self, index: int) -> Floats:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
 
         index = range(len(self))[index]  # from the end too; an IndexError outside, which ends a loop
         try:
-            with Image.open(os.fsdecode(self._paths[index])) as image:
+            with open(os.fsdecode(self._paths[index]), "rb", buffering=0) as file:
+                content = io.BytesIO(file.read())  # in one go: Pillow would read it in many small parts
+            with Image.open(content) as image:
                 image.load()
                 colours = image if image.mode == "RGB" else image.convert("RGB")  # which else would copy it
         except Exception as error:  # a damaged image can fail in any way
+            reason = "in no known format" if isinstance(error, UnidentifiedImageError) else error
             raise DataError(
-                f"{self.path(index)}: cannot be read as an image ({error}): replace the file, or leave it out"
+                f"{self.path(index)}: cannot be read as an image ({reason}): replace the file, or leave it out"
             ) from error
         return self.transform(colours, self.epoch, index)
 

@@ -61,7 +61,11 @@ def held_out_rows(table: Table, classes: NDArray) -> Rows | None:
 
 def classes_of(table: Table, class_names: Iterable[Any] | None = None) -> NDArray:
     """The classes of a table in order: the given ones, else those its source names, else the labels that occur."""
-    return class_names_of(table.labels, table.clean_labels, table.class_names if class_names is None else class_names)
+    names = table.class_names if class_names is None else class_names
+    try:
+        return class_names_of(table.labels, table.clean_labels, names)
+    except DataError as error:
+        raise DataError(f"{table.source}: {error}") from error
 
 
 def encoded(table: Table, classes: NDArray) -> tuple[Labels, Labels]:

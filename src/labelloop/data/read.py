@@ -16,7 +16,7 @@ from labelloop.data.array_file import read_npy, read_npz
 from labelloop.data.checks import check_columns
 from labelloop.data.classes import numbers_where_all_are
 from labelloop.data.clean_folder import read_clean_folder
-from labelloop.data.columns import FILE_NAMES, Roles, names_of_array, require, roles_of
+from labelloop.data.columns import FILE_NAMES, Roles, names_of_array, plain, require, roles_of
 from labelloop.data.csv_file import csv_header, read_csv
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
@@ -317,7 +317,7 @@ def _image_folder(
 def _guessed_files(arrow: pa.Table, roles: Roles) -> str | None:
     """A column that by its name and its first value holds the names of image files."""
     for name in arrow.column_names:
-        if name.strip().lower() in FILE_NAMES and name not in roles.used and pa.types.is_string(arrow[name].type):
+        if plain(name) in FILE_NAMES and name not in roles.used and pa.types.is_string(arrow[name].type):
             first = next((text for text in arrow[name].to_pylist() if text), "")
             if Path(first).suffix.lower() in ENDINGS:
                 return name
@@ -402,6 +402,8 @@ def _label(column: pa.ChunkedArray, name: str, path: Path) -> NDArray:
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return np.array(column.fill_null("").to_pylist(), dtype=str)
+    if pa.types.is_uint64(kind) and column.null_count:
+        return np.array(column.to_pylist(), dtype=object)  # some may be too large for a signed number
     if pa.types.is_integer(kind):
         return column.to_numpy() if not column.null_count else column.cast(pa.int64()).fill_null(MISSING).to_numpy()
     if pa.types.is_floating(kind):

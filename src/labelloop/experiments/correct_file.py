@@ -151,20 +151,24 @@ def _column_names(path: Path) -> list[str]:
     """The names of the columns or arrays of a file, without reading it. What is wrong is said by `read_table`."""
     if is_hub_dataset(path):
         return read_hub_dataset(path).arrow.column_names
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; {', '.join(FORMATS)} files are read here, and images by `labelloop fit`")
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(FORMATS)}")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
     try:
         if suffix == ".parquet":
             return pq.read_schema(path).names
         if suffix == ".jsonl":
-            return read_jsonl(path).column_names if path.is_file() and path.stat().st_size else []
+            return read_jsonl(path).column_names if path.stat().st_size else []
         if suffix == ".npz":
             with np.load(path, allow_pickle=False) as archive:
                 return list(archive.files)
     except (OSError, ValueError, AttributeError, pa.ArrowInvalid):
         return []
-    return csv_header(path, "\t" if suffix == ".tsv" else ",") if path.is_file() else []
+    return csv_header(path, "\t" if suffix == ".tsv" else ",")
 
 
 def _summary(result: CorrectionResult) -> str:

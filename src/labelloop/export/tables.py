@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
@@ -25,6 +26,8 @@ from labelloop.export.run import Run
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 DELIMITERS = {"csv": ",", "tsv": "\t"}
+CODES = r"^\s*[+-]?0[0-9]"  # a number that begins with a zero is a name
+LONG = r"^\s*[+-]?[0-9]{16,}\s*$"  # more digits than a float has
 ADDED = ("corrected_label", "corrected_confidence", "changed")
 
 
@@ -142,10 +145,26 @@ def _read(run: Run, source: Path) -> pa.Table:
     if kind == "jsonl":
         return pa_json.read_json(source)
     if kind in DELIMITERS:
-        return pa_csv.read_csv(
-            source, parse_options=pa_csv.ParseOptions(delimiter=DELIMITERS[kind], newlines_in_values=True)
-        )
+        return _read_delimited(source, DELIMITERS[kind])
     raise UsageError(f"{source} is not a table, so it cannot become one; take --to issues for the labels alone")
+
+
+def _read_delimited(source: Path, delimiter: str) -> pa.Table:
+    """A CSV or TSV file. A column of numbers that would not be written again as they are stays text: 007, say."""
+    options = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    table = pa_csv.read_csv(source, parse_options=options)
+    numeric = [
+        field.name for field in table.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+    ]
+    as_text = pa_csv.ConvertOptions(
+        include_columns=numeric, column_types=dict.fromkeys(numeric, pa.string()), strings_can_be_null=True
+    )
+    written = pa_csv.read_csv(source, parse_options=options, convert_options=as_text) if numeric else table
+    for name in numeric:
+        codes = CODES if pa.types.is_integer(table.schema.field(name).type) else f"{CODES}|{LONG}"
+        if pc.any(pc.match_substring_regex(written[name], codes)).as_py():
+            table = table.set_column(table.column_names.index(name), name, written[name])
+    return table
 
 
 def _labelled(run: Run, source: Path, table: pa.Table, decision: Decision, replace: bool) -> pa.Table:

@@ -30,6 +30,7 @@ UNREADABLE = "unreadable.csv"  # also written where a run stops before it begins
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a file beside `path`, then moves it there in one step."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         write(partial)
         with partial.open("rb+") as file:
