@@ -41,8 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"labelloop: {_with_flags(error)}", file=sys.stderr)
         return 2
-    except (DataError, OSError) as error:
+    except DataError as error:
         print(f"labelloop: {_with_flags(error)}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"labelloop: {_of_the_system(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         kept = hasattr(options, "resume") and (options.output_dir / "run.json").exists()
@@ -51,6 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kept, hint = True, "; what is finished is kept, and the same command continues"
         print(f"\nlabelloop: interrupted{hint if kept else ''}", file=sys.stderr)
         return 130
+
+
+def _of_the_system(error: OSError) -> str:
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+    return f"{error.filename}: {reason}; check the place, its folder, and that you may read and write there"
 
 
 def _with_flags(message: object) -> str:

@@ -42,3 +42,12 @@ def test_a_noise_file_without_clean_rows_keeps_those_of_the_table(labelloop, tmp
         *("--set", "epochs=4", "--set", "warm_up=2", "--set", "correct_every=1"),
     )
     assert fitted.code == 0, fitted.err
+
+
+def test_a_place_that_cannot_be_written_is_named_with_what_to_do(labelloop, tmp_path):
+    write(tmp_path / "rows.npz", paired=True)
+    data = tmp_path / "rows.npz"
+    done = labelloop("fit", data, "--output-dir", data / "run", "--method", "cross-entropy", "--set", "epochs=2")
+    assert (done.code, "Errno" in done.err) == (1, False)
+    assert f"{tmp_path}" in done.err
+    assert "check the place" in done.err
