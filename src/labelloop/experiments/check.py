@@ -9,6 +9,7 @@ from typing import Any
 from labelloop.data import LabelledData
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments.experiment import Experiment, load_data, make_noisy_problem, shown_to
+from labelloop.methods import METHODS
 from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.types import Problem, Truth
 
@@ -44,6 +45,7 @@ def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
             problems[wanted] = problem, truth
         shown = shown_to(experiment.method, *problems[wanted])
         config = resolve(experiment.method_config, shown)
+        _refuse(experiment, shown, config)
         built = _key(config.network, config.network_options, config.weights, config.normalise)
         if built not in models:
             models[built] = new_classifier(config, shown, experiment.seed)
@@ -51,6 +53,13 @@ def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
             new_optimizer(models[built], config)
         except ValueError as error:
             raise UsageError(f"{experiment.words}: the optimiser refuses its settings: {error}") from None
+
+
+def _refuse(experiment: Experiment, problem: Problem, config: Any) -> None:
+    try:
+        METHODS[experiment.method].check(problem, config)
+    except (DataError, UsageError) as error:
+        raise type(error)(f"{experiment.words}: {error}") from None
 
 
 def _key(*values: Any) -> str:

@@ -183,6 +183,10 @@ def fit_table(
     check_schedule(config)
     if isinstance(config, ClosedLoopConfig) and config.wants("extra") and table.extra is None:
         raise UsageError("corrector.inputs asks for 'extra', but there are no extra columns; give them or drop it")
+    try:
+        METHODS[method].check(problem, config)
+    except DataError as error:
+        raise DataError(f"{table.source}: {error}") from None
     _try_out(config, problem, seed, device)
 
     run = {

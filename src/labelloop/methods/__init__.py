@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from labelloop.training.config import TrainingConfig
-from labelloop.types import Fitted
+from labelloop.types import Fitted, Problem
 
 
 @dataclass(frozen=True)
@@ -19,19 +19,33 @@ class Method:
         config: Its frozen configuration.
         fit: `fit(problem, config, runtime) -> Fitted`.
         clean_rows: How it uses the clean rows, in a few words for tables.
+        check: `check(problem, config)` refuses what it cannot be trained on, before anything is written.
         is_oracle: Whether it is given the true labels in place of the noisy ones. Only experiments know them.
     """
 
     config: type[TrainingConfig]
     fit: Callable[[Any, Any, Any], Fitted]
     clean_rows: str
+    check: Callable[[Problem, Any], None]
     is_oracle: bool = False
 
 
-def _method(module: str, clean_rows: str, fit: str = "fit", config: str = "Config", is_oracle: bool = False) -> Method:
+def _method(
+    module: str, clean_rows: str, fit: str = "fit", config: str = "Config", check: str = "", is_oracle: bool = False
+) -> Method:
     """The method of a file beside this one. By name, so that a method is its file and one line."""
     place = import_module(f"{__name__}.{module}")
-    return Method(getattr(place, config), getattr(place, fit), clean_rows, is_oracle)
+    return Method(
+        getattr(place, config),
+        getattr(place, fit),
+        clean_rows,
+        getattr(place, check) if check else _any_will_do,
+        is_oracle,
+    )
+
+
+def _any_will_do(problem: Problem, config: TrainingConfig) -> None:
+    """Of a method that can be trained on any problem."""
 
 
 METHODS: dict[str, Method] = {
@@ -41,14 +55,14 @@ METHODS: dict[str, Method] = {
     "noisy-and-clean": _method("cross_entropy", "trained on", "fit_both"),
     "fine-tune": _method("cross_entropy", "trained on, afterwards", "fit_fine_tune", "FineTuneConfig"),
     "oracle": _method("cross_entropy", "not used", "fit_noisy", is_oracle=True),
-    "logistic-corrector": _method("logistic", "teach one correction"),
-    "glc": _method("glc", "estimate the noise, and trained on"),
-    "fasten": _method("fasten", "estimate the noise, and trained on"),
-    "dmlp": _method("dmlp", "teach the labels"),
+    "logistic-corrector": _method("logistic", "teach one correction", check="check"),
+    "glc": _method("glc", "estimate the noise, and trained on", check="check"),
+    "fasten": _method("fasten", "estimate the noise, and trained on", check="check"),
+    "dmlp": _method("dmlp", "teach the labels", check="check"),
     "dmlp-nossl": _method("dmlp", "teach the labels", "fit_without_ssl", "NoSslConfig"),
     "mw-net": _method("mwnet", "teach the weights"),
     "l2b": _method("l2b", "set the weights"),
     "emlc": _method("emlc", "teach and train the teacher"),
-    "co-teaching": _method("coteaching", "not used"),
+    "co-teaching": _method("coteaching", "not used", check="check"),
     "dividemix": _method("dividemix", "not used"),
 }

@@ -47,6 +47,11 @@ class Config(TrainingConfig):
             raise UsageError(f"forget_epochs must be at least 1, not {self.forget_epochs}")
 
 
+def check(problem: Problem, config: Config) -> None:
+    """Refuses a problem whose noise rate nobody knows."""
+    known_noise_rate(problem.clean, config)
+
+
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     """Trains two networks on the given labels and hands the first back. The clean rows are not trained on.
 

@@ -111,6 +111,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         if epoch > config.warm_up:
             with runtime.phase("divide"):
                 logits = [extract(model, problem.train, runtime).logits for model in models]  # [N, C] each
+                runtime.check_outputs(epoch - 1, *logits)
                 trust = [
                     trusted(problem.train.labels, each, integer(runtime.seed, "mixture", epoch, k))
                     for k, each in enumerate(logits)
@@ -241,6 +242,8 @@ def lower_component(losses: Floats, seed: int) -> Floats:
     from sklearn.exceptions import ConvergenceWarning  # slow to import, so only when asked for
     from sklearn.mixture import GaussianMixture
 
+    if len(losses) < 2:
+        return np.ones(len(losses), np.float32)  # nothing to doubt it by
     spread = losses.max() - losses.min()
     scaled = ((losses - losses.min()) / (spread if spread > 0 else 1)).reshape(-1, 1).astype(np.float64)
     mixture = GaussianMixture(2, max_iter=10, tol=1e-2, reg_covar=5e-4, random_state=seed % 2**32)

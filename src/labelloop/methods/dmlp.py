@@ -99,6 +99,15 @@ class NoSslConfig(Config):
 # --- training --------------------------------------------------------------------------------------------------------
 
 
+def check(problem: Problem, config: Config) -> None:
+    """Refuses images without self-supervised weights."""
+    if not config.weights and len(input_shape(problem.train)) != 1:
+        raise UsageError(
+            "dmlp needs self-supervised features: set weights to a file with such an encoder, give embeddings instead "
+            "of images, or use the method dmlp-nossl"
+        )
+
+
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     """Purifies the labels on self-supervised features, then trains on the likeliest ones.
 
@@ -107,11 +116,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         config: Settings, without any "auto".
         runtime: Device, seed, recording, checkpoints.
     """
-    if not config.weights and len(input_shape(problem.train)) != 1:
-        raise UsageError(
-            "dmlp needs self-supervised features: set weights to a file with such an encoder, give embeddings instead "
-            "of images, or use the method dmlp-nossl"
-        )
+    check(problem, config)
     return _fit(problem, config, runtime, 0, "weights" if config.weights else "inputs")
 
 
@@ -133,6 +138,7 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
         if epoch == warm_up + 1:
             with runtime.phase("extract"):
                 features, clean_features = (_features(model, rows, source, runtime) for rows in (train, problem.clean))
+                runtime.check_outputs(epoch - 1, features, clean_features)
             with runtime.phase("purify"):
                 labels, summary = purify(
                     features, clean_features, train.labels, problem.clean.clean_labels, problem.num_classes, config,

@@ -51,6 +51,11 @@ class Config(TrainingConfig):
             raise UsageError(f"noisy_head_weight must be above 0, not {self.noisy_head_weight}")
 
 
+def check(problem: Problem, config: Config) -> None:
+    """Refuses clean rows that lack a class."""
+    need_every_class(problem)
+
+
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     """Trains both heads with the corrected loss while the labels are corrected.
 
@@ -59,7 +64,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         config: Settings, without any "auto".
         runtime: Device, seed, recording, checkpoints.
     """
-    need_every_class(problem)
+    check(problem, config)
     known, train = labelled_rows(problem.train)
     given = torch.from_numpy(train.labels).to(runtime.device)  # [N]
     current = given.clone()  # [N] what each row's label was taken for at the last visit

@@ -28,6 +28,11 @@ class Config(TrainingConfig):
     """Nothing of its own. Both stages take `epochs` epochs, with the whole schedule: twice the cost."""
 
 
+def check(problem: Problem, config: Config) -> None:
+    """Refuses clean rows that lack a class."""
+    need_every_class(problem)
+
+
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     """Trains on the noisy labels, estimates the transition matrix, and trains anew with the corrected loss.
 
@@ -36,7 +41,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         config: Settings, without any "auto".
         runtime: Device, seed, recording, checkpoints.
     """
-    need_every_class(problem)
+    check(problem, config)
     given = one_hot(problem.train.labels, problem.num_classes)  # handed back as they are: the loss is corrected
     _, noisy = labelled_rows(problem.train)
     noisy_targets = one_hot(noisy.labels, problem.num_classes)

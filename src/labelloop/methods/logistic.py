@@ -45,6 +45,12 @@ class Config(TrainingConfig):
             raise UsageError(f"penalty must be above 0, not {self.penalty}")
 
 
+def check(problem: Problem, config: Config) -> None:
+    """Refuses clean rows of a single class: there is nothing to tell apart."""
+    if len(np.unique(problem.clean.clean_labels)) < 2:
+        raise DataError("the logistic corrector needs clean rows of at least two classes; verify more")
+
+
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     """Trains on the noisy labels, corrects them once, and trains anew on the corrected ones.
 
@@ -58,8 +64,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         config: Settings, without any "auto".
         runtime: Device, seed, recording, checkpoints.
     """
-    if len(np.unique(problem.clean.clean_labels)) < 2:
-        raise DataError("the logistic corrector needs clean rows of at least two classes; verify more")
+    check(problem, config)
     targets = noisy = one_hot(problem.train.labels, problem.num_classes)  # [N, C]
     rounds: list[dict[str, Any]] = []
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
@@ -72,6 +77,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             with runtime.phase("extract"):
                 on_train = extract(model, problem.train, runtime).logits  # [N, C]
                 on_clean = extract(model, problem.clean, runtime).logits  # [M, C]
+                runtime.check_outputs(epoch - 1, on_train, on_clean)
             with runtime.phase("corrector"):
                 regression = fit_regression(
                     columns(problem.clean.labels, on_clean), problem.clean.clean_labels, config.penalty

@@ -120,6 +120,14 @@ class Runtime:
                 "of the inputs"
             )
 
+    def check_outputs(self, epoch: int, *outputs: Floats) -> None:
+        """The same for what a network says after an epoch, before anything is learnt from it."""
+        if not all(np.isfinite(each).all() for each in outputs):
+            raise DataError(
+                f"training broke down: after epoch {epoch} the network no longer gives numbers; lower learning_rate, "
+                "or look at the scale of the inputs"
+            )
+
     def record(
         self, epoch: int, model: TwoHeadClassifier, problem: Problem, targets: Floats, values: dict[str, Any]
     ) -> None:
