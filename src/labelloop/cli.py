@@ -530,12 +530,20 @@ def _paper(options: argparse.Namespace) -> int:
 
     folder = options.output_dir or Path("runs") / "paper"
     if not options.name:
+        if options.rerun or options.dry_run or options.figure:
+            raise UsageError("--rerun, --dry-run and --figure are about one table or figure; name it, such as table1")
         print(paper.list_items(paper.stored_runs(folder)))
         return 0
     item = paper.find_item(options.name)
     if options.dry_run:
         print(paper.dry_run(item, options.scale))
         return 0
+    if options.rerun:
+        paper.need_runs(item, options.scale)
+    if options.figure:  # before anything runs
+        from labelloop.report.paper_figures import need_picture
+
+        need_picture(item.shows, item.place)
     full = options.scale == "full"
     if options.rerun or (full and paper.has_runs(item, "full")):
         if full and not options.without_gpu and not paper.has_gpu():

@@ -188,10 +188,84 @@ def test_stored_runs_keep_what_they_must():
     assert again["rounds"] == [{"epoch": 1, "weights": [0.12346, 0.87654]}]
 
 
-def test_a_damaged_line_is_named(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"key": "a"}\n', encoding="utf-8")
-    with pytest.raises(DataError, match="line 1"):
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b'{"key": "a"}', b"[]", b'"text"', b"", b"{broken", b"\xff\xfe"),
+        b'{"history": {"epoch": [1]}, "experiment": {"method": "m"}}',
+        b'{"key": "a", "history": {"epoch": [1], "loss": []}, "experiment": {"method": "m"}}',
+        b'{"key": "a", "history": {"epoch": [1]}, "experiment": []}',
+        b'{"key": "a", "history": {"epoch": [1], "seconds": {"train": []}}, "experiment": {"method": "m"}}',
+    ],
+)
+def test_a_damaged_line_is_named(repository, capsys, tmp_path, line):
+    good = (repository / "evidence" / "p.jsonl").read_bytes().splitlines()[0]
+    (tmp_path / "a.jsonl").write_bytes(good + b"\n" + line + b"\n")
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2 is not a stored run"):
         read_evidence(tmp_path)
+    (repository / "evidence" / "broken.jsonl").write_bytes(line + b"\n")
+    try:
+        assert main(["paper", "table1"]) == 1
+    finally:
+        (repository / "evidence" / "broken.jsonl").unlink()
+    assert "broken.jsonl, line 1" in capsys.readouterr().err
+
+
+def test_without_stored_runs_all_are_missing(repository, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(paper, "evidence_folder", lambda: tmp_path / "nowhere")
+    assert main(["paper", "--output-dir", str(tmp_path)]) == 0
+    assert "0 of 4 runs stored, 4 missing" in capsys.readouterr().out
+    assert main(["paper", "table1", "--output-dir", str(tmp_path)]) == 0
+    assert "no runs yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--rerun"], 2, "name it, such as table1"),
+        (["--dry-run"], 2, "name it, such as table1"),
+        (["--figure", "x"], 2, "name it, such as table1"),
+        (["tabel1"], 2, "did you mean 'table1'"),
+        (["table1", "--rerun", "--jobs", "0"], 2, "--jobs must be at least 1"),
+        (["table1", "--rerun", "--workers", "-1"], 2, "--workers must not be negative"),
+        (["table1", "--rerun", "--output-dir", "FILE"], 1, "is a file; give a folder"),
+        (["table1", "--output-dir", "FILE"], 1, "is a file; give a folder"),
+        (["table1", "--figure", "FILE/figure"], 1, "name another place"),
+        (["table1", "--output-dir", "RECORDS"], 1, "one.json is not the record of a run"),
+    ],
+)
+def test_wrong_requests_are_refused_in_words(repository, capsys, tmp_path, arguments, code, words):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "one.json").write_text("{}")
+    places = {"FILE": str(tmp_path / "file"), "RECORDS": str(tmp_path / "records")}
+    for name, place in places.items():
+        arguments = [argument.replace(name, place) for argument in arguments]
+    more = [] if "--output-dir" in arguments else ["--output-dir", str(tmp_path / "new")]
+    assert main(["paper", *arguments, *more]) == code
+    assert words in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "mine"
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("shows", "flag", "words"),
+    [
+        ("nothing", ["--rerun"], "has nothing to run at the small scale"),
+        ("details", ["--rerun"], "has nothing to run at the small scale"),
+        ("resources", ["--rerun"], "benchmarks/efficiency.py"),
+        ("details", ["--figure", "x"], "Table 1 shows details, of which there is no picture"),
+        ("phases", ["--rerun", "--figure", "x"], "Table 1 shows phases, of which there is no picture"),
+    ],
+)
+def test_what_cannot_be_run_or_drawn_is_refused_before_anything_runs(
+    repository, capsys, monkeypatch, tmp_path, shows, flag, words
+):
+    item = replace(paper.find_item("table1"), shows=shows)
+    monkeypatch.setattr(paper, "find_item", lambda name: item)
+    assert main(["paper", "table1", *flag, "--output-dir", str(tmp_path / "runs")]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_best_leaves_out_a_network_that_is_thrown_away():

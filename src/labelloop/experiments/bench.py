@@ -24,7 +24,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from labelloop.errors import UsageError
+from labelloop.errors import DataError, UsageError
 from labelloop.experiments.check import check_experiments
 from labelloop.experiments.experiment import Experiment
 from labelloop.results.run_folder import read_json
@@ -61,6 +61,10 @@ def run_bench(
     """
     if jobs < 1:
         raise UsageError(f"--jobs must be at least 1, not {jobs}")
+    if workers < 0:
+        raise UsageError(f"--workers must not be negative, but is {workers}")
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; give a folder for the runs")
     wanted = {experiment.key: experiment for experiment in experiments}
     bench = _Bench(folder, wanted, progress, workers)
     if bench.waiting:

@@ -166,6 +166,8 @@ def fit_table(
     """The same for tables, as they come from files. `about` goes into run.json as it is."""
     if seed < 0:
         raise UsageError(f"seed must not be negative, but is {seed}")
+    if workers < 0:
+        raise UsageError(f"workers must not be negative, but is {workers}")
     if METHODS[method].is_oracle:
         raise UsageError(f"method {method!r} is given the true labels, which only `labelloop bench` has; take another")
     if resume and overwrite:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.errors import UsageError, nearest
+from labelloop.errors import DataError, UsageError, nearest
 from labelloop.experiments.bench import run_bench
 from labelloop.experiments.configuration import to_dict
 from labelloop.experiments.experiment import Experiment
@@ -39,8 +39,13 @@ def evidence_folder() -> Path:
 def stored_runs(runs: Path | None = None) -> dict[str, dict[str, Any]]:
     """Finished runs by key: those of the repository, then those of a folder that `--rerun` or `--scale full` filled."""
     found = read_evidence(evidence_folder())
+    if runs and runs.exists() and not runs.is_dir():
+        raise DataError(f"{runs} is a file; give a folder for the runs")
     for path in sorted(runs.glob("*.json")) if runs else ():
-        found.setdefault(path.stem, read_json(path))
+        record = read_json(path)
+        if not isinstance(record, dict) or not record.get("history"):
+            raise DataError(f"{path} is not the record of a run; move it out of this folder, or give another folder")
+        found.setdefault(path.stem, record)
     return found
 
 
@@ -71,7 +76,7 @@ def _state(item: Item, scale: str, runs: Records) -> str:
         measured = (evidence_folder() / EFFICIENCY).exists()
         return f"{command:44} {'measured and stored' if measured else 'not measured yet: benchmarks/efficiency.py'}"
     if not keys:
-        return "no small counterpart"
+        return f"no {scale} counterpart"
     stored = len(keys & runs.keys())
     if stored == len(keys):
         return f"{command:44} all {stored} runs stored"
@@ -103,26 +108,33 @@ def dry_run(item: Item, scale: str) -> str:
 def _settings(experiment: Experiment) -> str:
     config = to_dict(experiment.method_config)
     config["lr_drops"] = list(experiment.method_config.drop_epochs())  # in epochs, as the paper has them
+    config["augment"] = augmentation(experiment)
     sizes = f"clean = {experiment.clean}" if experiment.clean else "clean rows of the data set"
     if experiment.dataset in ROWS_OF:
         noisy = experiment.dataset_options.get("limit", ROWS_OF[experiment.dataset]) - experiment.clean
         sizes = f"{noisy} noisy + {experiment.clean} clean rows"
     options = ", ".join(f"{key} = {value}" for key, value in experiment.dataset_options.items())
-    given = [sizes, *([options] if options else []), f"method = {experiment.method}"]
+    given = [sizes, *([options] if options else []), f"method = {experiment.method}", "optimizer = SGD"]
     return ", ".join([*given, *(f"{key} = {value}" for key, value in config.items())])
+
+
+def augmentation(experiment: Experiment) -> str:
+    """How the training images of an experiment are augmented, in words."""
+    kind = experiment.method_config.augment
+    if kind == "auto":
+        kind = {"cifar10": "crop-flip", "cifar100": "crop-flip", "clothing1m": "own"}.get(experiment.dataset, "none")
+    return {"crop-flip": "flip, crop", "own": "resized crop, flip, colour jitter, grey"}.get(kind, kind)
 
 
 def details(experiment: Experiment) -> dict[str, Any]:
     """The rows of the paper's table of experimental details, as this package would run it."""
     config: Any = experiment.method_config
     corrector = config.corrector
-    images = {"auto": "flip, crop", "crop-flip": "flip, crop", "own": "resized crop, flip, colour jitter, grey"}
-    augmentation = "own" if experiment.dataset == "clothing1m" and config.augment == "auto" else config.augment
     return {
         "architecture": config.network.replace("resnet", "ResNet-"),
         "pretraining": "ImageNet" if config.weights else "none",
         "epochs": config.epochs,
-        "augmentation": images.get(augmentation, augmentation),
+        "augmentation": augmentation(experiment),
         "optimizer": "SGD",
         "batch size": config.batch_size,
         "momentum": config.momentum,
@@ -336,6 +348,19 @@ def find_item(name: str) -> Item:
         if name and name.casefold().replace(" ", "") in (item.name, item.label.casefold()):
             return item
     raise UsageError(f"the paper has no {name!r}; {nearest(name, items)}")
+
+
+def need_runs(item: Item, scale: str) -> None:
+    """Refuses to run what has no runs.
+
+    Raises:
+        UsageError: With what can be done instead.
+    """
+    if item.shows == "resources" and scale == "small":
+        raise UsageError(f"{item.place} is measured at this scale, not run: python benchmarks/efficiency.py does it")
+    if not has_runs(item, scale):
+        why = f": {item.note}" if item.note else ""
+        raise UsageError(f"{item.place} has nothing to run at the {scale} scale{why}")
 
 
 def has_runs(item: Item, scale: str) -> bool:

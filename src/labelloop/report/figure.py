@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from labelloop.errors import UsageError
+from labelloop.errors import DataError, UsageError
 
 
 def new_figure(rows: int, columns: int) -> tuple[Any, list[Any]]:
@@ -25,9 +25,16 @@ def new_figure(rows: int, columns: int) -> tuple[Any, list[Any]]:
 
 
 def save(figure: Any, path: Path) -> list[Path]:
-    """Writes path.png and path.svg."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes path.png and path.svg.
+
+    Raises:
+        DataError: There is no writing there.
+    """
     written = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
-    for one in written:
-        figure.savefig(one, dpi=110, metadata={"Date": None} if one.suffix == ".svg" else None)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for one in written:
+            figure.savefig(one, dpi=110, metadata={"Date": None} if one.suffix == ".svg" else None)
+    except OSError as error:
+        raise DataError(f"no figure can be written to {path.parent}: {error.strerror}; name another place") from None
     return written

@@ -30,8 +30,7 @@ def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
     Raises:
         UsageError: There is no figure of that kind, or no run for it.
     """
-    if shows not in PANELS:
-        raise UsageError(f"no figure shows {shows!r}; what can be drawn: {', '.join(PANELS)}")
+    need_picture(shows, "this")
     if not panels:
         raise UsageError("there is no finished run to draw; --rerun makes them")
     columns = min(3, len(panels))
@@ -46,6 +45,16 @@ def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=2 * columns, fontsize=8, frameon=False)
     return save(figure, path)
+
+
+def need_picture(shows: str, place: str) -> None:
+    """Refuses to draw what is no picture.
+
+    Raises:
+        UsageError: It names the place, and what there is to draw.
+    """
+    if shows not in PANELS:
+        raise UsageError(f"{place} shows {shows}, of which there is no picture; there is of {', '.join(PANELS)}")
 
 
 def drops(record: Mapping[str, Any]) -> list[int]:

@@ -47,6 +47,7 @@ def compact(key: str, record: Mapping[str, Any]) -> dict[str, Any]:
 
 def expand(stored: Mapping[str, Any]) -> dict[str, Any]:
     """A stored run as a record again, with a row an epoch."""
+    stored["key"]  # all that is looked up later must be there
     columns = dict(stored["history"])
     seconds = columns.pop("seconds", {})
     count = len(columns["epoch"])
@@ -69,13 +70,15 @@ def read_evidence_lines(folder: Path) -> list[dict[str, Any]]:
     """The same as they are stored."""
     found = []
     for path in sorted(folder.glob("*.jsonl")):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
             try:
                 stored = json.loads(line)
                 expand(stored)
                 found.append(stored)
-            except (ValueError, KeyError, TypeError) as error:
-                raise DataError(f"{path}, line {number} is not a stored run: {error!r}") from None
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                raise DataError(
+                    f"{path}, line {number} is not a stored run: {error!r}; take that file from the repository again"
+                ) from None
     return found
 
 
