@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from results_page import Page
+from results_page import Page, correction_shares, overhead_setting
 from vs_cleanlab_page import page as vs_cleanlab_page
 
 from labelloop.experiments.demo import demo_table
@@ -33,9 +34,13 @@ def demo() -> str:
 
 def overhead() -> str:
     record = json.loads((EVIDENCE / "overhead.json").read_text(encoding="utf-8"))
-    ratios = sorted(record["ratios"])
-    middle = ratios[len(ratios) // 2]
-    return f"{middle:.3f} times the time of cross-entropy ({len(ratios)} repeats, {ratios[0]:.3f} to {ratios[-1]:.3f})"
+    shares, ratios = correction_shares(record), record["ratios"]
+    return (
+        f"{1 + statistics.median(shares):.3f} times the time of training alone ({1 + min(shares):.3f} to "
+        f"{1 + max(shares):.3f} in {len(shares)} runs; {overhead_setting(record)}), and a whole run "
+        f"{statistics.median(ratios):.3f} times that of cross-entropy beside it "
+        f"({min(ratios):.3f} to {max(ratios):.3f})"
+    )
 
 
 def main_table() -> str:
@@ -99,6 +104,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "ranking": partial(PAGE.ranking, "closed loop"),
     "ranking-practical": partial(PAGE.ranking, "closed loop, practical recipe"),
     "efficiency": PAGE.efficiency,
+    "summary": PAGE.summary,
+    "recipe-parts": PAGE.recipe_parts,
     "tables": PAGE.tables,
     **{f"where {name}": partial(PAGE.method_summary, row) for name, row in WHERE.items()},
 }

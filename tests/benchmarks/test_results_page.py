@@ -1,0 +1,93 @@
+"""What docs/results.md says of a claim follows from the runs there are, and stays open while others are missing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from results_page import OURS, PRACTICAL, THEIRS, Page, Score, _span, _tally, correction_shares
+
+
+def page_of(cells: dict[str, dict[str, float]], titles: tuple[str, ...] = (), clean: int = 2000) -> Page:
+    """A page of one part on the embeddings, with scores of three seeds that spread by 0.1."""
+    page = Page.__new__(Page)
+    part = SimpleNamespace(experiments=[SimpleNamespace(title=title, clean=clean) for title in titles or ("a",)])
+    scores = {cell: {row: Score(mean, 0.1, 3) for row, mean in rows.items()} for cell, rows in cells.items()}
+    page.parts = lambda name, protocol: [part] if protocol == "embeddings" else []
+    page.scores = lambda *_: scores
+    return page
+
+
+ALL = dict.fromkeys(THEIRS, 60.0)
+WITHOUT_L2B = {row: value for row, value in ALL.items() if row != "L2B"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "verdict"),
+    [
+        ({"one": ALL | {OURS: 61}}, "holds"),
+        ({"one": ALL | {OURS: 61}, "two": WITHOUT_L2B | {OURS: 61}}, "open"),
+        ({"one": WITHOUT_L2B | {OURS: 61}}, "open"),
+        ({"one": WITHOUT_L2B | {OURS: 59}}, "does not hold"),
+        ({"one": ALL | {OURS: 61}, "two": ALL | {OURS: 59}}, "does not hold"),
+        ({}, "open"),
+    ],
+)
+def test_ahead_of_every_baseline_needs_every_baseline_and_one_that_is_ahead_is_enough(cells, verdict):
+    assert page_of(cells).beats_baselines()[1] == verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [((61, 61, 59), "holds"), ((61, 59, 59), "does not hold"), ((59, 59, 59), "does not hold")]
+)
+def test_ahead_in_most_cells_is_more_than_half(ours, verdict):
+    cells = {str(number): ALL | {OURS: value} for number, value in enumerate(ours)}
+    assert page_of(cells).few_clean_rows()[1] == verdict
+    missing = {cell: {row: v for row, v in rows.items() if row != "FasTEN"} for cell, rows in cells.items()}
+    assert page_of(missing).few_clean_rows()[1] == "open"
+    assert page_of({}).few_clean_rows() == ("no runs", "open")
+
+
+@pytest.mark.parametrize(
+    ("many", "few", "verdict"),
+    [(0.0, 3.0, "holds"), (0.0, 0.05, "not visible: within the spread"), (0.0, -3.0, "does not hold"),
+     (4.0, 3.0, "does not hold")],
+)  # fmt: skip
+def test_a_combination_that_does_harm_is_not_called_invisible(many, few, verdict):
+    page = page_of({})
+    parts = [
+        SimpleNamespace(experiments=[SimpleNamespace(clean=clean)], gain=g) for clean, g in ((2000, many), (400, few))
+    ]
+    page.parts = lambda name, protocol: parts
+    page.scores = lambda part: {
+        "cell": {OURS: Score(60 + part.gain, 0.1, 3), "no convex combination": Score(60, 0.1, 3)}
+    }
+    assert page.combination_helps()[1] == verdict
+
+
+def test_the_ranking_says_when_rivals_are_missing():
+    titles = (*THEIRS, "GLC", OURS, PRACTICAL)
+    rows = {"cross-entropy": 50.0, "FasTEN": 60.0, OURS: 61.0}
+    assert "FasTEN 60.0 ± 0.1 (of 2 of 6)" in page_of({"one": rows}, titles).ranking(OURS)
+    assert "(of" not in page_of({"one": ALL | {"GLC": 50.0, OURS: 61.0}}, titles).ranking(OURS)
+
+
+def test_ranks_and_gains_of_one_cell_are_one_number_each():
+    one = {"one": {"cross-entropy": 50.0, "GLC": 60.0}}
+    expected = "embeddings (1 cell): +10.0 (one) points against cross-entropy, rank 1 of 2"
+    assert page_of(one).method_summary("GLC") == expected
+    two = one | {"two": {"cross-entropy": 50.0, "GLC": 49.0, "L2B": 51.0}}
+    expected = "embeddings (2 cells): -1.0 (two) to +10.0 (one) points against cross-entropy, rank 1 to 3 of 2 to 3"
+    assert page_of(two).method_summary("GLC") == expected
+
+
+def test_words_for_numbers():
+    assert (_span([3, 1, 2]), _span([4])) == ("1 to 3", "4")
+    outcomes = ["wins (+1.0)", "ties (+0.0)", "loses (-1.0)", "loses (-2.0)", "+1.0 with one seed"]
+    assert _tally(outcomes) == "1 won, 1 tied, 2 lost, 1 with one seed"
+    run = {"train": 10.0, "extract": 0.5, "corrector": 0.1, "update": 0.0}
+    assert correction_shares({"runs": {"closed-loop": [run]}}) == [pytest.approx(0.06)]
