@@ -227,7 +227,6 @@ def test_without_stored_runs_all_are_missing(repository, capsys, monkeypatch, tm
         (["--figure", "x"], 2, "name it, such as table1"),
         (["tabel1"], 2, "did you mean 'table1'"),
         (["table1", "--rerun", "--jobs", "0"], 2, "--jobs must be at least 1"),
-        (["table1", "--rerun", "--workers", "-1"], 2, "--workers must not be negative"),
         (["table1", "--rerun", "--output-dir", "FILE"], 1, "is a file; give a folder"),
         (["table1", "--output-dir", "FILE"], 1, "is a file; give a folder"),
         (["table1", "--figure", "FILE/figure"], 1, "name another place"),

@@ -61,8 +61,6 @@ def run_bench(
     """
     if jobs < 1:
         raise UsageError(f"--jobs must be at least 1, not {jobs}")
-    if workers < 0:
-        raise UsageError(f"--workers must not be negative, but is {workers}")
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file; give a folder for the runs")
     wanted = {experiment.key: experiment for experiment in experiments}
