@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from believe_page import page as believe_page
 from results_page import Page, correction_shares, overhead_setting
 from vs_cleanlab_page import page as vs_cleanlab_page
 
@@ -75,6 +76,12 @@ def vs_cleanlab() -> str:
     return vs_cleanlab_page(json.loads((EVIDENCE / "vs_cleanlab.json").read_text(encoding="utf-8")))
 
 
+def believe() -> str:
+    if not (EVIDENCE / "believe.json").exists():
+        return "not measured yet"
+    return believe_page(json.loads((EVIDENCE / "believe.json").read_text(encoding="utf-8")))
+
+
 PAGE = Page()
 WHERE = {
     "closed-loop": "closed loop",
@@ -99,6 +106,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "overhead": overhead,
     "costs": costs,
     "vs-cleanlab": vs_cleanlab,
+    "believe": believe,
     "counts": PAGE.counts,
     "claims": PAGE.claims,
     "ranking": partial(PAGE.ranking, "closed loop"),

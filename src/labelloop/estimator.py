@@ -74,7 +74,8 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             It counts the rows with a given label, each as its corrected probabilities; a class that these never name
             has its row of the identity.
         combination_weights_: A row for every correction [K, K + 1] that sums to 1: the weights of the given labels and
-            of the corrections up to it. The last row made `corrected_proba_`.
+            of the corrections up to it. The last row made `corrected_proba_`, unless `labels_from_` says otherwise.
+        labels_from_: "closed-loop" or "held-out networks", as `labelloop.Result` says.
         history_: A record for every epoch.
         estimate_: How good `corrected_labels_` are, with 95% intervals and notes in words, as `labelloop.Result` says.
         stop_reason_: Why the training ended.
@@ -168,6 +169,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             else np.full((len(classes), len(classes)), np.nan)
         )
         self.history_ = list(result.history)
+        self.labels_from_ = result.labels_from
         self.estimate_ = result.estimate
         self.stop_reason_ = result.stop_reason
         self.model_ = result.model
@@ -289,6 +291,7 @@ def _fit_plain(table: Table, config: TrainingConfig, seed: int, device: str, pro
         classes=classes,
         history=tuple(runtime.history),
         rounds=(),
+        labels_from="cross-entropy",
         estimate=no_estimate("there are no clean rows"),
         stop_reason=fitted.stop_reason,
         config=config,

@@ -133,6 +133,7 @@ def test_fit_stores_it(tmp_path):
     assert stored["corrected_label_accuracy"]["rows"] == 18
     assert stored["good_labels_broken"]["rows"] + stored["wrong_labels_fixed"]["rows"] == 9
     assert any("first correction" in note for note in stored["notes"])
+    assert any("not calibrated" in note for note in stored["notes"]), "9 pairs do not show what a given label adds"
     assert quick_fit(rows).estimate == result.estimate
 
 

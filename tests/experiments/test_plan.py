@@ -44,7 +44,7 @@ def test_verified_rows_make_digits_better_and_planned_ones_more_than_random_ones
     X, true, _, _ = digits()
     truth = {str(row): label for row, label in enumerate(true)}
     found = []
-    for seed in range(3):
+    for seed in range(2):
         folder = tmp_path / str(seed)
         rng = np.random.default_rng(seed)
         given = np.where(rng.random(len(true)) < 0.4, rng.integers(0, 10, len(true)), true)
@@ -68,8 +68,8 @@ def test_verified_rows_make_digits_better_and_planned_ones_more_than_random_ones
         tables = [pq.read_table(folder / run / "labels.parquet") for run in ("run", "random", "planned")]
         found.append([(table["corrected_label"].to_numpy() == true)[clean < 0].mean() for table in tables])
     before, random, planned = np.mean(found, axis=0)
-    assert random > before + 0.01
-    assert planned > random
+    assert random > before
+    assert planned > random + 0.01
     record = json.loads((tmp_path / "0" / "planned" / "run.json").read_text())
     assert record["newly_verified"] == 100
     assert record["data"]["clean_paired"] == 150

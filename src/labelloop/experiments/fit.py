@@ -20,7 +20,8 @@ from labelloop.data.problem import check, encoded, held_out_rows, make_problem
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.experiments.configuration import to_dict
-from labelloop.experiments.judge import judge_fit
+from labelloop.experiments.finish import finish
+from labelloop.experiments.judge import judge_finished, judge_fit
 from labelloop.experiments.recipes import DEFAULT_RECIPE, check_schedule, recipe_config
 from labelloop.experiments.stored_run import arrays_to_store
 from labelloop.experiments.trained_model import TrainedModel
@@ -53,6 +54,8 @@ class Result:
         classes: The classes in the user's type [C].
         history: A record for every epoch.
         rounds: A record for every correction, with the combination weights.
+        labels_from: The method, or "held-out networks" where enough rows have both labels and judge these no worse:
+            then instant correction made the labels, from networks that had not seen the row.
         estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
             intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
         stop_reason: "epoch limit" or "labels settled".
@@ -68,6 +71,7 @@ class Result:
     classes: NDArray
     history: tuple[dict[str, Any], ...]
     rounds: tuple[dict[str, Any], ...]
+    labels_from: str
     estimate: dict[str, Any]
     stop_reason: str
     config: TrainingConfig
@@ -212,6 +216,9 @@ def fit_table(
     runtime = Runtime(seed, device, run_folder, truth, progress, workers)
     try:
         fitted = METHODS[method].fit(problem, config, runtime)
+        finished = None
+        if isinstance(config, ClosedLoopConfig):
+            finished = finish(problem, config, Runtime(seed, device, progress=progress, workers=workers))
     except KeyboardInterrupt:
         if run_folder is not None:
             run_folder.write_run({**run, "state": "interrupted"})
@@ -235,6 +242,13 @@ def fit_table(
     targets = np.full((len(table), len(classes)), np.nan, np.float32)
     labelled = fitted.targets.sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
     targets[train_position] = np.where(labelled, fitted.targets, np.nan)
+    known = np.sort(np.concatenate([train_position, clean_position]))
+    found = judge_fit(method, problem, config, fitted, predicted[clean_position], seed)
+    if finished is not None:
+        judged = judge_finished(problem, finished.cross_fitted[np.searchsorted(known, clean_position)], found)
+        finished, found = (None, found) if judged is None else (finished, judged)
+    if finished is not None:
+        targets[known] = finished.targets
     targets[clean_position] = one_hot(problem.clean.clean_labels, len(classes))
     labels = label_table(table.ids, classes.tolist(), given, verified, targets, best)
     architecture = {
@@ -259,7 +273,8 @@ def fit_table(
         classes=classes,
         history=tuple(runtime.history),
         rounds=fitted.rounds,
-        estimate=judge_fit(method, problem, config, fitted, predicted[clean_position], seed),
+        labels_from=method if finished is None else "held-out networks",
+        estimate=found,
         stop_reason=fitted.stop_reason,
         config=config,
         output_dir=None if run_folder is None else run_folder.path,
@@ -270,12 +285,14 @@ def fit_table(
         run_folder.write_labels(labels)
         teaching = np.full(len(table), MISSING)  # not those of test rows
         teaching[clean_position] = problem.clean.clean_labels
-        known = {name: _in_all_rows(values, usable, len(table)) for name, values in vars(extracted).items()}
-        stored = arrays_to_store(given, teaching, **known, extra=table.extra)
+        said = {name: _in_all_rows(values, usable, len(table)) for name, values in vars(extracted).items()}
+        if finished is not None:
+            said["scores"] = _in_all_rows(finished.scores.astype(np.float32), known, len(table))
+        stored = arrays_to_store(given, teaching, **said, extra=table.extra)
         if isinstance(config, ClosedLoopConfig) and stored is not None:
             run_folder.write_features(stored)
         ending = {"state": "finished", "stop_reason": fitted.stop_reason, "rounds": list(fitted.rounds)}
-        run_folder.write_run({**run, **ending, "estimate": result.estimate})
+        run_folder.write_run({**run, **ending, "labels_from": result.labels_from, "estimate": result.estimate})
     return result
 
 

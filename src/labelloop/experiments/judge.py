@@ -9,14 +9,22 @@ from labelloop.experiments.cross_fit import MIN_CLEAN, cross_fitted
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.closed_loop.refit import Seen, correct_once
-from labelloop.results.estimate import RANDOM_SAMPLE, estimate, no_estimate, share
+from labelloop.results.estimate import ENOUGH_PAIRS, RANDOM_SAMPLE, estimate, no_estimate, share
 from labelloop.seeds import integer, stream
 from labelloop.training.config import TrainingConfig
-from labelloop.types import Fitted, Floats, Problem
+from labelloop.types import MISSING, Fitted, Floats, Problem
 
 FIRST_ROUND = (
     "judged at the first correction, when no clean label had yet a way into the network; what later corrections add "
     "is not counted"
+)
+NOT_CALIBRATED = (
+    f"without {ENOUGH_PAIRS} rows that have both labels nothing shows what a given label adds: confidences and label "
+    "scores are not calibrated, and labels of rows with a given one are mostly better than these and this estimate say"
+)
+HELD_OUT = (
+    "labels are made from networks that had not seen the row and from its given label, weighed by the rows that have "
+    "both labels; those of the loop"
 )
 TOO_FEW = f"there are fewer than {MIN_CLEAN} clean rows"
 
@@ -54,4 +62,22 @@ def judge_fit(
     seen = Seen(clean.labels, fitted.first_clean, clean.extra)
     correct = partial(correct_once, seen, config=config, seed=integer(seed, "estimate"))
     said = cross_fitted(correct, clean.clean_labels, clean.labels, stream(seed, "estimate-folds"))
-    return estimate(said, clean.labels, clean.clean_labels, [FIRST_ROUND])
+    few = (clean.labels != MISSING).sum() < ENOUGH_PAIRS
+    return estimate(said, clean.labels, clean.clean_labels, [*([NOT_CALIBRATED] if few else []), FIRST_ROUND])
+
+
+def judge_finished(problem: Problem, said: Floats, loop: dict[str, Any]) -> dict[str, Any] | None:
+    """The estimate of labels that were made after the loop, or None if the loop's are better by theirs.
+
+    Args:
+        problem: What the method was given.
+        said: Cross-fitted soft labels of the clean rows [M, C].
+        loop: The estimate of the loop's own labels.
+    """
+    clean = problem.clean
+    found = estimate(said, clean.labels, clean.clean_labels)
+    ours, theirs = found["corrected_label_accuracy"], loop["corrected_label_accuracy"]
+    if theirs is not None and theirs["value"] > ours["value"]:
+        return None
+    words = "cannot be judged" if theirs is None else f"are judged no better: {100 * theirs['value']:.1f}% right"
+    return {**found, "notes": [f"{HELD_OUT} {words}", *found["notes"]], "loop_label_accuracy": theirs}

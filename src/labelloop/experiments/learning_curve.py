@@ -56,7 +56,7 @@ def _hits(stored: StoredRun) -> tuple[Labels, NDArray[np.bool_], list[int]]:
     seed = stored.run["seed"]
     clean = np.flatnonzero(stored.clean != MISSING)
     noisy = np.flatnonzero((stored.clean == MISSING) & (stored.given != MISSING))
-    looked_at = COMPANY if stored.run["method"] == "correct" else 0
+    looked_at = COMPANY if stored.instant else 0
     rows = np.concatenate([clean, stream(seed, "curve-company").permutation(noisy)[:looked_at]])
     labels, given = stored.clean[rows], stored.given[rows]
     judges = stored.judges[rows] & (labels != MISSING)

@@ -56,7 +56,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     else:
         curve = learning_curve(stored, len(rows))
         lines += curve_lines(curve)
-        if stored.run["method"] == "closed-loop":
+        if not stored.instant:
             lines.append(f"  {LAST_EPOCH}")
         text = json.dumps(curve, indent=1) + "\n"
         write_atomically(output.with_suffix(".curve.json"), lambda place: place.write_text(text, encoding="utf-8"))

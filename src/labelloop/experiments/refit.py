@@ -133,7 +133,7 @@ def _judged(stored: StoredRun) -> dict[str, Any]:
         return no_estimate(f"fewer than {MIN_CLEAN} clean rows were not chosen for being uncertain")
     said = cross_fitted(stored.on(rows), stored.clean[rows], stored.given[rows], stream(stored.run["seed"], "estimate"))
     notes = [CHOSEN] if not judges.all() else []
-    notes += [LAST_EPOCH] if stored.run["method"] == "closed-loop" else []
+    notes += [] if stored.instant else [LAST_EPOCH]
     return estimate(said[judges], stored.given[rows][judges], stored.clean[rows][judges], notes)
 
 

@@ -17,7 +17,7 @@ from labelloop.errors import DataError, UsageError
 from labelloop.experiments.configuration import build_config
 from labelloop.experiments.cross_fit import Correct
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
-from labelloop.methods.closed_loop.instant.correction import correct_scores
+from labelloop.methods.closed_loop.instant import correct_scores
 from labelloop.methods.closed_loop.refit import Seen, correct_once
 from labelloop.results.run_folder import FEATURES, read_json
 from labelloop.types import MISSING, Extracted, Floats, Labels
@@ -50,6 +50,11 @@ class StoredRun:
     judges: NDArray[np.bool_]
     arrays: dict[str, NDArray]
     on: Callable[[Labels], Correct]
+
+    @property
+    def instant(self) -> bool:
+        """Whether its labels are instant correction's: of `correct`, or of a `fit` with enough paired rows."""
+        return "scores" in self.arrays
 
     @property
     def classes(self) -> list[Any]:
@@ -90,7 +95,7 @@ def read_stored_run(folder: Path) -> StoredRun:
     given, clean, judges = (arrays.pop(name) for name in ("given", "clean", "judges"))
     if not len(given) == len(targets) == len(labels):
         raise DataError(f"{folder}: its files are of different runs; run it again in another folder")
-    if method == "correct":
+    if "scores" in arrays:
         on = _instant(arrays["scores"].astype(np.float64), given, targets.shape[1], run["seed"])
     else:
         config = build_config(ClosedLoopConfig, run["config"])

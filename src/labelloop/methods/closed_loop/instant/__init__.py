@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from labelloop.methods.closed_loop.instant.correction import MIN_PAIRS, Corrected, correct_labels
+from labelloop.methods.closed_loop.instant.correction import MIN_PAIRS, Corrected, correct_labels, correct_scores
 
-__all__ = ["MIN_PAIRS", "Corrected", "correct_labels"]
+__all__ = ["MIN_PAIRS", "Corrected", "correct_labels", "correct_scores"]

@@ -143,11 +143,11 @@ def _keep_absent(targets: Floats, as_they_are: Floats) -> Floats:
     return as_they_are + share * others / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
 
 
-def deal(groups: Labels, rng: np.random.Generator) -> Labels:
+def deal(groups: Labels, rng: np.random.Generator, folds: int = FOLDS) -> Labels:
     """Deals rows into folds so that every fold has its share of every group [M]."""
     order = np.lexsort((rng.random(len(groups)), groups))
     fold = np.empty(len(groups), np.int64)
-    fold[order] = np.arange(len(groups)) % min(FOLDS, len(groups))
+    fold[order] = np.arange(len(groups)) % min(folds, len(groups))
     return fold
 
 
