@@ -8,6 +8,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,7 +80,7 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 def _build(kind: type[Config], values: Mapping[str, Any], prefix: str) -> Config:
     assert is_dataclass(kind)
-    types_of = typing.get_type_hints(kind)
+    types_of = _types_of(kind)
     known = [field.name for field in fields(kind)]
     arguments = {}
     for key, value in values.items():
@@ -87,6 +88,12 @@ def _build(kind: type[Config], values: Mapping[str, Any], prefix: str) -> Config
             raise UsageError(f"unknown key {prefix}{key!s}; {nearest(key, known)}")
         arguments[key] = _convert(value, types_of[key], prefix + key)
     return kind(**arguments)
+
+
+@cache
+def _types_of(kind: type[Any]) -> dict[str, Any]:
+    """Once a class: reading annotations is slow, and a table of the paper has hundreds of experiments."""
+    return typing.get_type_hints(kind)
 
 
 def _convert(value: Any, kind: Any, key: str) -> Any:

@@ -101,9 +101,7 @@ class Experiment:
 
         Not the rate, where the noise brings its own, nor where a noise file lies; but what stands in it does.
         """
-        decides = asdict(replace(self, name="", recipe=DEFAULT_RECIPE, config={})) | {
-            "config": to_dict(self.method_config)
-        }
+        decides = asdict(self) | {"name": "", "recipe": DEFAULT_RECIPE, "config": to_dict(self.method_config)}
         if self.noise in (*OWN_RATE, "none", "file"):
             decides["rate"] = None
         if self.noise == "file":
