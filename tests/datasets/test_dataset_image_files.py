@@ -13,6 +13,8 @@ from labelloop.data.image_files import ImageFiles
 from labelloop.data.image_store import Resized
 from labelloop.data.image_transforms import MEAN, STD, EvalTransform, TrainTransform, _turned, to_floats
 from labelloop.errors import DataError, UsageError
+from labelloop.training.batches import batches
+from labelloop.types import MISSING, Rows
 
 
 def plain(seed, **options):
@@ -158,11 +160,27 @@ def test_views_do_not_depend_on_the_worker(files):
     assert torch.equal(batches[0][0][1], torch.from_numpy(images[1]))
 
 
-def test_a_batch_holds_what_its_images_hold_one_by_one(files):
-    for images in (ImageFiles(files), ImageFiles(files).augmented(seed=1), ImageFiles(files, Resized(5, 7))):
-        batch = images.__getitems__([2, 0, 3])
-        assert (batch.dtype, batch.flags.c_contiguous) == (images[2].dtype, True)
-        np.testing.assert_array_equal(batch, np.stack([images[2], images[0], images[3]]))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_batch_holds_what_its_images_hold_one_by_one(files, workers):
+    """More batches than places in the shared memory, and all kept: none may be written over."""
+    order = np.tile([2, 0, 3, 1, 3], 8)
+    for images in (ImageFiles(files).augmented(seed=1), ImageFiles(files, Resized(5, 7))):
+        none = np.full(len(order), MISSING)
+        rows = Rows(images, order, none, none)
+        kept = list(batches(rows, np.arange(len(order)), 3, workers=workers))
+        assert [len(x) for _, x in kept] == [3] * 12 + [4]
+        for position, x in kept:
+            assert x.is_contiguous()
+            np.testing.assert_array_equal(x.numpy(), np.stack([images[order[i]] for i in position]), strict=True)
+
+
+def test_an_image_that_a_worker_cannot_read_is_named(files, tmp_path):
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(b"no image")
+    none = np.full(2, MISSING)
+    rows = Rows(ImageFiles([files[0], broken], Resized(5, 7)), np.arange(2), none, none)
+    with pytest.raises(DataError, match=r"broken\.jpg: cannot be read as an image"):
+        list(batches(rows, np.arange(2), 1, workers=2))
 
 
 def test_a_resized_image_is_what_pillow_makes_of_it(picture):
