@@ -96,6 +96,24 @@ def test_a_run_of_correct_is_planned_and_refitted_too(tmp_path):
     assert sum(table["verified"].to_pylist()) == 70
 
 
+def test_rows_that_were_clean_before_go_on_judging_and_by_the_same_correction(tmp_path):
+    """22 pairs: were a fifth of them left out before the correction, given labels would be ignored, as with 19."""
+    rows = small_rows(200)
+    rng = np.random.default_rng(0)
+    given = np.where(rng.random(200) < 0.1, (rows.true + 1) % 3, rows.true)
+    clean = np.where(np.arange(200) < 22, rows.true, -1)
+    hazy = rows.X + 3 * rng.standard_normal(rows.X.shape).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", embedding=hazy, label=given, clean_label=clean)
+    correct_file(tmp_path / "rows.npz", output_dir=tmp_path / "run")
+    (tmp_path / "same.csv").write_text("id,clean_label\n" + "".join(f"{k},{rows.true[k]}\n" for k in range(22)))
+    text = refit_run(tmp_path / "run", tmp_path / "same.csv", tmp_path / "new")
+    assert "0 rows newly verified, 22 clean rows in all" in text
+    before, after = (json.loads((tmp_path / run / "run.json").read_text())["estimate"] for run in ("run", "new"))
+    assert after["corrected_label_accuracy"] == before["corrected_label_accuracy"]
+    assert after["good_labels_broken"] == before["good_labels_broken"]
+    assert after["notes"] == before["notes"]
+
+
 def test_refitting_with_what_was_known_gives_whole_soft_labels(small_run, tmp_path):
     verified = tmp_path / "same.csv"
     verified.write_text("id,clean_label\n30,0\n31,\n")

@@ -15,6 +15,7 @@ from labelloop.errors import DataError, nearest, some
 from labelloop.experiments.cross_fit import MIN_CLEAN, cross_fitted
 from labelloop.experiments.stored_run import StoredRun, read_stored_run
 from labelloop.experiments.versions import versions
+from labelloop.methods.closed_loop.instant import correct_scores
 from labelloop.results.estimate import estimate, estimate_lines, no_estimate
 from labelloop.results.label_table import label_table
 from labelloop.results.run_folder import RunFolder
@@ -41,16 +42,16 @@ def refit_run(folder: Path, verified: Path, output_dir: Path, *, overwrite: bool
     """
     stored = read_stored_run(folder)
     labels = verified_labels(stored, verified)
-    new = labels != MISSING
-    clean = np.where(new, labels, stored.clean)
-    again = replace(stored, clean=clean, judges=stored.judges & ~new)
-    targets = corrected(again)
+    clean = np.where(labels != MISSING, labels, stored.clean)
+    new = (labels != MISSING) & (stored.clean == MISSING)  # a row that was clean before judges as it did
+    again = replace(stored, clean=clean)
+    targets, said = corrected(again)
     place: dict[Any, int] = {name: k for k, name in enumerate(stored.classes)}
     table = label_table(
         np.array(stored.labels["id"].to_pylist()), stored.classes, stored.given, clean, targets,
         np.array([place.get(name, MISSING) for name in stored.labels["predicted_label"].to_pylist()]),
     )  # fmt: skip
-    found = _judged(again)
+    found = _judged(again, said)
     run = {
         **{key: value for key, value in stored.run.items() if key not in ("schema_version", "rounds", "estimate")},
         "data": {**stored.run["data"], **_counts(again)},
@@ -78,14 +79,25 @@ def refit_run(folder: Path, verified: Path, output_dir: Path, *, overwrite: bool
     )
 
 
-def corrected(stored: StoredRun) -> Floats:
-    """Soft labels of all rows from all clean rows [n, C]; NaN stays where a row had none."""
+def corrected(stored: StoredRun) -> tuple[Floats, Floats]:
+    """Soft labels from all clean rows, and those that clean rows would have without their own clean label.
+
+    Returns:
+        Of all rows [n, C], NaN where a row had none; and of clean rows [n, C], NaN elsewhere or where they are too few.
+    """
     known = np.flatnonzero(~np.isnan(stored.targets).any(axis=1))
-    targets = np.full_like(stored.targets, np.nan)
-    targets[known] = stored.on(known)(stored.clean[known])
-    verified = stored.clean != MISSING
+    targets, unseen = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
+    given, clean, verified = stored.given[known], stored.clean[known], np.flatnonzero(stored.clean != MISSING)
+    if stored.instant:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
+        found = correct_scores(stored.arrays["scores"][known], given, clean, targets.shape[1], stored.run["seed"])
+        targets[known], unseen[known] = found.targets, found.cross_fitted
+    else:
+        targets[known] = stored.on(known)(clean)
+        if len(verified) >= MIN_CLEAN:
+            rng = stream(stored.run["seed"], "estimate")
+            unseen[verified] = cross_fitted(stored.on(verified), stored.clean[verified], stored.given[verified], rng)
     targets[verified] = one_hot(stored.clean[verified], targets.shape[1])
-    return targets
+    return targets, unseen
 
 
 def verified_labels(stored: StoredRun, path: Path) -> Labels:
@@ -126,15 +138,13 @@ def verified_labels(stored: StoredRun, path: Path) -> Labels:
     return labels
 
 
-def _judged(stored: StoredRun) -> dict[str, Any]:
-    rows = np.flatnonzero(stored.clean != MISSING)
-    judges = stored.judges[rows]
+def _judged(stored: StoredRun, said: Floats) -> dict[str, Any]:
+    judges = stored.judges
     if judges.sum() < MIN_CLEAN:
         return no_estimate(f"fewer than {MIN_CLEAN} clean rows were not chosen for being uncertain")
-    said = cross_fitted(stored.on(rows), stored.clean[rows], stored.given[rows], stream(stored.run["seed"], "estimate"))
-    notes = [CHOSEN] if not judges.all() else []
+    notes = [CHOSEN] if (judges != (stored.clean != MISSING)).any() else []
     notes += [] if stored.instant else [LAST_EPOCH]
-    return estimate(said[judges], stored.given[rows][judges], stored.clean[rows][judges], notes)
+    return estimate(said[judges], stored.given[judges], stored.clean[judges], notes)
 
 
 def _counts(stored: StoredRun) -> dict[str, int]:
