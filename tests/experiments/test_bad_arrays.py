@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import labelloop
 
@@ -61,3 +62,10 @@ def test_a_class_that_only_clean_labels_have():
         found = labelloop.correct(Y, clean, embeddings=X)
     assert found.classes.tolist() == [0, 1, 2, 3]
     assert (found.corrected_labels[:9] == 3).all()
+
+
+def test_a_sparse_matrix_is_refused_in_words():
+    with pytest.raises(labelloop.DataError, match=r"embeddings: a sparse matrix of shape \(120, 4\); .*toarray"):
+        labelloop.correct(Y, CLEAN, embeddings=csr_matrix(X))
+    with pytest.raises(labelloop.DataError, match=r"the given arrays: a sparse matrix of shape \(120, 4\)"):
+        labelloop.fit(csr_matrix(X), Y, CLEAN)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from labelloop.data.columns import are_array_names
 from labelloop.errors import DataError, some
@@ -47,6 +48,15 @@ def check_finite(values: Any, column_names: Sequence[str], source: str, what: st
             f"{source}: {what} that are blank, NaN, infinite or too large for float32{named}, row {some(bad_rows)}"
             f" (the first row is 0; {len(bad_rows)} of {len(values)} rows); fill them in, or leave out those rows or"
             " columns"
+        )
+
+
+def check_not_sparse(values: Any, what: str) -> None:
+    """Refuses a sparse matrix, which would be taken for a dataset or for a single object."""
+    if issparse(values):
+        raise DataError(
+            f"{what}: a sparse matrix of shape {values.shape}; give an array, as `.toarray()` makes one, or reduce its"
+            " columns first, for example with TruncatedSVD"
         )
 
 

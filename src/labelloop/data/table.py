@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labelloop.data.checks import check_not_sparse
 from labelloop.data.encoding import Column
 from labelloop.data.image_store import ImageForm, Unreadable
 from labelloop.data.text import TextForm
@@ -149,6 +150,7 @@ def split_names(values: ArrayLike, source: str) -> NDArray:
 
 
 def _inputs(inputs: Any, source: str) -> Any:
+    check_not_sparse(inputs, source)
     if not isinstance(inputs, list | tuple) and hasattr(inputs, "__getitem__") and not hasattr(inputs, "__array__"):
         return inputs  # a map-style dataset: its items are read when they are needed
     array = np.asarray(inputs)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import decode
 from labelloop.data.problem import check, classes_of, encoded
 from labelloop.data.table import Table, from_arrays
@@ -149,6 +150,7 @@ def correct_table(
 
 
 def _matrix(values: ArrayLike, what: str, shape: str) -> Floats:
+    check_not_sparse(values, what)
     array = np.asarray(values)
     if array.dtype.kind not in "biuf" or array.ndim != 2:
         raise DataError(f"{what}: expected numbers {shape}, got {array.dtype} of shape {array.shape}")
