@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -247,6 +247,9 @@ def _labels(values: ArrayLike, name: str) -> NDArray:
     shape = np.asarray(values).shape
     if name != "y" and len(shape) > 1 and shape[1:] != (1,):  # scikit-learn would blame y
         raise DataError(f"{name}: expected one label a row, got an array of shape {shape}")
+    whole: Any = getattr(getattr(values, "dtype", None), "numpy_dtype", None)  # of pandas' Int64 and its like
+    if whole is not None and whole.kind == "i":  # NumPy would make floats of them, where one is missing
+        values = cast("Any", values).to_numpy(whole, na_value=MISSING)
     labels = column_or_1d(values, warn=True)
     if labels.dtype.kind == "f":  # whole numbers, perhaps with NaN for missing
         assert_all_finite(labels, allow_nan=True, input_name=name)

@@ -79,6 +79,15 @@ def test_labels_come_back_in_their_type(given, dtype):
     assert model.score(ROWS.X, given(ROWS.y)) == expected.score(ROWS.X, ROWS.y)
 
 
+def test_whole_numbers_of_pandas_stay_whole_where_one_is_missing():
+    pandas = pytest.importorskip("pandas")
+    y, y_clean = (pandas.Series(v, dtype="Int32").where(v >= 0) for v in (ROWS.y, ROWS.y_clean))
+    assert y.isna().any()
+    model, expected = quick().fit(ROWS.X, y, y_clean), quick().fit(ROWS.X, ROWS.y, ROWS.y_clean)
+    assert model.corrected_labels_.dtype == model.classes_.dtype == np.int32
+    np.testing.assert_array_equal(model.corrected_labels_, expected.corrected_labels_)
+
+
 def test_plain_lists_will_do():
     model = quick().fit(ROWS.X.tolist(), as_objects(ROWS.y).tolist(), as_objects(ROWS.y_clean).tolist())
     assert set(model.predict(ROWS.X.tolist())) <= set(NAMES)
