@@ -221,7 +221,7 @@ CASES = [
     (clean_rows_among_test_rows, ["rows 2", "clean rows 1", "test.csv", "remove them"]),
     (held_out_file_without_labels, ["test.csv", "no label column"]),
     (held_out_file_without_a_column, ["test.csv", "'c'"]),
-    (held_out_label_outside_the_classes, ["test.csv", "'dog'", "row 4"]),
+    (held_out_label_outside_the_classes, ["test.csv", "'dog'", "row 4", "among the labels of the training rows"]),
     (split_of_another_name, ["row 119", "'dev'", "'train' or 'test'"]),
     (missing_file, ["nowhere.csv", "no such file"]),
     (missing_label_file, ["nowhere.npy", "no such file"]),

@@ -226,6 +226,12 @@ def no_images(root: Path, ids: list[str]) -> list[object]:
     return [root / "empty"]
 
 
+def linked_class(root: Path, ids: list[str]) -> list[object]:
+    (root / "cat").rename(root.parent / "elsewhere")
+    (root / "cat").symlink_to(root.parent / "elsewhere")
+    return [root]
+
+
 def table(*rows: str) -> object:
     def write(root: Path, ids: list[str]) -> list[object]:
         text = [f"{name},{name.split('/')[0]},cat" for name in ids[:8]]
@@ -248,6 +254,7 @@ BAD = [
     (loose_image, ["1 images are in no class folder", "loose.png", "unlabelled/"]),
     (parts_for_classes, ["test, train", "look like parts", "--test"]),
     (no_images, ["no images", ".png"]),
+    (linked_class, ["links to folders are not followed: cat", "links to files"]),
     (table("../x.png,cat,"), ["lead out of", "../x.png", "below"]),
     (table("/etc/x.png,cat,"), ["lead out of", "/etc/x.png"]),
     (table("a/../../x.png,cat,"), ["lead out of", "a/../../x.png"]),

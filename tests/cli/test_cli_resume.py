@@ -14,9 +14,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_tools import Ran, command, contents, metrics_of, named_csv, numbers, run_json, settings, small, write_csv
+from cli_tools import (
+    NAMES,
+    Ran,
+    command,
+    contents,
+    metrics_of,
+    named_csv,
+    numbers,
+    run_json,
+    settings,
+    small,
+    write_csv,
+)
 
 from labelloop.cli import main
+from labelloop.data import image_store
 from labelloop.training import checkpoint as checkpoint_module
 from labelloop.training.runtime import Runtime
 
@@ -164,6 +177,35 @@ def test_interrupted_while_writing(part, name, at, place, tmp_path, labelloop, m
     assert run_json(run)["state"] == "interrupted"
     assert labelloop(*fit(place, run, "--resume")).code == 0
     assert_same_run(place / "whole", run)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
+def test_a_folder_of_images_interrupted_and_resumed(streamed, tmp_path, labelloop, monkeypatch):
+    image = pytest.importorskip("PIL.Image", reason="needs the extra images")
+    if streamed:
+        monkeypatch.setattr(image_store, "IN_MEMORY", 1000)
+    rng, clean = np.random.default_rng(0), ["file_name,clean_label"]
+    for i in range(40):
+        name = f"{NAMES[(i + (i % 5 == 0)) % 2]}/{i}.png"  # every fifth in the wrong folder
+        (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 120, (8, 8, 3)) + np.array([120 * (i % 2), 0, 60])
+        image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "images" / name)
+        clean += [f"{name},{NAMES[i % 2]}"] if i < 14 else []
+    (tmp_path / "clean.csv").write_text("\n".join(clean) + "\n")
+    sizes = ("batch_size=16", "network_options.widths=[4, 4]", "corrector.hidden=4", "corrector.max_epochs=3")
+    quick = settings(("epochs=5", "warm_up=1", "correct_every=1", *sizes))
+
+    def images(run: Path, *flags: str) -> list[object]:
+        clean_file = ("--clean-file", tmp_path / "clean.csv")
+        return ["fit", tmp_path / "images", *clean_file, "--output-dir", run, *quick, "--quiet", *flags]
+
+    assert labelloop(*images(tmp_path / "whole")).code == 0
+    run = tmp_path / "run"
+    interrupted(labelloop, monkeypatch, images(run), Runtime, "save", 3)
+    assert run_json(run)["state"] == "interrupted"
+    assert epochs_in(run) < 5
+    assert labelloop(*images(run, "--resume")).code == 0
+    assert_same_run(tmp_path / "whole", run)
 
 
 def test_a_line_of_metrics_that_was_cut_short_is_written_again(place, tmp_path, labelloop, monkeypatch):

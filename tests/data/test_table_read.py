@@ -524,16 +524,16 @@ def test_a_csv_of_100_000_rows_and_50_columns_is_read_checked_and_split_quickly(
     }
     path = tmp_path / "big.csv"
     pa_csv.write_csv(pa.table(columns), path)
-    start = time.perf_counter()
+    start = time.process_time()  # of this process alone, whatever else the machine does
     table = read_table(path)
     check(table)
     problem, _, train, clean = make_problem(table)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     assert table.inputs.shape == (100_000, 50)
     assert len(clean) == 2000
     assert len(train) == 88_000
     assert problem.num_classes == 10
-    assert seconds < 8, f"took {seconds:.1f} s"
+    assert seconds < 8, f"took {seconds:.1f} s of processor time"
 
 
 @pytest.mark.parametrize(("suffix", "separator"), [(".csv", ";"), (".csv", "\t"), (".csv", "|"), (".tsv", ",")])

@@ -36,13 +36,19 @@ def test_a_data_set_keeps_its_class_label(labelloop, tmp_path, split):
         {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["cat", "dog", "owl"])}
     )
     data = datasets.Dataset.from_dict({"text": list("abcd"), "label": GIVEN}, features=features)
-    (data if split is None else datasets.DatasetDict({split: data})).save_to_disk(str(tmp_path / "data"))
+    others = {"test": data.select([2, 3])}
+    (data if split is None else datasets.DatasetDict({split: data, **others})).save_to_disk(str(tmp_path / "data"))
+
+    def load(name: str):
+        loaded = datasets.load_from_disk(str(tmp_path / name))
+        return loaded if split is None else loaded[split]
+
     run = hub_run(tmp_path, split)
     before = contents(tmp_path / "data")
 
     done = labelloop("export", run, "--to", "hf", "--output", tmp_path / "added")
     assert done.code == 0, done.err
-    added = datasets.load_from_disk(str(tmp_path / "added"))
+    added = load("added")
     assert added.features["corrected_label"] == features["label"]
     assert list(added["label"]) == GIVEN
     assert list(added["corrected_label"]) == [1, 1, 1, 2]  # no given label is an owl, yet it is number 2
@@ -50,12 +56,19 @@ def test_a_data_set_keeps_its_class_label(labelloop, tmp_path, split):
     assert (tmp_path / "added.changes.csv").exists()
 
     assert labelloop("export", run, "--to", "hf", "--replace", "--output", tmp_path / "new").code == 0
-    new = datasets.load_from_disk(str(tmp_path / "new"))
+    new = load("new")
     assert new.features == features
     assert (list(new["text"]), list(new["label"])) == (list("abcd"), [1, 1, 1, 2])
 
     assert labelloop("export", run, "--to", "hf", "--action", "drop", "--output", tmp_path / "fewer").code == 0
-    assert list(datasets.load_from_disk(str(tmp_path / "fewer"))["text"]) == ["a", "c", "d"]
+    assert list(load("fewer")["text"]) == ["a", "c", "d"]
+
+    if split is not None:  # the other split is not lost: as it was, or with the same columns and its own labels
+        kept = datasets.load_from_disk(str(tmp_path / "new"))["test"]
+        assert (kept.features, kept[:]) == (features, {"text": ["c", "d"], "label": [1, -1]})
+        beside = datasets.load_from_disk(str(tmp_path / "added"))["test"]
+        assert beside.features == added.features
+        assert (list(beside["corrected_label"]), list(beside["changed"])) == ([1, -1], [False, False])
 
     undo = tmp_path / "fewer.undo.zip"
     assert contents(tmp_path / "data") == before  # no export touched it

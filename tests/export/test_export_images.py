@@ -127,3 +127,37 @@ def test_images_named_in_a_table(labelloop, tmp_path):
     flags = ("--action", "keep", "--output", tmp_path / "fixed")
     assert labelloop("export", run, "--to", "imagefolder", *flags).code == 0
     assert set(tree(tmp_path / "fixed")) == {"cat/1.png", "cat/2.png", "cat/3.png", "dog/1.png"}  # one has no label
+
+
+@pytest.mark.parametrize("name", ["a/../../../evil", ".", "..", "/evil"])
+def test_a_class_that_is_a_path_is_no_folder(labelloop, tmp_path, name):
+    data = tmp_path / "deep" / "data"
+    data.mkdir(parents=True)
+    (data / "table.csv").write_text(f"file_name,label,clean_label\n1.png,{name},{name}\n2.png,dog,\n")
+    for image in ("1.png", "2.png"):
+        (data / image).write_bytes(image.encode())
+    origin = origin_of("image-table", data / "table.csv", label_column="label", file_name_column="file_name")
+    rows = from_arrays(np.zeros((2, 2), np.float32), [name, "dog"], [name, ""], ids=["1.png", "2.png"], origin=origin)
+    run = run_of(rows, tmp_path / "run", {})
+    before = tree(tmp_path)
+    ended = labelloop("export", run, "--to", "imagefolder", "--output", tmp_path / "deep" / "out")
+    assert (ended.code, f"the class {name!r} cannot be the name of a folder" in ended.err) == (1, True), ended.err
+    assert tree(tmp_path) == before
+
+
+def test_an_output_inside_the_input_is_refused(labelloop, tmp_path):
+    root = image_folder(tmp_path / "images")
+    run = folder_run(root, tmp_path / "run")
+    before = tree(root)
+    ended = labelloop("export", run, "--to", "imagefolder", "--output", root / "new" / "fixed")
+    assert (ended.code, "would lie in" in ended.err) == (2, True)
+    assert labelloop("export", run, "--to", "csv", "--output", root / "fixed.csv").code == 2
+    assert tree(root) == before
+    assert not (root / "new").exists()
+
+
+def test_a_table_of_an_image_folder_says_why_it_has_no_undo_file(labelloop, tmp_path):
+    run = folder_run(image_folder(tmp_path / "images"), tmp_path / "run")
+    done = labelloop("export", run, "--to", "csv", "--output", tmp_path / "images.csv")
+    assert (done.code, "no undo file: no image was moved or changed" in done.out) == (0, True)
+    assert not (tmp_path / "images.csv.undo.zip").exists()

@@ -154,7 +154,7 @@ def test_what_cannot_be_done_is_said(tmp_path, monkeypatch, capsys, extra, code,
 def test_a_file_without_scores_or_a_file_that_is_none(tmp_path, capsys):
     np.savez(tmp_path / "bare.npz", y=WORLD.given, y_clean=CLEAN)
     assert main(["correct", str(tmp_path / "bare.npz"), "--output", str(tmp_path / "o.csv")]) == 2
-    assert "--pred-probs-column, --embedding-column or --text" in capsys.readouterr().err
+    assert "--pred-probs-column, --embedding-column, --feature-columns or --text" in capsys.readouterr().err
     for name in ("gone.npz", "gone.parquet", "gone.csv", "rows.xlsx"):
         arguments = ["correct", str(tmp_path / name), "--output", str(tmp_path / "o.csv")]
         assert main([*arguments, "--pred-probs-column", "p"]) == 1

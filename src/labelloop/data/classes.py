@@ -193,7 +193,8 @@ def _checked(
         hint = nearest(strange[0], [str(name) for name in classes]) if len(classes) <= 20 else ""
         raise DataError(
             f"{what}: {some(map(repr, strange))} is not among the {len(classes)} classes, in row {some(bad)}"
-            f" (the first row is 0); correct it, leave it blank, or add it to the class names. {hint}".rstrip()
+            " (the first row is 0); correct it or leave it blank; a class has to be among the labels of the training"
+            f" rows, or the classes you named. {hint}".rstrip()
         )
     return np.where(missing, MISSING, place).astype(np.int64)
 

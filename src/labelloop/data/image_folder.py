@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -25,6 +26,7 @@ def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDA
     Returns:
         The paths below the root, sorted; their labels, empty in the folder `unlabelled`; and the classes.
     """
+    _refuse_linked_folders(root)
     found = (path for path in root.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     names = sorted(path.relative_to(root).as_posix() for path in found)
     names = [name for name in names if not any(part.startswith(".") for part in PurePosixPath(name).parts)]
@@ -36,6 +38,17 @@ def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDA
     if labels_required:
         _check_classes(root, names, firsts, classes)
     return names, labels, classes
+
+
+def _refuse_linked_folders(root: Path) -> None:
+    """A search passes them by, so their images, or a whole class, would be missing without a word."""
+    for folder, inner, _ in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        links = [(Path(folder) / name).relative_to(root) for name in inner if (Path(folder) / name).is_symlink()]
+        if links:
+            raise DataError(
+                f"{root}: links to folders are not followed: {some(links)}; put the folders there, or links to files"
+            )
 
 
 def _check_classes(root: Path, names: Sequence[str], firsts: Sequence[str], classes: Sequence[str]) -> None:

@@ -95,7 +95,10 @@ def correct_file(
         features = {"embedding_column": embedding_column, "feature_columns": feature_columns, **text}
         tables.append(read_table(path, **labels, **features, progress=progress))  # type: ignore[arg-type]
     if not tables:
-        raise UsageError(f"{path}: nothing to correct with; name --pred-probs-column, --embedding-column or --text")
+        raise UsageError(
+            f"{path}: nothing to correct with; name --pred-probs-column, --embedding-column, --feature-columns"
+            " or --text"
+        )
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
     if clean_file is not None:
         table = join_clean_file(table, clean_file)

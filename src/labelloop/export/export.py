@@ -70,6 +70,8 @@ def export(
     if to in tables.FORMATS and output.suffix != f".{to}":
         raise UsageError(f"{output} does not end in .{to}; name it so, or take another --to")
     _refuse_existing(output, *_companions(output))
+    if source.is_dir() and output.resolve().is_relative_to(source.resolve()):
+        raise UsageError(f"{output} would lie in {source}, and change the input; give another place with --output")
     output.parent.mkdir(parents=True, exist_ok=True)
     write_data, write_undo = _writers(run, to, source, decision, output, replace=replace, copy=copy)
     changes, undo_file = _companions(output)
@@ -89,7 +91,8 @@ def export(
             if not path.is_dir():
                 path.unlink(missing_ok=True)
         raise
-    return _summary(decision, output, [path for path, _ in steps if path != output])
+    summary = _summary(decision, output, [path for path, _ in steps if path != output])
+    return summary + ("\nno undo file: no image was moved or changed" if write_undo is None else "")
 
 
 def _export_run(run: Run, to: str, output: Path | None, orientation: str) -> str:

@@ -22,7 +22,10 @@ def on_hub(source: Path) -> bool:
 
 
 def corrected_dataset(run: Run, source: Path, decision: Decision, replace: bool) -> Any:
-    """The data set of a run's input, with the label replaced or columns added, and dropped rows left out."""
+    """The data set of a run's input, with the label replaced or columns added, and dropped rows left out.
+
+    The splits that the run did not correct stay beside it, with the same columns: their labels are as given.
+    """
     try:
         import datasets
     except ImportError:
@@ -32,11 +35,29 @@ def corrected_dataset(run: Run, source: Path, decision: Decision, replace: bool)
         data = datasets.load_dataset(name.removeprefix(HUB)) if on_hub(source) else datasets.load_from_disk(name)
     except (OSError, ValueError) as error:
         raise DataError(f"{source} cannot be read as a data set ({error}); save it again") from None
-    if isinstance(data, datasets.DatasetDict):
-        split = run.source["options"].get("split")
-        if split not in data:
-            raise DataError(f"{source} has the splits {', '.join(data)}, and the run does not say which; run it again")
-        data = data[split]
+    if not isinstance(data, datasets.DatasetDict):
+        return _corrected(data, run, source, decision, replace)
+    split = run.source["options"].get("split")
+    if split not in data:
+        raise DataError(f"{source} has the splits {', '.join(data)}, and the run does not say which; run it again")
+    corrected = _corrected(data[split], run, source, decision, replace)
+    for name in data:
+        if name != split and not replace and data[name].features == data[split].features:
+            data[name] = _as_given(data[name], run.source["label_column"], corrected.features)
+    data[split] = corrected
+    return data
+
+
+def _as_given(data: Any, label: str | None, features: Any) -> Any:
+    """A split of which the run says nothing, with the columns of the corrected one."""
+    rows = len(data)
+    given = [None] * rows if label is None else list(data[label])
+    for name, values in zip(ADDED, (given, [None] * rows, [False] * rows), strict=True):
+        data = data.add_column(name, values, feature=features[name])
+    return data
+
+
+def _corrected(data: Any, run: Run, source: Path, decision: Decision, replace: bool) -> Any:
     if len(data) != len(run.labels):
         raise DataError(f"{source} has {len(data)} rows and the run {len(run.labels)}; run it again on this data set")
     label = run.source["label_column"]

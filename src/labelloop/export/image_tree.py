@@ -45,6 +45,9 @@ def placed_by_label(files: list[str], decision: Decision) -> dict[str, str | Non
     """Where the images of a table go: into a folder for each label. One without a label has no place."""
     taken: set[str | None] = set()
     places: dict[str, str | None] = {}
+    for label in set(decision.final.tolist()) - {None}:
+        if str(label) in (".", "..") or "/" in str(label):  # a path, which may even lead out of the output
+            raise DataError(f"the class {str(label)!r} cannot be the name of a folder; rename it and run again")
     for row, name in enumerate(files):
         label = decision.final[row]
         left_out = decision.dropped[row] or label is None
@@ -67,9 +70,6 @@ def write_tree(source: Path, places: Mapping[str, str | None], output: Path, cop
     gone = [name for name in places if not (source / name).is_file()]
     if gone:
         raise DataError(f"{source}: {len(gone)} images of the run are missing: {some(gone)}; put them back")
-    bad = sorted({name for name in places.values() if name and PurePosixPath(name).parts[0] in ("..", "/", ".")})
-    if bad:
-        raise DataError(f"the class of {bad[0]!r} cannot be the name of a folder; rename the class")
     put: Callable[[Any, Any], Any] = shutil.copy2 if copy else os.symlink
     partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
     try:
