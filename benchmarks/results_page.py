@@ -300,6 +300,15 @@ class Page:
             f"{_tally(others)}. Ahead of it somewhere: {named or 'none'}."
         )
 
+    def augmented(self) -> str:
+        """For README.md: every row of the protocol in which nothing is learnt by heart, the best first."""
+        texts = []
+        for part in self.parts("table1", "augmented"):
+            for cell, rows in self.scores(part).items():
+                ordered = sorted(rows.items(), key=lambda named: -named[1].mean)
+                texts.append(f"{cell}: " + ", ".join(f"{row} {score}" for row, score in ordered))
+        return "; ".join(texts) or "not measured yet"
+
     def recipe_parts(self) -> str:
         """What λ alone brings, beside what the whole practical recipe brings."""
         whole = {c: r for part in self.parts("table1", "embeddings") for c, r in self.scores(part).items()}
