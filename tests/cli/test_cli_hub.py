@@ -72,7 +72,9 @@ def test_fit_export_and_fit_again(labelloop, datasets, tmp_path):
 
     done = labelloop("export", run, "--to", "hf", "--replace", "--output", tmp_path / "new")
     assert done.code == 0, done.err
-    new = datasets.load_from_disk(str(tmp_path / "new"))
+    splits = datasets.load_from_disk(str(tmp_path / "new"))
+    assert splits["test"].to_dict() == test.to_dict()
+    new = splits["train"]
     assert new.features == train.features
     assert [ORDER[k] for k in new["label"]] == labels["corrected_label"]
     assert list(new["clean_label"]) == list(train["clean_label"])
@@ -81,7 +83,7 @@ def test_fit_export_and_fit_again(labelloop, datasets, tmp_path):
     done = labelloop("fit", tmp_path / "new", "--output-dir", again, *settings(QUICK))
     assert done.code == 0, done.err
     assert labels_of(again)["given_label"] == labels["corrected_label"]
-    assert run_json(again)["source"]["options"] == {}
+    assert run_json(again)["source"]["options"] == {"split": "train"}
 
     done = labelloop("predict", run, tmp_path / "data", "--output", tmp_path / "p.csv")
     assert done.code == 0, done.err
@@ -154,7 +156,7 @@ def test_a_name_goes_to_the_hub(labelloop, datasets, tmp_path, monkeypatch):
     assert run_json(run)["source"]["path"] == "hf:some/data"
     done = labelloop("export", run, "--to", "hf", "--output", tmp_path / "new")
     assert done.code == 0, done.err
-    assert len(datasets.load_from_disk(str(tmp_path / "new"))) == 120
+    assert len(datasets.load_from_disk(str(tmp_path / "new"))["train"]) == 120
     done = labelloop("undo", tmp_path / "new.undo.zip")
     assert (done.code, "hf:some/data is on the hub" in done.out) == (0, True)
 
@@ -184,9 +186,8 @@ def test_labels_are_corrected_without_training(labelloop, datasets, tmp_path):
 
     done = labelloop("export", run, "--to", "hf", "--output", tmp_path / "new")
     assert done.code == 0, done.err
-    assert [ORDER[k] for k in datasets.load_from_disk(str(tmp_path / "new"))["corrected_label"]] == labels[
-        "corrected_label"
-    ]
+    new = datasets.load_from_disk(str(tmp_path / "new"))["train"]
+    assert [ORDER[k] for k in new["corrected_label"]] == labels["corrected_label"]
 
 
 def test_the_extra_is_named_where_it_is_missing(labelloop, tmp_path, monkeypatch):

@@ -48,7 +48,7 @@ def predictions(text: str) -> list[str]:
 def test_a_table_with_gaps_and_categories(ending, labelloop, tmp_path):
     data = write_rows(tmp_path / f"rows.{ending}", columns())
     run = tmp_path / "run"
-    ended = labelloop("fit", data, "--output-dir", run, *settings(QUICK), "--test", data, "--allow-overlap")
+    ended = labelloop("fit", data, "--output-dir", run, *settings(QUICK), "--test", data)
     assert ended.code == 1  # the ids of the clean rows are among those of the test rows
     ended = labelloop("fit", data, "--output-dir", run, *settings(QUICK))
     assert ended.code == 0, ended.err

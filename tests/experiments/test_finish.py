@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from labelloop.experiments import finish as finish_module
 from labelloop.experiments.judge import judge_finished
 from labelloop.experiments.refit import corrected
 from labelloop.experiments.stored_run import read_stored_run
+from labelloop.methods import METHODS
 from labelloop.types import Problem, Rows
 
 
@@ -63,9 +65,13 @@ def test_all_that_is_stored_agrees(finished):
     np.testing.assert_array_equal(corrected(stored)[0], result.corrected_proba)
 
 
+def train_with(patch, fit):
+    patch.setitem(METHODS, "cross-entropy", replace(METHODS["cross-entropy"], fit=fit))
+
+
 def test_no_row_is_judged_by_a_network_that_has_seen_it(monkeypatch):
     rows, taught, asked = paired_rows(), [], []
-    train, extract = finish_module.fit_noisy, finish_module.extract
+    train, extract = METHODS["cross-entropy"].fit, finish_module.extract
 
     def fit_noisy(problem, config, runtime):
         assert config.epochs == QUICK["warm_up"]
@@ -76,7 +82,7 @@ def test_no_row_is_judged_by_a_network_that_has_seen_it(monkeypatch):
         asked.append(of.index)
         return extract(model, of, runtime)
 
-    monkeypatch.setattr(finish_module, "fit_noisy", fit_noisy)
+    train_with(monkeypatch, fit_noisy)
     monkeypatch.setattr(finish_module, "extract", ask)
     quick_fit(rows)
     assert len(taught) == len(asked) == 2
@@ -111,7 +117,7 @@ def test_a_network_that_breaks_down_costs_no_run(monkeypatch):
     def broken(*_):
         raise DataError("training broke down")
 
-    monkeypatch.setattr(finish_module, "fit_noisy", broken)
+    train_with(monkeypatch, broken)
     with pytest.warns(UserWarning, match="those of the loop alone"):
         assert quick_fit(paired_rows()).labels_from == "closed-loop"
 
@@ -124,7 +130,7 @@ def test_interrupted_after_the_loop_it_is_resumed_to_the_same(tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(finish_module, "fit_noisy", stop)
+        train_with(patch, stop)
         with pytest.raises(KeyboardInterrupt):
             quick_fit(rows, output_dir=tmp_path / "run")
     assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "interrupted"

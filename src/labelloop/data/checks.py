@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
 from labelloop.data.columns import are_array_names
 from labelloop.errors import DataError, some
@@ -53,7 +52,7 @@ def check_finite(values: Any, column_names: Sequence[str], source: str, what: st
 
 def check_not_sparse(values: Any, what: str) -> None:
     """Refuses a sparse matrix, which would be taken for a dataset or for a single object."""
-    if issparse(values):
+    if type(values).__module__.startswith("scipy.sparse"):  # without importing it, which is slow
         raise DataError(
             f"{what}: a sparse matrix of shape {values.shape}; give an array, as `.toarray()` makes one, or reduce its"
             " columns first, for example with TruncatedSVD"

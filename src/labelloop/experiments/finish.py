@@ -14,12 +14,11 @@ import numpy as np
 from scipy.special import log_softmax
 
 from labelloop.errors import DataError
+from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config
 from labelloop.methods.closed_loop.instant import MIN_PAIRS, Corrected, correct_scores
 from labelloop.methods.closed_loop.instant.correction import FLOOR, deal
 from labelloop.methods.closed_loop.instant.discriminant import discriminant_scores
-from labelloop.methods.cross_entropy import Config as CrossEntropyConfig
-from labelloop.methods.cross_entropy import fit_noisy
 from labelloop.seeds import stream
 from labelloop.training.config import TrainingConfig
 from labelloop.training.extract import extract
@@ -64,13 +63,14 @@ def finish(problem: Problem, config: Config, runtime: Runtime) -> Corrected | No
 def _held_out(rows: Rows, problem: Problem, config: Config, runtime: Runtime) -> Floats:
     """Log-probabilities of the given label, for every row by a network that has not seen it [n, C]."""
     shared = {field.name: getattr(config, field.name) for field in fields(TrainingConfig)}
-    short = CrossEntropyConfig(**shared | {"epochs": config.warm_up})
+    plain = METHODS["cross-entropy"]
+    short = plain.config(**shared | {"epochs": config.warm_up})
     teaches = (rows.labels != MISSING) & (rows.clean_labels == MISSING)
     fold = deal(2 * rows.labels + teaches, stream(runtime.seed, "held-out"), FOLDS)
     logits = np.empty((len(rows), problem.num_classes), np.float32)
     for k in range(FOLDS):
         half = Problem(_take(rows, teaches & (fold != k)), _take(rows, np.zeros(len(rows), bool)), problem.class_names)
-        logits[fold == k] = extract(fit_noisy(half, short, runtime).model, _take(rows, fold == k), runtime).logits
+        logits[fold == k] = extract(plain.fit(half, short, runtime).model, _take(rows, fold == k), runtime).logits
     return np.maximum(log_softmax(logits, axis=1), np.log(FLOOR)).astype(np.float32)
 
 
