@@ -178,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Write the rows of RUN that are most likely wrong to a CSV file to fill in, and say how corrected "
         "labels get better with more clean rows. Nothing that exists is overwritten.",
     )
-    plan.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+    _add_run(plan)
     plan.add_argument("--count", type=int, default=200, metavar="N", help="how many rows (default 200)")
     plan.add_argument("--output", type=Path, metavar="FILE", help="a .csv file (default: verify.csv in RUN)")
     plan.set_defaults(run=_plan)
@@ -190,7 +190,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Correct the labels of RUN again with the rows of FILE as further clean rows, without training, "
         "and write a new run folder.",
     )
-    refit.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+    _add_run(refit)
     refit.add_argument("--verified", type=Path, required=True, metavar="FILE", help="a .csv with id and clean_label")
     refit.add_argument("--output-dir", type=Path, required=True, metavar="NEW", help="the folder of the new run")
     refit.add_argument("--overwrite", action="store_true", help="replace the run in NEW")
@@ -202,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
         help="draw how far the confidences of a run can be believed",
         description="Draw reliability.png and .svg into RUN: accuracy against confidence on its clean rows.",
     )
-    report.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+    _add_run(report)
     report.set_defaults(run=_report)
 
     export = _add_command(
@@ -212,7 +212,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Write the input of RUN with its labels corrected, beside it a record of every change and an undo "
         "file; or the run's issues, noise matrix or model. Nothing that exists is overwritten.",
     )
-    export.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+    _add_run(export)
     export.add_argument(
         "--to",
         required=True,
@@ -318,6 +318,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_command(commands: Any, name: str, **texts: str) -> argparse.ArgumentParser:
     return commands.add_parser(name, allow_abbrev=False, **texts)  # a flag cut short is a flag mistyped
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:

@@ -174,6 +174,13 @@ def test_a_batch_holds_what_its_images_hold_one_by_one(files, workers):
             np.testing.assert_array_equal(x.numpy(), np.stack([images[order[i]] for i in position]), strict=True)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_no_rows_are_no_batches(files, workers):
+    none = np.full(0, MISSING)
+    rows = Rows(ImageFiles(files), np.arange(0), none, none)
+    assert list(batches(rows, np.arange(0), 3, workers=workers)) == []
+
+
 def test_an_image_that_a_worker_cannot_read_is_named(files, tmp_path):
     broken = tmp_path / "broken.jpg"
     broken.write_bytes(b"no image")

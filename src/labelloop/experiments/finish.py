@@ -17,7 +17,7 @@ from labelloop.errors import DataError
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config
 from labelloop.methods.closed_loop.instant import MIN_PAIRS, Corrected, correct_scores
-from labelloop.methods.closed_loop.instant.correction import FLOOR, deal
+from labelloop.methods.closed_loop.instant.correction import FLOOR, deal, side_by_side
 from labelloop.methods.closed_loop.instant.discriminant import discriminant_scores
 from labelloop.seeds import stream
 from labelloop.training.config import TrainingConfig
@@ -56,8 +56,7 @@ def finish(problem: Problem, config: Config, runtime: Runtime) -> Corrected | No
     if isinstance(rows.inputs, np.ndarray) and rows.inputs.ndim == 2 and rows.inputs.shape[1] <= WIDEST:
         rng = stream(runtime.seed, "discriminant-folds")
         sources.append(discriminant_scores(rows.inputs[index], labels, problem.num_classes, rng).astype(np.float32))
-    scores = np.hstack([source - source.mean(axis=1, keepdims=True) for source in sources])
-    return correct_scores(scores, labels, verified, problem.num_classes, runtime.seed)
+    return correct_scores(side_by_side(sources), labels, verified, problem.num_classes, runtime.seed)
 
 
 def _held_out(rows: Rows, problem: Problem, config: Config, runtime: Runtime) -> Floats:

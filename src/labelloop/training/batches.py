@@ -57,9 +57,11 @@ def _read_into_shared(
 ) -> Iterator[torch.Tensor]:
     """Batches that the workers read into memory they share with this process.
 
-    A loader that sends arrays makes, maps and drops new shared memory for every batch, which costs about a tenth of
-    what decoding small images costs. Here only the number of a place travels.
+    A loader that sends arrays makes, maps and drops new shared memory for every batch. Here only the number of a place
+    travels.
     """
+    if not index:
+        return
     one = torch.as_tensor(dataset[index[0][0]])
     ahead = 2 * workers  # batches under way; one more place, since the next is asked for while this one is copied
     shape = (ahead + 1, max(map(len, index)), *one.shape)
