@@ -13,6 +13,7 @@ import numpy as np
 from labelloop.experiments.paper import accuracy_table, measured_resources, records_of, stored_runs
 from labelloop.experiments.paper_files import Part, read_items
 from labelloop.results.tables import best, last, setting
+from labelloop.results.tables import cell as cell_of
 
 ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "evidence"
@@ -37,6 +38,12 @@ class Score(NamedTuple):
 Scores = dict[str, dict[str, Score]]  # cell -> row -> score
 
 
+def score(accuracies: Sequence[float]) -> Score:
+    """The score of one row: the same numbers, to the last digit shown, as in the tables of `labelloop paper`."""
+    mean, deviation, seeds = cell_of(accuracies)
+    return Score(100 * mean, 100 * deviation, seeds)
+
+
 class Page:
     """The stored runs, and what the page says of them."""
 
@@ -50,12 +57,12 @@ class Page:
         found: dict[str, dict[str, list[float]]] = {}
         for record in records_of(part, self.runs):
             cell = found.setdefault(setting(record["experiment"]), {})
-            cell.setdefault(record["title"], []).append(100 * value(record))
+            cell.setdefault(record["title"], []).append(value(record))
         return {
             cell: {
-                row: Score(float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else 0.0, len(v))
-                for row, v in rows.items()
-                if len(v) == wanted or part.protocol in PARTLY_RUN
+                row: score(numbers)
+                for row, numbers in rows.items()
+                if len(numbers) == wanted or part.protocol in PARTLY_RUN
             }
             for cell, rows in found.items()
         }
@@ -71,7 +78,7 @@ class Page:
         for name in ("embeddings", "images"):
             cells = {c: r for part in self.parts("table1", name) for c, r in self.scores(part).items() if OURS in r}
             for ours in (OURS, PRACTICAL):
-                won, lost, undecided = 0, [], 0
+                won, lost, undecided = 0, list[tuple[float, str]](), 0
                 for cell, rows in cells.items():
                     rivals = {row: rows[row] for row in THEIRS if row in rows}
                     if ours not in rows or not rivals:
@@ -79,7 +86,7 @@ class Page:
                     top = max(rivals, key=lambda row: rivals[row].mean)
                     margin = rows[ours].mean - rivals[top].mean
                     if margin <= 0:
-                        lost.append(f"{cell} ({top} {margin:+.1f})")
+                        lost.append((margin, f"{cell}, {top}"))
                     elif len(rivals) == len(THEIRS):
                         won += 1
                     else:
@@ -87,7 +94,7 @@ class Page:
                 if won or lost or undecided:
                     lost_any |= bool(lost) and ours == OURS
                     open_any |= bool(undecided) and ours == OURS
-                    behind = f"; not in {', '.join(lost)}" if lost else ""
+                    behind = f", else behind by {_margins(lost)}" if lost else ""
                     missing = f"; {undecided} cells lack runs of a baseline" if undecided else ""
                     lines.append(f"{name}, {ours}: ahead in {won} of {won + len(lost)} cells{behind}{missing}")
         return "; ".join(lines) or "no runs", _verdict(not lost_any, bool(lines) and (lost_any or not open_any))
@@ -252,7 +259,7 @@ class Page:
 
     def tables(self) -> str:
         blocks = []
-        for name in ("table1", "table2", "table3", "table6", "table7", "table8"):
+        for name in ("table1", "table2", "table3", "table6", "table7", "table8", "recipe"):
             item = self.items[name]
             blocks.append(f"### {item.place}: {item.title}\n\n`labelloop paper {name} --scale small`")
             for part in item.at("small"):
@@ -310,16 +317,16 @@ class Page:
         return "; ".join(texts) or "not measured yet"
 
     def recipe_parts(self) -> str:
-        """What λ alone brings, beside what the whole practical recipe brings."""
-        whole = {c: r for part in self.parts("table1", "embeddings") for c, r in self.scores(part).items()}
-        alone = {c: r for part in self.parts("table7", "embeddings") for c, r in self.scores(part).items()}
-        texts = []
-        for cell, rows in alone.items():
-            both = whole.get(cell, {})
-            if {"λ = 0.2", "λ = 0.5"} <= rows.keys() and {OURS, PRACTICAL} <= both.keys():
-                by_lambda = rows["λ = 0.2"].mean - rows["λ = 0.5"].mean
-                texts.append(f"{by_lambda:+.1f} of {both[PRACTICAL].mean - both[OURS].mean:+.1f} points ({cell})")
-        return f"λ = 0.2 alone brings {', '.join(texts)}" if texts else "not measured"
+        """What every part of the practical recipe brings alone, beside what the whole of it brings, by cell."""
+        cells = {c: rows for part in self.parts("recipe", "embeddings") for c, rows in self.scores(part).items()}
+        rows = dict.fromkeys(e.title for part in self.parts("recipe", "embeddings") for e in part.experiments)
+        if not cells or any(rows.keys() - found.keys() for found in cells.values()):
+            return "not measured yet"
+        lines = [f"| points over the paper's values | {' | '.join(cells)} |", "|---" * (len(cells) + 1) + "|"]
+        for row in rows:
+            gains = [f"{found[row].mean - found[OURS].mean:+.1f}" for found in cells.values()]
+            lines += [f"| {row} | {' | '.join(gains)} |"] if row != OURS else []
+        return "\n".join(lines)
 
 
 def correction_shares(record: Mapping[str, Any]) -> list[float]:
@@ -332,6 +339,13 @@ def overhead_setting(record: Mapping[str, Any]) -> str:
     made = record["settings"]
     rows = f"{made['rows']:,} + {made['clean']} {record['data']} images"
     return f"{rows}, small-cnn, 3 corrections in {made['epochs']} epochs"
+
+
+def _margins(lost: Sequence[tuple[float, str]]) -> str:
+    """The smallest and the largest of some margins, each with where it was."""
+    low, high = max(lost), min(lost)
+    text = f"{-low[0]:.1f} ({low[1]})"
+    return text if low == high else f"{text} to {-high[0]:.1f} ({high[1]})"
 
 
 def _span(numbers: Sequence[int]) -> str:

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from results_page import OURS, PRACTICAL, THEIRS, Page, Score, _span, _tally, correction_shares
+from results_page import OURS, PRACTICAL, THEIRS, Page, Score, _span, _tally, correction_shares, score
+
+from labelloop.results.tables import cell, cell_text
 
 
 def page_of(cells: dict[str, dict[str, float]], titles: tuple[str, ...] = (), clean: int = 2000) -> Page:
@@ -39,6 +41,17 @@ WITHOUT_L2B = {row: value for row, value in ALL.items() if row != "L2B"}
 )
 def test_ahead_of_every_baseline_needs_every_baseline_and_one_that_is_ahead_is_enough(cells, verdict):
     assert page_of(cells).beats_baselines()[1] == verdict
+
+
+def test_a_lost_claim_says_by_how_much_at_least_and_at_most():
+    cells = {"one": ALL | {OURS: 59.5}, "two": ALL | {OURS: 58, "L2B": 62}, "three": ALL | {OURS: 61}}
+    expected = "closed loop: ahead in 1 of 3 cells, else behind by 0.5 (one, cross-entropy) to 4.0 (two, L2B)"
+    assert page_of(cells).beats_baselines()[0] == f"embeddings, {expected}"
+
+
+def test_a_score_has_the_digits_of_the_tables():
+    accuracies = [0.3766, 0.3953, 0.3516]  # their mean, 37.45, shows as 37.4 or 37.5 by the order of sum and factor
+    assert cell_text(cell(accuracies)) == f"{score(accuracies)} (3)"
 
 
 @pytest.mark.parametrize(

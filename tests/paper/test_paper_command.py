@@ -13,7 +13,8 @@ from labelloop.cli import main
 from labelloop.errors import DataError
 from labelloop.experiments import paper, paper_files
 from labelloop.report.paper_figures import draw
-from labelloop.results.evidence import compact, expand, read_evidence, same_numbers, write_evidence
+from labelloop.results.agreement import agreement, same_numbers
+from labelloop.results.evidence import compact, expand, read_evidence, write_evidence
 from labelloop.results.tables import best
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,13 +112,26 @@ def test_a_rerun_with_a_run_that_failed_exits_with_1(repository, capsys, monkeyp
     assert "failed: one of them" in capsys.readouterr().out
 
 
-def test_a_run_that_differs_is_said_to_differ(repository):
+def test_a_run_that_differs_is_said_to_differ_and_by_how_much(repository):
     stored = paper.stored_runs()
     key = next(iter(stored))
-    other = json.loads(json.dumps(stored))
-    other[key]["history"][-1]["test_accuracy"] += 0.02
-    assert not same_numbers(other[key], stored[key])
-    assert "3 agree bit for bit, the others by 2.0 points" in paper.agreement(other, stored)
+    row = [k for k in stored if stored[k]["title"] == stored[key]["title"]]
+    fresh = json.loads(json.dumps(stored))
+    for number, each in enumerate(row):  # two seeds, 4 points apart
+        for runs in (fresh, stored):
+            runs[each]["history"][-1]["test_accuracy"] = 0.5 + 0.04 * number
+    assert agreement(fresh, stored) == "4 of these 4 runs are stored: 4 agree bit for bit"
+    fresh[key]["history"][-1]["test_accuracy"] += 0.02  # the mean by 1 point, less than the deviation of 2.8
+    assert not same_numbers(fresh[key], stored[key])
+    assert agreement(fresh, stored) == (
+        "4 of these 4 runs are stored: 3 agree bit for bit; of 1 means with other numbers, 1 agree within "
+        "the spread over seeds after the last epoch"
+    )
+    fresh[key]["history"][-1]["test_accuracy"] += 0.2  # the mean by 11
+    first, second = agreement(fresh, stored).splitlines()
+    assert first.endswith("of 1 means with other numbers, 0 agree within the spread over seeds after the last epoch")
+    assert second.endswith("digits, symmetric 0.4: 63.0 ± 12.7 (2) here, 52.0 ± 2.8 (2) stored")
+    assert "nothing to compare" in agreement({"another": stored[key]}, stored)
 
 
 def test_the_list_says_what_is_stored_and_what_is_missing(repository, capsys, tmp_path):

@@ -14,7 +14,8 @@ from labelloop.experiments.bench import run_bench
 from labelloop.experiments.configuration import to_dict
 from labelloop.experiments.experiment import Experiment
 from labelloop.experiments.paper_files import SCALES, Item, Part, paper_folder, read_items
-from labelloop.results.evidence import read_evidence, same_numbers
+from labelloop.results.agreement import agreement
+from labelloop.results.evidence import read_evidence
 from labelloop.results.run_folder import read_json
 from labelloop.results.tables import best, cell, cell_text, last, setting
 
@@ -327,19 +328,6 @@ def rerun(item: Item, scale: str, folder: Path, jobs: int, workers: int) -> tupl
     lines = [f"failed: {words}\n  {reason}" for words, reason in outcome.failures.items()]
     lines.append(agreement(fresh, stored_runs()))
     return fresh, "\n".join(lines)
-
-
-def agreement(fresh: Records, stored: Records) -> str:
-    """How runs agree with stored runs of the same experiments."""
-    both = [key for key in fresh if key in stored]
-    if not both:
-        return "none of these runs is stored, so there is nothing to compare them with"
-    equal = sum(same_numbers(fresh[key], stored[key]) for key in both)
-    largest = max(abs((last(fresh[key]) or 0.0) - (last(stored[key]) or 0.0)) for key in both)
-    others = f", the others by {100 * largest:.1f} points of accuracy or better after the last epoch"
-    return f"{len(both)} of these {len(fresh)} runs are stored: {equal} agree bit for bit" + others * (
-        equal < len(both)
-    )
 
 
 def find_item(name: str) -> Item:

@@ -88,14 +88,5 @@ def write_evidence(path: Path, runs: Iterable[Mapping[str, Any]]) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def same_numbers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two records of a run agree bit for bit, in labels, losses and accuracies."""
-    histories = [
-        [[row.get(name) for name in ("epoch", "loss", "test_accuracy")] for row in record["history"]]
-        for record in (one, other)
-    ]
-    return histories[0] == histories[1] and one["noisy_labels_sha256"] == other["noisy_labels_sha256"]
-
-
 def _rounded(value: Any, digits: int = DIGITS) -> Any:
     return round(value, digits) if isinstance(value, float) else value
