@@ -29,6 +29,7 @@ from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config, fit, loop
 from labelloop.results.run_folder import RunFolder
 from labelloop.seeds import integer, stream
+from labelloop.splits import stratified_split
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, resolve
@@ -444,6 +445,20 @@ def test_targets_are_rows_of_probabilities_and_better_than_the_given_labels():
     assert last["corrected_label_accuracy"] > last["given_label_accuracy"] + 0.1
 
 
+def test_the_accuracy_on_clean_val_is_that_of_the_rows_that_judge_the_corrections():
+    problem, truth = tiny_problem(noise=0.4)
+    runtime = quiet(truth=truth)
+    config = tiny_config(problem, epochs=4)
+    fitted = fit(problem, config, runtime)
+    clean = problem.clean
+    _, held_out = stratified_split(clean.clean_labels, config.clean_fit_fraction, stream(runtime.seed, "clean-val"))
+    right = extract(fitted.model, clean, runtime).logits.argmax(axis=1) == clean.clean_labels
+    last = runtime.history[-1]
+    assert last["clean_val_accuracy"] == pytest.approx(right[held_out].mean())
+    assert last["clean_accuracy"] == pytest.approx(right.mean())
+    assert right[held_out].mean() != right.mean()  # else nothing tells the two apart
+
+
 def test_unlabelled_rows_get_a_corrected_label():
     problem, truth = tiny_problem(n=200, m=80, noise=0.2, unlabelled=60)
     fitted = run(problem, tiny_config(problem, epochs=12))
@@ -560,8 +575,8 @@ class Interrupted(Runtime):
         super().__init__(0, device="cpu", folder=folder, progress=False, truth=truth)
         self.epoch, self.where = epoch, where
 
-    def record(self, epoch, *arguments):
-        super().record(epoch, *arguments)
+    def record(self, epoch, *arguments, **named):
+        super().record(epoch, *arguments, **named)
         if epoch == self.epoch and self.where == "record":
             raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from labelloop.cli import main
-from labelloop.errors import DataError
+from labelloop.errors import DataError, UsageError
 from labelloop.experiments import paper, paper_files
 from labelloop.report.paper_figures import draw
 from labelloop.results.agreement import agreement, same_numbers
@@ -176,6 +176,17 @@ def test_the_time_of_the_methods_is_drawn_as_multiples_of_the_loops(repository, 
     _, drawn = draw("resources", {"seconds": methods}, tmp_path / "time")
     for name in others:
         assert f"<!-- {seconds[name] / seconds['closed loop']:.1f} × -->" in drawn.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("shows", ["clean-accuracy", "clean-error"])
+def test_clothing1m_shows_test_rows_and_those_that_judge_the_corrections(repository, tmp_path, shows):
+    runs = [run for run in paper.stored_runs().values() if run["title"] == "closed loop"]
+    _, drawn = draw(shows, {"one": runs}, tmp_path / "figure")
+    text = drawn.read_text(encoding="utf-8")
+    assert all(f"<!-- {label} -->" in text for label in ("test rows", "clean rows that judge the corrections"))
+    del runs[0]["history"][0]["clean_val_accuracy"]
+    with pytest.raises(UsageError, match="a run of closed loop has no clean_val_accuracy"):
+        draw(shows, {"one": runs}, tmp_path / "figure")
 
 
 def test_the_learning_rate_drops_stand_in_the_dynamics():

@@ -69,6 +69,8 @@ def curve(records: Records, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarra
     for record in records:
         final = record["history"][-1].get("stage")
         rows = [row for row in record["history"] if row.get("stage") == final]
+        if any(row.get(key) is None for row in rows):
+            raise UsageError(f"a run of {record['title']} has no {key}, so it cannot be drawn; --rerun makes it anew")
         lines.append([100 * row[key] for row in rows])
     length = min(map(len, lines))
     values = np.array([line[:length] for line in lines])
@@ -82,14 +84,17 @@ def _dynamics(axis: Any, records: Records) -> None:
     _epochs(axis, records, "test accuracy, %")
 
 
+TEST_AND_CLEAN = (("test_accuracy", "test rows"), ("clean_val_accuracy", "clean rows that judge the corrections"))
+
+
 def _clean(axis: Any, records: Records) -> None:
-    for key, label in (("test_accuracy", "test rows"), ("clean_accuracy", "clean rows")):
+    for key, label in TEST_AND_CLEAN:
         _line(axis, records, key, label)
     _epochs(axis, records, "accuracy, %")
 
 
 def _clean_error(axis: Any, records: Records) -> None:
-    for key, label in (("test_accuracy", "test rows"), ("clean_accuracy", "clean rows")):
+    for key, label in TEST_AND_CLEAN:
         epochs, mean, _ = curve(records, key)
         axis.plot(epochs, 100 - mean, label=label)
     _epochs(axis, records, "error, %")

@@ -15,6 +15,7 @@ from labelloop.errors import DataError
 EXACT = ("epoch", "stage", "loss", "test_accuracy")  # what a repeated run must meet bit for bit
 ROUNDED = (
     "clean_accuracy",
+    "clean_val_accuracy",
     "corrected_label_accuracy",
     "changed_labels",
     "good_labels_broken",

@@ -20,7 +20,7 @@ from labelloop.results.metrics import accuracy, label_metrics
 from labelloop.results.run_folder import RunFolder
 from labelloop.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from labelloop.training.extract import extract
-from labelloop.types import Floats, Problem, Truth
+from labelloop.types import Floats, Labels, Problem, Truth
 
 
 class Runtime:
@@ -129,9 +129,19 @@ class Runtime:
             )
 
     def record(
-        self, epoch: int, model: TwoHeadClassifier, problem: Problem, targets: Floats, values: dict[str, Any]
+        self,
+        epoch: int,
+        model: TwoHeadClassifier,
+        problem: Problem,
+        targets: Floats,
+        values: dict[str, Any],
+        held_out: Labels | None = None,
     ) -> None:
-        """Stores a row about this epoch. This is the only place that looks at the truth."""
+        """Stores a row about this epoch. This is the only place that looks at the truth.
+
+        Args:
+            held_out: The clean rows that only judge corrections: the paper's figures of Clothing1M show those.
+        """
         self.check_loss(values.get("loss", 0.0), epoch)
         row: dict[str, Any] = {"epoch": epoch, **values}
         with self.phase("evaluate"):
@@ -139,8 +149,10 @@ class Runtime:
                 logits = extract(model, self._truth.test, self).logits
                 row["test_accuracy"] = accuracy(logits.argmax(axis=1), self._truth.test.clean_labels)
                 clean = extract(model, problem.clean, self).logits if len(problem.clean) else np.empty((0, 1))
-                row["clean_accuracy"] = accuracy(clean.argmax(axis=1), problem.clean.clean_labels)  # the figure of
-                # the paper's Clothing1M training shows both; for methods that train on the clean rows it is no test
+                predicted, labels = clean.argmax(axis=1), problem.clean.clean_labels
+                row["clean_accuracy"] = accuracy(predicted, labels)  # no test for methods that train on these rows
+                if held_out is not None:
+                    row["clean_val_accuracy"] = accuracy(predicted[held_out], labels[held_out])
             if self._truth.train_labels is not None:
                 row |= label_metrics(targets, problem.train.labels, self._truth.train_labels)
         row["seconds"] = {name: round(seconds, 4) for name, seconds in self.phases.items()}

@@ -103,7 +103,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             })  # fmt: skip
 
         values = {"loss": loss, "weights": rounds[-1]["weights"] if rounds else None}
-        runtime.record(epoch, model, problem, targets, values)
+        runtime.record(epoch, model, problem, targets, values, held_out=clean_val)
         arrays = {"targets": targets} | ({} if base_clean is None else {"base_clean": base_clean})
         runtime.save(epoch, model, optimizer, arrays, to_store(past, past_features, first), {"rounds": rounds})
     return Fitted(model, targets, tuple(rounds), stop_reason, first)
