@@ -6,8 +6,11 @@ Because a stream is named by what it is for (and by the epoch or round), nothing
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numpy as np
+
+from labelloop.errors import UsageError
 
 
 def _sequence(seed: int, names: tuple[str | int, ...]) -> np.random.SeedSequence:
@@ -23,3 +26,12 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 def integer(seed: int, *names: str | int) -> int:
     """A seed for a library that wants a number, such as torch."""
     return int(_sequence(seed, names).generate_state(1, np.uint64)[0] >> 1)
+
+
+def whole_seed(seed: Any) -> int:
+    """A seed as a user gave it, if it is one."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise UsageError(f"seed must be a whole number, but is {seed!r}")
+    if seed < 0:
+        raise UsageError(f"seed must not be negative, but is {seed}")
+    return int(seed)

@@ -284,6 +284,10 @@ def test_wrong_usage_of_images(pixels, labelloop, tmp_path):
     ended = labelloop("fit", tmp_path / "images", "--output-dir", tmp_path / "run", "--image-size", "0")
     assert ended.code == 2
     assert "--image-size is 0" in ended.err
+    ended = labelloop("fit", tmp_path / "images", "--output-dir", tmp_path / "images" / "run")
+    assert ended.code == 2
+    assert "is inside the data" in ended.err
+    assert not (tmp_path / "images" / "run").exists()
     (tmp_path / "rows.csv").write_text("a,label\n1,x\n2,y\n")
     (tmp_path / "c.csv").write_text("id,clean_label\n0,x\n")
     flags = ("--output-dir", tmp_path / "run", "--clean-file", tmp_path / "c.csv")

@@ -109,6 +109,9 @@ def test_inputs_that_do_not_fit_are_refused(inputs, message, result):
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(labelloop.DataError, match=r"model\.json is missing; is .* the folder of a finished run"):
         labelloop.load_model(tmp_path)
+    (tmp_path / "labels.parquet").write_bytes(b"")  # a run of `labelloop correct` has labels alone
+    with pytest.raises(labelloop.DataError, match="is a run without a model: `labelloop correct` trains none"):
+        labelloop.load_model(tmp_path)
 
 
 def test_weights_of_another_network_are_refused(copy):

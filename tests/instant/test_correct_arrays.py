@@ -186,3 +186,6 @@ def test_something_to_correct_with_is_needed():
         labelloop.correct(WORLD.given, CLEAN)
     with pytest.raises(UsageError, match="seed must not be negative"):
         labelloop.correct(WORLD.given, CLEAN, pred_probs=P, seed=-1)
+    for seed in (1.5, True, "1", None):
+        with pytest.raises(UsageError, match="seed must be a whole number, but is"):
+            labelloop.correct(WORLD.given, CLEAN, pred_probs=P, seed=seed)

@@ -20,6 +20,7 @@ from labelloop.experiments.stored_run import arrays_to_store
 from labelloop.methods.closed_loop.instant import MIN_PAIRS, correct_labels
 from labelloop.results.estimate import estimate
 from labelloop.results.label_table import label_table
+from labelloop.seeds import whole_seed
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
 
@@ -113,8 +114,7 @@ def correct_table(
     table: Table, pred_probs: Floats | None, embeddings: Floats | None, seed: int = 0
 ) -> CorrectionResult:
     """The same for a table, as it comes from a file. Test rows in it are left out: their corrected label is missing."""
-    if seed < 0:
-        raise UsageError(f"seed must not be negative, but is {seed}")
+    seed = whole_seed(seed)
     if pred_probs is not None:
         pred_probs = _checked(pred_probs)
         table = replace(table, class_names=_column_classes(table, pred_probs.shape[1]))

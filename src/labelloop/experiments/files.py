@@ -53,6 +53,10 @@ def fit_file(
     workers: int = 0,
 ) -> str:
     """Trains on a file, writes the run folder, and returns a summary for people."""
+    if path.is_dir() and output_dir.resolve().is_relative_to(path.resolve()):
+        raise UsageError(
+            f"{output_dir} is inside the data {path}, of which it would become a part; give another folder"
+        )
     layers = [read_toml(config_file)] if config_file else []
     config = recipe_config(method, recipe, *layers, parse_overrides(overrides))
     table, true_labels = read_table(path, **columns, progress=progress), None

@@ -30,6 +30,7 @@ from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.results.label_table import label_table
 from labelloop.results.run_folder import UNREADABLE, RunFolder, write_atomically
+from labelloop.seeds import whole_seed
 from labelloop.training.batches import input_shape
 from labelloop.training.checkpoint import read_checkpoint
 from labelloop.training.config import TrainingConfig
@@ -168,8 +169,7 @@ def fit_table(
     about: Mapping[str, Any] | None = None,
 ) -> Result:
     """The same for tables, as they come from files. `about` goes into run.json as it is."""
-    if seed < 0:
-        raise UsageError(f"seed must not be negative, but is {seed}")
+    seed = whole_seed(seed)
     if workers < 0:
         raise UsageError(f"workers must not be negative, but is {workers}")
     if METHODS[method].is_oracle:

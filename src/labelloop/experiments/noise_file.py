@@ -27,7 +27,7 @@ from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.experiments.corruption import corrupt
 from labelloop.noise import NOISES, Noisy, realised_rate
 from labelloop.results.run_folder import write_atomically
-from labelloop.seeds import stream
+from labelloop.seeds import stream, whole_seed
 from labelloop.splits import clean_split
 from labelloop.types import MISSING, Labels
 
@@ -74,8 +74,7 @@ def make_noise_file(
     """
     if noise not in NOISES:
         raise UsageError(f"unknown noise {noise!r}; {nearest(noise, NOISES)}")
-    if seed < 0:
-        raise UsageError(f"seed must not be negative, but is {seed}")
+    seed = whole_seed(seed)
     if output.suffix != ".parquet":
         raise UsageError(f"{output}: a noise file is a .parquet file")
     if output.exists() and not overwrite:

@@ -99,6 +99,8 @@ class TrainedModel:
 def load_model(folder: str | Path) -> TrainedModel:
     """Loads what `TrainedModel.save` wrote: the model of a run folder."""
     folder = Path(folder)
+    if (folder / "labels.parquet").exists() and not (folder / "model.json").exists():
+        raise DataError(f"{folder} is a run without a model: `labelloop correct` trains none, `labelloop fit` does")
     about = read_json(folder / "model.json")
     lacking = {"network", "network_options", "input_shape", "classes", "column_names"} - set(about)
     if lacking:
