@@ -114,6 +114,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "efficiency": PAGE.efficiency,
     "summary": PAGE.summary,
     "recipe-parts": PAGE.recipe_parts,
+    "correction-cost": PAGE.correction_cost,
     "augmented": PAGE.augmented,
     "tables": PAGE.tables,
     **{f"where {name}": partial(PAGE.method_summary, row) for name, row in WHERE.items()},

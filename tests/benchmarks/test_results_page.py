@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from results_page import OURS, PRACTICAL, THEIRS, Page, Score, _span, _tally, correction_shares, score
+from results_page import OURS, PRACTICAL, TENTH, THEIRS, Page, Score, _span, _tally, correction_shares, score
 
 from labelloop.results.tables import cell, cell_text
 
@@ -63,6 +63,35 @@ def test_ahead_in_most_cells_is_more_than_half(ours, verdict):
     missing = {cell: {row: v for row, v in rows.items() if row != "FasTEN"} for cell, rows in cells.items()}
     assert page_of(missing).few_clean_rows()[1] == "open"
     assert page_of({}).few_clean_rows() == ("no runs", "open")
+
+
+@pytest.mark.parametrize(
+    ("gaps", "few", "verdict"),
+    [
+        ({OURS: [0.2, 0.9], "cross-entropy": [5.0]}, [], "holds"),
+        ({OURS: [0.2, 0.9], "cross-entropy": [5.0]}, [1.2], "holds, but not with few clean rows"),
+        ({OURS: [0.2, 1.1], "cross-entropy": [5.0]}, [], "does not hold"),
+        ({"cross-entropy": [5.0]}, [], "open"),
+        ({}, [], "open"),
+    ],
+)
+def test_the_last_epoch_is_judged_by_runs_of_the_loop_alone(gaps, few, verdict):
+    page = page_of({})
+    page.gaps = lambda name, protocol, row: gaps.get(row, []) if (name, protocol) == ("table1", "images") else []
+    page.few_clean_gaps = lambda: few
+    assert page.last_is_best()[1] == verdict
+    if not gaps:
+        assert page.summary() == "runs are missing"
+
+
+@pytest.mark.parametrize(("tenth", "verdict"), [(61, "holds in part"), (63, "holds"), (59, "does not hold")])
+def test_a_tenth_of_the_clean_rows_is_held_against_a_tenth_and_all(tenth, verdict):
+    rows = ALL | {TENTH: tenth, "DMLP (10% clean)": 60, "DMLP": 62, OURS: 63}
+    page = page_of({"one": rows}, tuple(rows))
+    assert page.tenth_of_clean()[1] == verdict
+    assert page.ahead_on_human_labels() == ("closed loop 63.0 ± 0.1, DMLP 62.0 ± 0.1", "holds")
+    assert page_of({"one": rows | {"EMLC": 64}}, tuple(rows)).ahead_on_human_labels()[1] == "does not hold"
+    assert page_of({"one": rows}, (*rows, "another")).tenth_of_clean()[1] == "open"
 
 
 @pytest.mark.parametrize(

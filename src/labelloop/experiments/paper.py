@@ -83,7 +83,7 @@ def _state(item: Item, scale: str, runs: Records) -> str:
         return f"{command:44} all {stored} runs stored"
     needs = "; needs a GPU" if scale == "full" else ""
     if scale == "full" and any(part.protocol == "clothing1m" for part in item.at(scale)):
-        needs += " and Clothing1M"
+        needs += ", Clothing1M and ImageNet weights (resnet50.safetensors)"
     return f"{command:44} {stored} of {len(keys)} runs stored, {len(keys) - stored} missing{needs}"
 
 
@@ -176,7 +176,7 @@ def show(item: Item, scale: str, runs: Records) -> str:
         if not records:
             blocks.append(f"{part.title}: no runs yet")
         elif item.shows == "phases":
-            blocks.append(_phase_table(item, part, records, note))
+            blocks.append(phase_table(item, part, records, note))
         elif item.shows == "resources":
             caption = f"{part.title}. Training an epoch without the test, and peak memory, mean over runs{note}"
             blocks.append(_resource_table(item, _resources_of(records), caption))
@@ -190,9 +190,11 @@ def accuracy_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]],
     """Rows by cells, mean ± deviation over the seeds, and the paper's own number in brackets."""
     cells: dict[str, dict[str, list[float]]] = {e.title: {} for e in part.experiments}
     columns: dict[str, tuple[str, float]] = {}
+    realised: dict[str, list[float]] = {}
     for experiment in part.experiments:
         columns.setdefault(setting(asdict(experiment)), (experiment.noise, experiment.rate))
     for record in records:
+        realised.setdefault(setting(record["experiment"]), []).append(record["realised_rate"])
         number = VALUES[value](record)
         if number is not None:
             cells[record["title"]].setdefault(setting(record["experiment"]), []).append(number)
@@ -208,12 +210,15 @@ def accuracy_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]],
         lines.append(f"| {row} | " + " | ".join(texts) + " |")
     beside = "; in brackets the paper's own, on its data and network" if published else ""
     caption = f"{part.title}. {CAPTIONS[value]}, mean ± deviation (seeds), in %{beside}{note}"
-    return "\n".join(
-        [caption, "", "| method | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|", *lines]
-    )
+    heads = [
+        f"{column} ({100 * np.mean(realised[column]):.0f}% wrong)" if column in realised else column
+        for column in columns
+    ]
+    return "\n".join([caption, "", "| method | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|", *lines])
 
 
-def _phase_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], note: str) -> str:
+def phase_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], note: str = "") -> str:
+    """Seconds and share of every phase of a run, without the test, and the paper's share."""
     published = item.published.get(part.beside, {}).get("hours", {})
     phases = list(dict.fromkeys([*published, *(p for r in records for row in r["history"] for p in row["seconds"])]))
     phases = [phase for phase in phases if phase != "evaluate"]  # the paper's times leave the test out too

@@ -124,9 +124,12 @@ def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Par
     scale, title, seeds = (protocol.pop(key) for key in ("scale", "title", "seed"))
     settings = protocol | {key: run[key] for key in ("clean", "noise_options") if key in run}
     settings["config"] = merge(protocol.get("config", {}), run.get("config", {}))
+    wrong = common.get("wrong", {})
     noises, rates = run.get("noise", [protocol.get("noise")]), run.get("rate", [0.0])
     experiments = [
-        _experiment(row, _row(row, common["rows"], name, source), settings | {"noise": noise, "rate": rate}, seed)
+        _experiment(
+            row, _row(row, common["rows"], name, source), settings | {"noise": noise, "rate": rate}, seed, wrong
+        )
         for row in run["rows"]
         for noise, rate, seed in itertools.product(noises, rates, seeds)
     ]
@@ -144,14 +147,16 @@ def _row(name: str, rows: Mapping[str, Any], protocol: str, source: str) -> dict
     return base | row | {"config": config}
 
 
-def _experiment(title: str, row: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> Experiment:
+def _experiment(
+    title: str, row: Mapping[str, Any], settings: Mapping[str, Any], seed: int, wrong: Mapping[str, float]
+) -> Experiment:
     share = row.get("clean_share", 1.0)
     options = dict(settings.get("dataset_options", {}))
     clean = round(share * settings["clean"])
     if share < 1 and not settings["clean"]:  # the data set names its own clean rows
         options["clean_fraction"] = share
     config = {
-        key: settings["rate"] if value == "rate" else value
+        key: round(wrong[settings["noise"]] * settings["rate"], 4) if value == "wrong" else value
         for key, value in merge(settings["config"], row["config"]).items()
     }
     return Experiment(

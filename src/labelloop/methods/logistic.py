@@ -90,7 +90,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         step = epoch if epoch <= config.warm_up else epoch - config.warm_up  # each network has the schedule to itself
         with runtime.phase("train"):
             loss = train_epoch(model, problem.train, targets, targets, 0.0, optimizer, config, runtime, step)
-        runtime.record(epoch, model, problem, targets, {"loss": loss})
+        stage = "warm-up" if epoch <= config.warm_up else "corrected labels"
+        runtime.record(epoch, model, problem, targets, {"loss": loss, "stage": stage})
         runtime.save(epoch, model, optimizer, {"targets": targets}, values={"rounds": rounds})
     return Fitted(model, targets, tuple(rounds), "epoch limit")
 

@@ -231,7 +231,7 @@ def _fit_one(
 def set_gradients(network: CorrectionNetwork, x: torch.Tensor, y: torch.Tensor) -> None:
     """Stores the gradient of the mean cross-entropy in the network's parameters.
 
-    Written out, because for so small a network autograd takes longer than the arithmetic (benchmarks/corrector.py).
+    Written out, because for so small a network autograd takes longer than the arithmetic.
 
     Args:
         network: Its gradients are replaced.
