@@ -219,10 +219,15 @@ def test_what_cannot_be_is_refused_with_its_place(tmp_path, item, words):
         read_item("t", write(tmp_path, item))
 
 
+@pytest.mark.parametrize("name", ["table1", "Table 1", "tab:main_results"])
+def test_a_table_is_found_by_any_of_its_names(name):
+    assert find_item(name).name == "table1"
+
+
 def test_co_teaching_is_told_what_share_of_the_labels_is_wrong():
     rates = {
         (e.noise, e.rate): e.config["noise_rate"]
-        for part in read_items()["table1"].at("small")
+        for part in ITEMS["table1"].at("small")
         for e in part.experiments
         if e.title == "Co-teaching"
     }
