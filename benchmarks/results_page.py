@@ -27,7 +27,6 @@ MEMORISING = ("embeddings", "images")
 PROTOCOLS = ("embeddings", "images", "augmented")
 TENTH = "closed loop (10% clean)"
 PAPER_RATE = 12  # corrections in 100 epochs
-PARTLY_RUN = ("images", "augmented")  # what takes longest: shown with the seeds there are
 
 
 class Score(NamedTuple):
@@ -36,7 +35,7 @@ class Score(NamedTuple):
     seeds: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {self.deviation:.1f}" if self.seeds > 1 else f"{self.mean:.1f} (one seed)"
+        return f"{self.mean:.1f} ± {self.deviation:.1f}"
 
 
 Scores = dict[str, dict[str, Score]]  # cell -> row -> score
@@ -56,18 +55,14 @@ class Page:
         self.runs = stored_runs()
 
     def scores(self, part: Part, value: Any = last) -> Scores:
-        """Mean and deviation over the seeds, of the rows that have every seed, or any where runs take long."""
+        """Mean and deviation over the seeds, of the rows that have every seed."""
         wanted = len({e.seed for e in part.experiments})
         found: dict[str, dict[str, list[float]]] = {}
         for record in records_of(part, self.runs):
             cell = found.setdefault(setting(record["experiment"]), {})
             cell.setdefault(record["title"], []).append(value(record))
         return {
-            cell: {
-                row: score(numbers)
-                for row, numbers in rows.items()
-                if len(numbers) == wanted or part.protocol in PARTLY_RUN
-            }
+            cell: {row: score(numbers) for row, numbers in rows.items() if len(numbers) == wanted}
             for cell, rows in found.items()
         }
 
@@ -438,11 +433,8 @@ def _span(numbers: Sequence[int]) -> str:
 
 
 def _tally(outcomes: Sequence[str]) -> str:
-    """How many of each: wins, ties, loses, and what one seed cannot decide."""
     counts = {word: sum(text.startswith(word) for text in outcomes) for word in ("wins", "ties", "loses")}
-    undecided = len(outcomes) - sum(counts.values())
-    text = f"{counts['wins']} won, {counts['ties']} tied, {counts['loses']} lost"
-    return text + (f", {undecided} with one seed" if undecided else "")
+    return f"{counts['wins']} won, {counts['ties']} tied, {counts['loses']} lost"
 
 
 def _verdict(holds: bool, measured: bool = True) -> str:
@@ -452,7 +444,5 @@ def _verdict(holds: bool, measured: bool = True) -> str:
 def _outcome(ours: Score, other: Score) -> str:
     """Wins or loses by more than the two deviations together, else a tie."""
     margin = ours.mean - other.mean
-    if min(ours.seeds, other.seeds) < 2:
-        return f"{margin:+.1f} with one seed"
     word = "ties" if abs(margin) <= np.hypot(ours.deviation, other.deviation) else "wins" if margin > 0 else "loses"
     return f"{word} ({margin:+.1f})"

@@ -129,7 +129,7 @@ def test_ranks_and_gains_of_one_cell_are_one_number_each():
 
 def test_words_for_numbers():
     assert (_span([3, 1, 2]), _span([4])) == ("1 to 3", "4")
-    outcomes = ["wins (+1.0)", "ties (+0.0)", "loses (-1.0)", "loses (-2.0)", "+1.0 with one seed"]
-    assert _tally(outcomes) == "1 won, 1 tied, 2 lost, 1 with one seed"
+    outcomes = ["wins (+1.0)", "ties (+0.0)", "loses (-1.0)", "loses (-2.0)"]
+    assert _tally(outcomes) == "1 won, 1 tied, 2 lost"
     run = {"train": 10.0, "extract": 0.5, "corrector": 0.1, "update": 0.0}
     assert correction_shares({"runs": {"closed-loop": [run]}}) == [pytest.approx(0.06)]
