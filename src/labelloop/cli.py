@@ -545,9 +545,12 @@ def _paper(options: argparse.Namespace) -> int:
     if options.rerun:
         paper.need_runs(item, options.scale)
     if options.figure:  # before anything runs
+        from labelloop.report.figure import figure_place
         from labelloop.report.paper_figures import need_picture
 
         need_picture(item.shows, item.place)
+        paper.need_panels(item, options.scale)
+        options.figure = figure_place(options.figure)
     full = options.scale == "full"
     if options.rerun or (full and paper.has_runs(item, "full")):
         if full and not options.without_gpu and not paper.has_gpu():

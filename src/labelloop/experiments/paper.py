@@ -295,6 +295,20 @@ def _details_table(item: Item, parts: Sequence[Part]) -> str:
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
+def need_panels(item: Item, scale: str) -> None:
+    """Refuses to draw what has nothing at this scale.
+
+    Raises:
+        UsageError: With the reason, or with what makes it.
+    """
+    if item.shows == "resources" and scale == "small":
+        if not (evidence_folder() / EFFICIENCY).exists():
+            raise UsageError(f"{item.place} is not measured yet: python benchmarks/efficiency.py does it")
+    elif not item.at(scale):
+        why = f": {item.note}" if item.note else ""
+        raise UsageError(f"{item.place} has no counterpart at the {scale} scale, so nothing to draw{why}")
+
+
 def panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, Any]]]:
     """The finished runs of a figure by the panel they belong to: a panel for every cell.
 
@@ -312,9 +326,11 @@ def panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, An
 def _resource_panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, Any]]]:
     if scale == "small":
         path = evidence_folder() / EFFICIENCY
-        measured = {item.title: read_json(path)["methods"]} if path.exists() else {}
+        record = read_json(path) if path.exists() else {}
+        measured = {record["caption"]: record["methods"]} if record else {}
     else:
-        measured = {part.title: _resources_of(records_of(part, runs)) for part in item.at(scale)}
+        what = "Training an epoch without the test, and peak memory, mean over runs"
+        measured = {f"{part.title}. {what}": _resources_of(records_of(part, runs)) for part in item.at(scale)}
     return {
         title: [{"title": row, **found} for row, found in methods.items()]
         for title, methods in measured.items()

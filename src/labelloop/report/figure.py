@@ -2,10 +2,53 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError, UsageError
+
+KINDS = ("png", "svg")
+OTHER_KINDS = ("pdf", "jpg", "jpeg", "eps", "gif", "tif", "tiff", "webp")
+
+
+def figure_place(path: Path) -> Path:
+    """The path of a figure without its ending, when it can be written there as far as can be said without writing.
+
+    Raises:
+        UsageError: That is no name of a figure, or matplotlib is not installed.
+        DataError: There is no writing there.
+    """
+    need_matplotlib()
+    ending = path.suffix.lower().removeprefix(".")
+    if ending in OTHER_KINDS:
+        raise UsageError(f"{path}: figures are written as .png and .svg, not as .{ending}; give the name without it")
+    if ending in KINDS:
+        path = path.with_suffix("")
+    if path.name in ("", ".."):
+        raise UsageError(f"{path} is a folder; give the name of a figure in it")
+    folder = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    if not folder.is_dir():
+        raise _no_writing(path, f"{folder} is not a folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _no_writing(path, f"{folder} is not yours to write")
+    for one in _files(path):
+        if one.is_dir():
+            raise _no_writing(path, f"{one} is a folder")
+        if one.exists() and not os.access(one, os.W_OK):
+            raise _no_writing(path, f"{one} is not yours to write")
+    return path
+
+
+def need_matplotlib() -> None:
+    """Refuses to draw without matplotlib.
+
+    Raises:
+        UsageError: How to install it.
+    """
+    if find_spec("matplotlib") is None:
+        raise UsageError("figures need matplotlib: pip install 'labelloop[report]'")
 
 
 def new_figure(rows: int, columns: int) -> tuple[Any, list[Any]]:
@@ -14,11 +57,10 @@ def new_figure(rows: int, columns: int) -> tuple[Any, list[Any]]:
     Raises:
         UsageError: matplotlib is not installed.
     """
-    try:
-        from matplotlib import rcParams
-        from matplotlib.figure import Figure  # not pyplot: nothing is shown, and no state is kept
-    except ModuleNotFoundError:
-        raise UsageError("figures need matplotlib: pip install 'labelloop[report]'") from None
+    need_matplotlib()
+    from matplotlib import rcParams
+    from matplotlib.figure import Figure  # not pyplot: nothing is shown, and no state is kept
+
     rcParams["svg.hashsalt"] = "labelloop"  # the same figure is the same file
     figure = Figure(figsize=(5 * columns, 3.6 * rows + 0.8), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -30,11 +72,19 @@ def save(figure: Any, path: Path) -> list[Path]:
     Raises:
         DataError: There is no writing there.
     """
-    written = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
+    written = _files(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         for one in written:
             figure.savefig(one, dpi=110, metadata={"Date": None} if one.suffix == ".svg" else None)
     except OSError as error:
-        raise DataError(f"no figure can be written to {path.parent}: {error.strerror}; name another place") from None
+        raise _no_writing(path, error.strerror or str(error)) from None
     return written
+
+
+def _files(path: Path) -> list[Path]:
+    return [path.with_name(f"{path.name}.{kind}") for kind in KINDS]
+
+
+def _no_writing(path: Path, why: str) -> DataError:
+    return DataError(f"no figure can be written to {path.parent}: {why}; name another place")

@@ -1,12 +1,13 @@
-"""The paper's figures from records of runs: training dynamics, clean and test accuracy, combination weights, time.
+"""The paper's figures from records of runs: training dynamics, clean and test accuracy, combination weights, resources.
 
-A figure has panels, each a list of records. Lines are means over seeds, bands the deviation, and dashed lines the
-epochs after which the learning rate drops.
+A figure has panels, each a list of records. Lines are means over seeds, bands and bars the deviation, and dashed grey
+lines the epochs after which the learning rate drops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,27 @@ from labelloop.errors import UsageError
 from labelloop.report.figure import new_figure, save
 
 Records = Sequence[Mapping[str, Any]]
-OURS = "closed loop"  # drawn above the others, and thicker
-# No two lines of a figure look alike: there are up to thirteen methods.
-COLOURS = [
-    *("#1f77b4", "#aec7e8", "#ff7f0e", "#2ca02c", "#98df8a", "#9467bd", "#c5b0d5"),
-    *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf", "#d62728", "#000000"),
-]
+Style = dict[str, Any]  # arguments of a line
+Styles = Mapping[str, Style]
+OURS = "closed loop"
+THICK = (OURS, "closed loop, practical recipe")  # and drawn above the others
+
+# A title looks the same in every figure, and no two alike: its colour is that of its line here, its dashes those of
+# its column. Colours that colour-blind people tell apart, none pale; "" is free for titles that do not stand here.
+DASHES = ("-", "--", ":", "-.", (0, (7, 1.5)), (0, (4, 1, 1, 1, 1, 1)))
+TITLES = {
+    "#000000": ("cross-entropy", "noisy + clean", "clean rows only", "fine-tune on clean", "", "logistic corrector"),
+    "#d55e00": (OURS, "closed loop (50% clean)", "closed loop (10% clean)", "λ = 0.5", "every 5 epochs", ""),
+    "#0072b2": ("", "", "EMLC", "closed loop, clean rows train too", THICK[1], ""),
+    "#009e73": ("final-layer logits", "λ = 0.2", "", "", "FasTEN", ""),
+    "#e69f00": ("GLC", "every 8 epochs", "Co-teaching", "MW-Net", "pseudo-soft-labels", ""),
+    "#aa3377": ("DivideMix", "L2B", "no convex combination", "λ = 1.0", "", "shorter warm-up"),
+    "#56b4e9": ("DMLP", "DMLP without pretraining", "DMLP (10% clean)", "DMLP (50% clean)", "", "every 10 epochs"),
+    "#777777": ("", "true labels", "", "AdamW and standardised columns for the correction network", "", ""),
+}
+COLOURS = tuple(TITLES)
+MARKS = dict(zip(DASHES, "o^vsDp", strict=True))  # of what is no line
+TITLE_WIDTH = 58  # letters above a panel
 
 
 def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
@@ -33,17 +49,19 @@ def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
     need_picture(shows, "this")
     if not panels:
         raise UsageError("there is no finished run to draw; --rerun makes them")
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    figure, axes = new_figure(rows, columns)
-    for axis, (title, records) in zip(axes, panels.items(), strict=False):
-        PANELS[shows](axis, records)
-        axis.set_title(title, fontsize=9)
-    for axis in axes[len(panels) :]:
+    styles = styles_of(record["title"] for records in panels.values() for record in records)
+    pictures = [(title, panel, records) for title, records in panels.items() for panel in PANELS[shows]]
+    columns = min(3, len(pictures))
+    figure, axes = new_figure(-(-len(pictures) // columns), columns)
+    for axis, (title, panel, records) in zip(axes, pictures, strict=False):
+        panel(axis, records, styles)
+        if len(panels) > 1:
+            axis.set_title(_wrapped(title, TITLE_WIDTH), fontsize=9)
+    if len(panels) == 1:
+        figure.suptitle(_wrapped(next(iter(panels)), columns * TITLE_WIDTH), fontsize=9)
+    for axis in axes[len(pictures) :]:
         axis.set_visible(False)
-    handles, labels = axes[0].get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=2 * columns, fontsize=8, frameon=False)
+    _legend(figure, axes)
     return save(figure, path)
 
 
@@ -55,6 +73,24 @@ def need_picture(shows: str, place: str) -> None:
     """
     if shows not in PANELS:
         raise UsageError(f"{place} shows {shows}, of which there is no picture; there is of {', '.join(PANELS)}")
+
+
+def styles_of(titles: Iterable[str]) -> dict[str, Style]:
+    """How each title is drawn: as TITLES says, or else as nothing else is."""
+    cells = [(colour, dash, title) for colour, row in TITLES.items() for dash, title in zip(DASHES, row, strict=True)]
+    known = {title: (colour, dash) for colour, dash, title in cells if title}
+    free = [(colour, dash) for colour, dash, title in cells if not title]
+    strangers = [title for title in dict.fromkeys(titles) if title not in known]
+    known |= {title: free[number % len(free)] for number, title in enumerate(strangers)}
+    return {
+        title: {
+            "color": colour,
+            "linestyle": dash,
+            "linewidth": 2.6 if title in THICK else 1.3,
+            "zorder": 4 if title in THICK else 3,
+        }
+        for title, (colour, dash) in known.items()
+    }
 
 
 def drops(record: Mapping[str, Any]) -> list[int]:
@@ -73,34 +109,47 @@ def curve(records: Records, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarra
             raise UsageError(f"a run of {record['title']} has no {key}, so it cannot be drawn; --rerun makes it anew")
         lines.append([100 * row[key] for row in rows])
     length = min(map(len, lines))
-    values = np.array([line[:length] for line in lines])
-    return np.arange(1, length + 1), values.mean(axis=0), values.std(axis=0)
+    values = np.array([line[-length:] for line in lines])
+    return np.arange(1, length + 1), values.mean(axis=0), values.std(axis=0, ddof=len(lines) > 1)
 
 
-def _dynamics(axis: Any, records: Records) -> None:
-    axis.set_prop_cycle(color=COLOURS)
+# --- panels ----------------------------------------------------------------------------------------------------------
+
+
+def _dynamics(axis: Any, records: Records, styles: Styles) -> None:
+    """A line a method. One that goes on after the schedule is a mark at the right edge, where it ends."""
+    beyond = 0
     for title in dict.fromkeys(record["title"] for record in records):
-        _line(axis, [record for record in records if record["title"] == title], "test_accuracy", title)
+        runs = [record for record in records if record["title"] == title]
+        epochs, mean, deviation = curve(runs, "test_accuracy")
+        if len(epochs) <= runs[0]["config"]["epochs"]:
+            _line(axis, epochs, mean, deviation, title, styles[title])
+        else:
+            _mark(axis, beyond, mean[-1], deviation[-1], title, styles[title])
+            beyond += 1
     _epochs(axis, records, "test accuracy, %")
 
 
-TEST_AND_CLEAN = (("test_accuracy", "test rows"), ("clean_val_accuracy", "clean rows that judge the corrections"))
+TEST_AND_CLEAN = (
+    ("test_accuracy", "test rows", {"color": COLOURS[2], "linestyle": "-", "linewidth": 2}),
+    ("clean_val_accuracy", "clean rows that judge the corrections", {"color": COLOURS[4], "linestyle": "--"}),
+)
 
 
-def _clean(axis: Any, records: Records) -> None:
-    for key, label in TEST_AND_CLEAN:
-        _line(axis, records, key, label)
+def _clean(axis: Any, records: Records, _: Styles) -> None:
+    for key, label, style in TEST_AND_CLEAN:
+        _line(axis, *curve(records, key), label, style)
     _epochs(axis, records, "accuracy, %")
 
 
-def _clean_error(axis: Any, records: Records) -> None:
-    for key, label in TEST_AND_CLEAN:
-        epochs, mean, _ = curve(records, key)
-        axis.plot(epochs, 100 - mean, label=label)
+def _clean_error(axis: Any, records: Records, _: Styles) -> None:
+    for key, label, style in TEST_AND_CLEAN:
+        epochs, mean, deviation = curve(records, key)
+        _line(axis, epochs, 100 - mean, deviation, label, style)
     _epochs(axis, records, "error, %")
 
 
-def _weights(axis: Any, records: Records) -> None:
+def _weights(axis: Any, records: Records, _: Styles) -> None:
     """The mean weight of each component by round: 0 is the given label, k the k-th correction."""
     records = [record for record in records if record["rounds"]]
     rounds = min((len(record["rounds"]) for record in records), default=0)
@@ -115,51 +164,110 @@ def _weights(axis: Any, records: Records) -> None:
             ]
         )
         name = "given label" if component == 0 else f"correction {component}"
-        axis.bar(np.arange(1, rounds + 1), height, bottom=bottom, label=name)
+        again, colour = divmod(component, len(COLOURS))
+        look = {"color": COLOURS[colour], "hatch": "/" * again, "edgecolor": "white"}
+        axis.bar(np.arange(1, rounds + 1), height, bottom=bottom, label=name, **look)
         bottom += height
     axis.set_xlabel("round")
     axis.set_ylabel("weight ω")
+    axis.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _weight(weights: Sequence[float], component: int) -> float:
     return weights[component] if component < len(weights) else 0.0
 
 
-def _resources(axis: Any, methods: Records) -> None:
-    """A bar a method, the quickest at the top: seconds, and how many times the closed loop's they are."""
+def _seconds(axis: Any, methods: Records, _: Styles) -> None:
+    _bars(axis, methods, "seconds", 1, "seconds")
+
+
+def _memory(axis: Any, methods: Records, _: Styles) -> None:
+    _bars(axis, methods, "memory_mib", 0, "memory, MiB")
+
+
+def _bars(axis: Any, methods: Records, key: str, digits: int, label: str) -> None:
+    """A bar a method, the quickest at the top: its value, and how many times the closed loop's that is."""
     ordered = sorted(methods, key=lambda method: -method["seconds"])
-    ours = next((method["seconds"] for method in methods if method["title"] == OURS), None)
+    ours = next((method[key] for method in methods if method["title"] == OURS), None)
     names = [method["title"] for method in ordered]
-    bars = axis.barh(
-        names,
-        [method["seconds"] for method in ordered],
-        color=[COLOURS[-2] if name == OURS else COLOURS[0] for name in names],
+    colours = [COLOURS[1] if name == OURS else COLOURS[2] for name in names]
+    bars = axis.barh(names, [method[key] for method in ordered], color=colours)
+    times = ["" if ours is None else f" ({method[key] / ours:.1f} ×)" for method in ordered]
+    texts = [f"{method[key]:.{digits}f}{more}" for method, more in zip(ordered, times, strict=True)]
+    axis.bar_label(bars, texts, padding=3, fontsize=8)
+    axis.margins(x=0.38)
+    axis.set_xlabel(label)
+
+
+# --- what panels are made of -----------------------------------------------------------------------------------------
+
+
+def _line(axis: Any, epochs: np.ndarray, mean: np.ndarray, deviation: np.ndarray, label: str, style: Style) -> None:
+    axis.plot(epochs, mean, label=label, **style)
+    axis.fill_between(epochs, mean - deviation, mean + deviation, color=style["color"], alpha=0.1, linewidth=0)
+
+
+def _mark(axis: Any, number: int, mean: float, deviation: float, title: str, style: Style) -> None:
+    """A mean with its deviation just outside the right edge, each further one beside the others."""
+    axis.errorbar(
+        1.025 + 0.03 * number,
+        mean,
+        yerr=deviation,
+        transform=axis.get_yaxis_transform(),  # across in shares of the axis, upwards in per cent
+        clip_on=False,
+        fmt=MARKS[style["linestyle"]],
+        color=style["color"],
+        markersize=4,
+        capsize=3,
+        label=f"{title} (after more epochs)",
     )
-    times = ["" if ours is None else f"{method['seconds'] / ours:.1f} ×" for method in ordered]
-    axis.bar_label(bars, times, padding=3, fontsize=8)
-    axis.margins(x=0.18)
-    axis.set_xlabel("seconds")
-
-
-def _line(axis: Any, records: Records, key: str, label: str) -> None:
-    epochs, mean, deviation = curve(records, key)
-    ours = label.startswith(OURS)
-    line = axis.plot(epochs, mean, label=label, linewidth=2.5 if ours else 1.2, zorder=3 if ours else 2)[0]
-    axis.fill_between(epochs, mean - deviation, mean + deviation, color=line.get_color(), alpha=0.15, linewidth=0)
 
 
 def _epochs(axis: Any, records: Records, label: str) -> None:
     for epoch in drops(records[0]):
-        axis.axvline(epoch, color="grey", linestyle="--", linewidth=0.8)
+        axis.axvline(epoch, color="grey", linestyle="--", linewidth=0.8, zorder=1)
+    last = max(record["config"]["epochs"] for record in records)
+    axis.set_xlim(min(1, last - 1), last)
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_xlabel("epoch")
     axis.set_ylabel(label)
 
 
-PANELS: dict[str, Callable[[Any, Records], None]] = {
-    "dynamics": _dynamics,
-    "accuracy": _dynamics,
-    "clean-accuracy": _clean,
-    "clean-error": _clean_error,
-    "weights": _weights,
-    "resources": _resources,
+def _legend(figure: Any, axes: Sequence[Any]) -> None:
+    """Everything that stands in any of the panels, once, in as many columns as there is room for."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        columns = _columns([0.8 + 0.058 * len(label) for label in found], figure.get_figwidth())
+        figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(found) // columns))
+        style = {"ncols": columns, "fontsize": 8, "frameon": False, "handlelength": 4}
+        figure.legend(found.values(), found.keys(), loc="outside lower center", **style)
+
+
+def _columns(widths: Sequence[float], room: float) -> int:
+    """In how many columns these stand in as few lines as can be; columns are filled one after the other."""
+    for lines in range(1, len(widths)):
+        if sum(max(widths[start : start + lines]) for start in range(0, len(widths), lines)) <= room:
+            return -(-len(widths) // lines)
+    return 1
+
+
+def _wrapped(title: str, width: int) -> str:
+    """Lines of about the same length, none longer than this."""
+    lines = []
+    for line in title.splitlines():
+        even = len(line) // max(1, -(-len(line) // width)) + 10
+        lines.append(textwrap.fill(line, min(width, even)))
+    return "\n".join(lines)
+
+
+PANELS: dict[str, tuple[Callable[[Any, Records, Styles], None], ...]] = {
+    "dynamics": (_dynamics,),
+    "accuracy": (_dynamics,),
+    "clean-accuracy": (_clean,),
+    "clean-error": (_clean_error,),
+    "weights": (_weights,),
+    "resources": (_seconds, _memory),
 }
