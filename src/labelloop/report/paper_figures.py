@@ -170,6 +170,7 @@ def _weights(axis: Any, records: Records, _: Styles) -> None:
         bottom += height
     axis.set_xlabel("round")
     axis.set_ylabel("weight ω")
+    axis.set_ylim(0, 1)
     axis.xaxis.get_major_locator().set_params(integer=True)
 
 
