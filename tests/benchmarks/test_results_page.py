@@ -133,3 +133,26 @@ def test_words_for_numbers():
     assert _tally(outcomes) == "1 won, 1 tied, 2 lost"
     run = {"train": 10.0, "extract": 0.5, "corrector": 0.1, "update": 0.0}
     assert correction_shares({"runs": {"closed-loop": [run]}}) == [pytest.approx(0.06)]
+
+
+def test_the_order_of_the_inputs_is_counted_by_cell_and_the_cells_that_break_it_are_named():
+    names = (OURS, "final-layer logits", "pseudo-soft-labels")
+    cells = {name: dict(zip(names, values, strict=True)) for name, values in
+             {"one": (60, 58, 50), "two": (61, 60, 59), "three": (60, 61, 55)}.items()}  # fmt: skip
+    text, verdict = page_of(cells).features_logits_pseudo()
+    assert verdict == "holds in most cells"
+    assert text == (
+        "in 2 of 3 cells; features over logits -1.0 to +2.0 points, logits over pseudo-labels +1.0 to +8.0 points; "
+        "not in three (60.0 ± 0.1 / 61.0 ± 0.1 / 55.0 ± 0.1)"
+    )
+    assert page_of({"one": cells["one"]}).features_logits_pseudo()[1] == "holds"
+    assert page_of({"three": cells["three"]}).features_logits_pseudo()[1] == "does not hold"
+    assert page_of({}).features_logits_pseudo() == ("no runs", "open")
+
+
+def test_how_far_apart_the_rows_of_a_table_are_is_said_of_the_widest_cell():
+    cells = {"one": {"a": 60, "b": 61}, "two": {"a": 60, "b": 61.5}, "incomplete": {"a": 1}}
+    text, verdict = page_of(cells, ("a", "b")).spread_over("table7")
+    assert text == "1.0 to 1.5 points apart in 2 cells, most in two: a 60.0 ± 0.1, b 61.5 ± 0.1"
+    assert verdict == "holds"
+    assert page_of({"one": {"a": 60, "b": 62.5}}, ("a", "b")).spread_over("table7")[1] == "does not hold"
