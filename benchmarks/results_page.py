@@ -173,7 +173,8 @@ class Page:
         texts = [
             f"the phases of the correction take {100 * statistics.median(shares):.1f}% of the time of training "
             f"(median of {len(shares)} runs, {100 * min(shares):.1f} to {100 * max(shares):.1f}); a whole run takes "
-            f"{ratio:.3f} times that of cross-entropy, {overhead_setting(record)}"
+            f"{ratio:.3f} times that of cross-entropy ({min(record['ratios']):.2f} to {max(record['ratios']):.2f}: "
+            f"wall time here is disturbed by other work), {overhead_setting(record)}"
         ]
         costs = {"images": self.correction_epochs("images"), "embeddings": self.correction_epochs("embeddings")}
         texts += [
