@@ -41,7 +41,7 @@ ROWS = {
 
 def one(name: str) -> None:
     """Runs a row and prints its seconds and the memory that training added, in MiB."""
-    from labelloop.experiments.experiment import Experiment, load_data, make_noisy_problem
+    from labelloop.bench.experiment import Experiment, load_data, make_noisy_problem
     from labelloop.methods import METHODS
     from labelloop.training.memory import keep_freed_memory
     from labelloop.training.runtime import Runtime
@@ -92,7 +92,7 @@ def main() -> int:
             done = subprocess.run([sys.executable, __file__, "--one", name], check=True, capture_output=True, text=True)
             found[name].append(json.loads(done.stdout))
             print(f"repeat {repeat + 1}, {name}: {done.stdout.strip()}", file=sys.stderr, flush=True)
-    from labelloop.experiments.versions import versions
+    from labelloop.runs.versions import versions
 
     record = {
         "caption": f"CPU seconds of training and memory it adds, median of {options.repeats}: small-cnn, 2,048 "

@@ -26,9 +26,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import labelloop
-from labelloop.experiments.versions import versions
 from labelloop.noise import NOISES
 from labelloop.noise.label_files import read_label_file
+from labelloop.runs.versions import versions
 from labelloop.seeds import stream
 
 try:

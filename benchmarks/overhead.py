@@ -17,11 +17,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
 import numpy as np
 import torch
 
-from labelloop.data import load_dataset
+from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError
-from labelloop.experiments.versions import versions
 from labelloop.methods import METHODS
 from labelloop.noise import NOISES
+from labelloop.runs.versions import versions
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 from labelloop.training.runtime import Runtime

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelloop.experiments.paper import accuracy_table, measured_resources, phase_table, records_of, stored_runs
-from labelloop.experiments.paper_files import Part, read_items
-from labelloop.results.tables import best, last, setting
-from labelloop.results.tables import cell as cell_of
+from labelloop.bench.tables import best, last, setting
+from labelloop.bench.tables import cell as cell_of
+from labelloop.paper.grids import Part, read_items
+from labelloop.paper.items import accuracy_table, measured_resources, phase_table, records_of, stored_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "evidence"

@@ -24,8 +24,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import numpy as np
 import torch
 
-from labelloop.experiments.versions import versions
 from labelloop.methods import METHODS, l2b, mwnet
+from labelloop.runs.versions import versions
 from labelloop.seeds import stream
 from labelloop.training.memory import keep_freed_memory
 from labelloop.training.runtime import Runtime

@@ -12,9 +12,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from labelloop.experiments.paper_files import read_items
-from labelloop.results.evidence import compact, read_evidence_lines, write_evidence
-from labelloop.results.run_folder import read_json
+from labelloop.paper.evidence import compact, read_evidence_lines, write_evidence
+from labelloop.paper.grids import read_items
+from labelloop.runs.folder import read_json
 
 EVIDENCE = Path(__file__).resolve().parents[1] / "evidence"
 

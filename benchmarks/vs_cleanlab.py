@@ -32,10 +32,10 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from labelloop import correct, fit
-from labelloop.data import load_dataset
-from labelloop.experiments.versions import versions
+from labelloop.data.datasets import load_dataset
 from labelloop.noise import NOISES
-from labelloop.results.metrics import accuracy, label_metrics
+from labelloop.runs.metrics import accuracy, label_metrics
+from labelloop.runs.versions import versions
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 from labelloop.training.targets import one_hot

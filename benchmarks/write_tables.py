@@ -19,10 +19,10 @@ from believe_page import page as believe_page
 from results_page import Page, correction_shares, overhead_setting
 from vs_cleanlab_page import page as vs_cleanlab_page
 
-from labelloop.experiments.demo import demo_table
-from labelloop.experiments.paper import panels
-from labelloop.report.paper_figures import draw
-from labelloop.results.tables import best, last
+from labelloop.bench.tables import best, last
+from labelloop.paper.figures import draw
+from labelloop.paper.items import panels
+from labelloop.workflows.demo import demo_table
 
 ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "evidence"

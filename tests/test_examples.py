@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from labelloop.data.digits import digits
+from labelloop.data.datasets.digits import digits
 from labelloop.noise import NOISES
 from labelloop.seeds import stream
 from labelloop.splits import clean_split

@@ -11,9 +11,9 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from labelloop.experiments.configuration import build_config, parse_overrides
-from labelloop.experiments.recipes import recipe_config
+from labelloop.config.build import build_config, parse_overrides
 from labelloop.methods.closed_loop import Config, CorrectorConfig
+from labelloop.methods.configure import recipe_config
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "labelloop"

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_iris
 
-from labelloop.experiments.grid import expand
+from labelloop.bench.grid import expand
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,13 +12,13 @@ __version__ = "0.1.0"
 
 # Imported when first used, so that `import labelloop` and `labelloop --help` do not wait for torch.
 _PUBLIC = {
-    "fit": "labelloop.experiments.fit",
-    "Result": "labelloop.experiments.fit",
-    "correct": "labelloop.experiments.correct",
-    "CorrectionResult": "labelloop.experiments.correct",
+    "fit": "labelloop.workflows.fit",
+    "Result": "labelloop.workflows.fit",
+    "correct": "labelloop.workflows.correct",
+    "CorrectionResult": "labelloop.workflows.correct",
     "LabelLoopClassifier": "labelloop.estimator",
-    "load_model": "labelloop.experiments.trained_model",
-    "TrainedModel": "labelloop.experiments.trained_model",
+    "load_model": "labelloop.trained_model",
+    "TrainedModel": "labelloop.trained_model",
     "Config": "labelloop.methods.closed_loop.config",
     "CorrectorConfig": "labelloop.methods.closed_loop.corrector",
     "fit_corrector": "labelloop.methods.closed_loop.corrector",
@@ -51,13 +51,13 @@ __all__ = [
 if TYPE_CHECKING:
     from labelloop.errors import DataError, UsageError
     from labelloop.estimator import LabelLoopClassifier
-    from labelloop.experiments.correct import CorrectionResult, correct
-    from labelloop.experiments.fit import Result, fit
-    from labelloop.experiments.trained_model import TrainedModel, load_model
     from labelloop.methods.closed_loop.combination import combine, fit_simplex_weights
     from labelloop.methods.closed_loop.config import Config
     from labelloop.methods.closed_loop.corrector import CorrectorConfig, fit_corrector
     from labelloop.splits import stratified_split
+    from labelloop.trained_model import TrainedModel, load_model
+    from labelloop.workflows.correct import CorrectionResult, correct
+    from labelloop.workflows.fit import Result, fit
 
 
 def __getattr__(name: str) -> Any:

@@ -363,7 +363,7 @@ def _processes(text: str) -> int:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from labelloop.experiments.files import fit_file
+    from labelloop.workflows.files import fit_file
 
     summary = fit_file(
         options.data,
@@ -402,7 +402,7 @@ def _fit(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from labelloop.experiments.files import predict_file
+    from labelloop.workflows.files import predict_file
 
     text = predict_file(
         options.model,
@@ -417,7 +417,7 @@ def _predict(options: argparse.Namespace) -> int:
 
 
 def _correct(options: argparse.Namespace) -> int:
-    from labelloop.experiments.correct_file import correct_file
+    from labelloop.workflows.correct_file import correct_file
 
     summary = correct_file(
         options.data,
@@ -467,7 +467,7 @@ def _undo(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from labelloop.experiments.plan import plan_run
+    from labelloop.workflows.plan import plan_run
 
     text, curve = plan_run(options.run_folder, options.output, options.count)
     print(text)
@@ -480,7 +480,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _refit(options: argparse.Namespace) -> int:
-    from labelloop.experiments.refit import refit_run
+    from labelloop.workflows.refit import refit_run
 
     print(refit_run(options.run_folder, options.verified, options.output_dir, overwrite=options.overwrite))
     return 0
@@ -494,8 +494,8 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _noise(options: argparse.Namespace) -> int:
-    from labelloop.experiments.configuration import parse_overrides
-    from labelloop.experiments.noise_file import make_noise_file
+    from labelloop.config.build import parse_overrides
+    from labelloop.workflows.noise import make_noise_file
 
     text = make_noise_file(
         options.data,
@@ -514,9 +514,9 @@ def _noise(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from labelloop.experiments.bench import bench_report, run_bench
-    from labelloop.experiments.check import check_experiments
-    from labelloop.experiments.grid import read_grid
+    from labelloop.bench.check import check_experiments
+    from labelloop.bench.grid import read_grid
+    from labelloop.bench.pool import bench_report, run_bench
 
     experiments = read_grid(options.grid)
     folder = options.output_dir or Path("runs") / options.grid.stem
@@ -530,7 +530,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _paper(options: argparse.Namespace) -> int:
-    from labelloop.experiments import paper
+    from labelloop.paper import items as paper
 
     folder = options.output_dir or Path("runs") / "paper"
     if not options.name:
@@ -545,8 +545,8 @@ def _paper(options: argparse.Namespace) -> int:
     if options.rerun:
         paper.need_runs(item, options.scale)
     if options.figure:  # before anything runs
+        from labelloop.paper.figures import need_picture
         from labelloop.report.figure import figure_place
-        from labelloop.report.paper_figures import need_picture
 
         need_picture(item.shows, item.place)
         paper.need_panels(item, options.scale)
@@ -565,7 +565,7 @@ def _paper(options: argparse.Namespace) -> int:
     if agreement:
         print(f"\n{agreement}")
     if options.figure:
-        from labelloop.report.paper_figures import draw
+        from labelloop.paper.figures import draw
 
         print(
             "\n".join(
@@ -576,7 +576,7 @@ def _paper(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from labelloop.experiments.demo import run_demo
+    from labelloop.workflows.demo import run_demo
 
     print(run_demo(options.output_dir, options.seeds))
     return 0

@@ -18,22 +18,23 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
+from labelloop.config.base import TrainingConfig
+from labelloop.config.recipes import DEFAULT_RECIPE
+from labelloop.correction.estimate import no_estimate
 from labelloop.data.classes import decode, encode, typed
 from labelloop.data.columns import are_array_names
 from labelloop.data.problem import classes_of, make_problem
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError
-from labelloop.experiments.fit import Result, fit_table
-from labelloop.experiments.recipes import DEFAULT_RECIPE, recipe_config
-from labelloop.experiments.trained_model import TrainedModel
 from labelloop.methods import METHODS
-from labelloop.results.estimate import no_estimate
+from labelloop.methods.configure import recipe_config
+from labelloop.trained_model import TrainedModel
 from labelloop.training.batches import input_shape
-from labelloop.training.config import TrainingConfig
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
+from labelloop.workflows.fit import Result, fit_table
 
 OWN_PARAMETERS = ("network", "epochs", "warm_up", "batch_size", "learning_rate", "noisy_loss_weight")
 DENSE_VALUES = 2**30  # 4 GiB as float32: the largest sparse matrix that is made dense for training

@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from results_page import OURS, PRACTICAL, TENTH, THEIRS, Page, Score, _span, _tally, correction_shares, score
 
-from labelloop.results.tables import cell, cell_text
+from labelloop.bench.tables import cell, cell_text
 
 
 def page_of(cells: dict[str, dict[str, float]], titles: tuple[str, ...] = (), clean: int = 2000) -> Page:

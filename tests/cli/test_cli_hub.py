@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from cli_tools import NAMES, QUICK, labels_of, metrics_of, run_json, settings, small, write_csv
 
-from labelloop.data.clean_file import join_clean_file
-from labelloop.data.image_store import load_images
-from labelloop.data.read import read_table
+from labelloop.data.images.store import load_images
+from labelloop.data.readers.clean_file import join_clean_file
+from labelloop.data.readers.read import read_table
 
 DATA = small()
 ORDER = ["cat", "ant", "bee", "dog"]  # neither sorted nor all in use

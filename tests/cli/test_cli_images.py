@@ -13,8 +13,8 @@ from cli_tools import Ran, contents, labels_of, run_json, settings
 from PIL import Image
 from real_images import CLASSES, pictures
 
-from labelloop.data import image_store
-from labelloop.data.read import read_table
+from labelloop.data.datasets import image_store
+from labelloop.data.readers.read import read_table
 from labelloop.errors import DataError
 
 QUICK = (

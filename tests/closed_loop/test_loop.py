@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config, fit, loop
-from labelloop.results.run_folder import RunFolder
+from labelloop.runs.folder import RunFolder
 from labelloop.seeds import integer, stream
 from labelloop.splits import stratified_split
 from labelloop.training.extract import extract

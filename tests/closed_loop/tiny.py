@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from labelloop.methods.closed_loop import Config, CorrectorConfig, fit
-from labelloop.results.run_folder import RunFolder
+from labelloop.runs.folder import RunFolder
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
 from labelloop.types import MISSING, Fitted, Problem, Rows, Truth

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from labelloop.data.encoding import Column, encode_columns, fit_category, fit_number, from_json, to_json
-from labelloop.data.read import read_table
+from labelloop.data.readers.read import read_table
 from labelloop.errors import DataError
 
 ALL = np.ones(6, dtype=bool)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelloop.data.problem import check, make_problem
-from labelloop.data.read import read_table
+from labelloop.data.readers.read import read_table
 from labelloop.errors import DataError, UsageError
 
 X = np.array([[1.5, 2], [3, 4], [5, 6], [7, 8]], dtype=np.float32)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelloop.data.digits import digits
+from labelloop.data.datasets.digits import digits
 from labelloop.errors import UsageError
 from labelloop.splits import clean_split, stratified_split
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelloop.data.read import read_table
-from labelloop.data.text import BATCH, TextForm, embed_texts
+from labelloop.data.readers.read import read_table
+from labelloop.data.readers.text import BATCH, TextForm, embed_texts
 from labelloop.errors import DataError, UsageError
 
 MODULE = """

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from cifar_files import VARIANTS, batches, images_of, python2, python3, write_archive, write_folder
 
-from labelloop.data import load_dataset
-from labelloop.data.cifar_archive import read_archive
+from labelloop.data.datasets import load_dataset
+from labelloop.data.datasets.cifar_archive import read_archive
 from labelloop.errors import DataError, UsageError
 
 BOTH = pytest.mark.parametrize("name", ["cifar10", "cifar100"])

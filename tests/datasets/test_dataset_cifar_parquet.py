@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from cifar_files import write_folder, write_parquet
 
-from labelloop.data import load_dataset
+from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError, UsageError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelloop.data import load_dataset
+from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError, UsageError
 
 NAMES = [
@@ -173,7 +173,7 @@ def test_where_there_is_none(tmp_path):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_closed_loop_trains_on_it_with_and_without_workers(folder, workers):
     """From files to a record: the images decode in workers, augment themselves, and the labels are corrected."""
-    from labelloop.experiments.experiment import Experiment, run_experiment
+    from labelloop.bench.experiment import Experiment, run_experiment
 
     experiment = Experiment(
         dataset="clothing1m",

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelloop.data.image_files import ImageFiles
-from labelloop.data.image_store import Resized
-from labelloop.data.image_transforms import MEAN, STD, EvalTransform, TrainTransform, _turned, to_floats
+from labelloop.data.images.files import ImageFiles
+from labelloop.data.images.store import Resized
+from labelloop.data.images.transforms import MEAN, STD, EvalTransform, TrainTransform, _turned, to_floats
 from labelloop.errors import DataError, UsageError
 from labelloop.training.batches import batches
 from labelloop.types import MISSING, Rows

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from cifar_files import write_folder
 
-from labelloop.data import DATASETS, load_dataset
-from labelloop.data.digits import digits
-from labelloop.data.labelled import fingerprint_of, labelled
+from labelloop.data.datasets import DATASETS, load_dataset
+from labelloop.data.datasets.digits import digits
+from labelloop.data.datasets.labelled import fingerprint_of, labelled
 from labelloop.errors import DataError, UsageError
 
 BOTH = pytest.mark.parametrize("name", ["embeddings", "cifar10-embeddings"])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from cifar_files import python2, write_folder
 
-from labelloop.data import load_dataset
-from labelloop.data.labelled import fingerprint_of
+from labelloop.data.datasets import load_dataset
+from labelloop.data.datasets.labelled import fingerprint_of
 from labelloop.noise.label_files import read_label_file
 from labelloop.noise.superclasses import CIFAR100_COARSE
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelloop import LabelLoopClassifier
-from labelloop.data.digits import digits
+from labelloop.data.datasets.digits import digits
 
 NO_CLEAN = "no row has a clean label"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from labelloop.data.problem import classes_of, encoded
-from labelloop.data.read import read_table
+from labelloop.data.readers.read import read_table
 from labelloop.data.table import Table
-from labelloop.results.label_table import label_table
-from labelloop.results.run_folder import RunFolder
+from labelloop.runs.folder import RunFolder
+from labelloop.runs.labels import label_table
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelloop.data.digits import digits
+from labelloop.data.datasets.digits import digits
 from labelloop.methods import METHODS
 from labelloop.methods.bilevel import Batch
 from labelloop.models import Outputs, TwoHeadClassifier, build_encoder
-from labelloop.results.run_folder import RunFolder
+from labelloop.runs.folder import RunFolder
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
 from labelloop.types import MISSING, Fitted, Problem, Rows, Truth

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from labelloop.data.digits import digits
+from labelloop.data.datasets.digits import digits
 from labelloop.methods import METHODS
-from labelloop.results.run_folder import RunFolder
+from labelloop.runs.folder import RunFolder
 from labelloop.splits import clean_split
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve

@@ -10,8 +10,8 @@ import torch
 from bilevel_toys import clouds, configure, quiet
 from noisy_digits import small_config, small_problem
 
+from labelloop.config.base import TrainingConfig
 from labelloop.methods import METHODS, dmlp, emlc, fasten, l2b, mwnet
-from labelloop.training.config import TrainingConfig
 
 SHARED = set(asdict(TrainingConfig()))
 DEFAULTS = {

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from labelloop.experiments import paper, paper_files
 
+from labelloop.bench.tables import best
 from labelloop.cli import main
 from labelloop.errors import DataError, UsageError
-from labelloop.experiments import paper, paper_files
-from labelloop.report.paper_figures import draw
-from labelloop.results.agreement import agreement, same_numbers
-from labelloop.results.evidence import compact, expand, read_evidence, write_evidence
-from labelloop.results.tables import best
+from labelloop.paper.agreement import agreement, same_numbers
+from labelloop.paper.evidence import compact, expand, read_evidence, write_evidence
+from labelloop.paper.figures import draw
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -191,7 +191,7 @@ def test_clothing1m_shows_test_rows_and_those_that_judge_the_corrections(reposit
 
 
 def test_the_learning_rate_drops_stand_in_the_dynamics():
-    from labelloop.report.paper_figures import drops
+    from labelloop.paper.figures import drops
 
     assert drops({"config": {"epochs": 100, "lr_drops": [0.6, 0.8]}}) == [60, 80]
 

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from labelloop.experiments import paper_files
 
 from labelloop.cli import main
 from labelloop.errors import UsageError
-from labelloop.experiments import paper_files
-from labelloop.experiments.paper import details, dry_run, find_item
-from labelloop.experiments.paper_files import read_item, read_items
+from labelloop.paper.grids import read_item, read_items
+from labelloop.paper.items import details, dry_run, find_item
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = ROOT.parent / "shared" / "paper" / "000_ecbab4be6555f1e3.txt"

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from labelloop.correction.estimate import no_estimate
 from labelloop.errors import DataError
 from labelloop.report.learning_curve import draw_learning_curve
 from labelloop.report.reliability import draw_reliability
-from labelloop.results.estimate import no_estimate
 
 pytest.importorskip("matplotlib", reason="figures need the extra report")
 

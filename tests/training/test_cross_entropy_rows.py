@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS
 from labelloop.methods.cross_entropy import FineTuneConfig
-from labelloop.results.run_folder import RunFolder
+from labelloop.runs.folder import RunFolder
 from labelloop.seeds import integer, stream
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, resolve

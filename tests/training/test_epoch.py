@@ -10,9 +10,9 @@ import torch
 from tiny_rows import Items, float_rows, image_rows, make_model, make_rows, quiet, random_states, same_state, state_of
 from torch.nn import functional as F
 
+from labelloop.config.base import TrainingConfig
 from labelloop.seeds import integer, stream
 from labelloop.training.augmentation import crop_and_flip
-from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import soft_cross_entropy, train_epoch
 from labelloop.training.targets import one_hot
 

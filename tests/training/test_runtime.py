@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_rows import float_problem, image_rows, make_model, new_folder, quiet, random_states, same_state, state_of
 
-from labelloop.results.run_folder import RunFolder
+from labelloop.runs.folder import RunFolder
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.training.targets import one_hot

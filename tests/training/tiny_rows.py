@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from labelloop.models import TwoHeadClassifier, build_encoder
-from labelloop.results.run_folder import RunFolder
+from labelloop.runs.folder import RunFolder
 from labelloop.training.runtime import Runtime
 from labelloop.types import MISSING, Problem, Rows
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.encoding import Column
-from labelloop.data.image_store import ImageForm, Unreadable
-from labelloop.data.text import TextForm
+from labelloop.data.images.store import ImageForm, Unreadable
+from labelloop.data.readers.text import TextForm
 from labelloop.errors import DataError
 from labelloop.types import Floats
 

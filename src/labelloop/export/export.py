@@ -17,7 +17,7 @@ from labelloop.export.label_issues import ORIENTATIONS, write_issues, write_nois
 from labelloop.export.model_card import write_model
 from labelloop.export.run import Run, read_run, sha256_of
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
-from labelloop.results.run_folder import write_atomically
+from labelloop.runs.folder import write_atomically
 
 OF_THE_RUN = ("issues", "noise-matrix", "model")  # what needs no input
 OF_THE_DATA = (*tables.FORMATS, "imagefolder", "hf")

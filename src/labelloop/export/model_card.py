@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labelloop.errors import DataError
 from labelloop.export.run import Run
-from labelloop.results.run_folder import read_json, read_metrics
+from labelloop.runs.folder import read_json, read_metrics
 
 FILES = ("model.safetensors", "model.json")
 NUMBERS = {

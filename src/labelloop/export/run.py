@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
-from labelloop.results.run_folder import read_json
+from labelloop.runs.folder import read_json
 from labelloop.types import Floats
 
 AGAIN = "run `labelloop fit` or `labelloop correct --output-dir` again"

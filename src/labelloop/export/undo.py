@@ -17,7 +17,7 @@ from typing import Any
 
 from labelloop.errors import DataError
 from labelloop.export.run import sha256_of
-from labelloop.results.run_folder import write_atomically
+from labelloop.runs.folder import write_atomically
 
 SCHEMA_VERSION = 1
 ABOUT = "undo.json"

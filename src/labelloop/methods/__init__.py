@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from labelloop.training.config import TrainingConfig
+from labelloop.config.base import TrainingConfig
 from labelloop.types import Fitted, Problem
 
 

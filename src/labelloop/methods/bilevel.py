@@ -18,9 +18,9 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from labelloop.config.base import TrainingConfig
 from labelloop.models import Outputs
 from labelloop.seeds import stream
-from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import augmented_batches
 from labelloop.training.runtime import Runtime
 from labelloop.types import Labels, Rows

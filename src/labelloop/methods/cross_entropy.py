@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
-from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer

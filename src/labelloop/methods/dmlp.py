@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
-from labelloop.results.metrics import accuracy
+from labelloop.runs.metrics import accuracy
 from labelloop.seeds import stream
 from labelloop.training.batches import batches, input_shape
-from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import train_epoch
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime

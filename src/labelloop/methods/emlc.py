@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError, nearest
 from labelloop.methods.bilevel import Batch, batches_with_clean, gradient, parameters_of, slopes
 from labelloop.seeds import integer
-from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import soft_cross_entropy
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer

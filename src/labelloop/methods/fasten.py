@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import Outputs, TwoHeadClassifier
 from labelloop.seeds import integer, stream
-from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import augmented_batches
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer

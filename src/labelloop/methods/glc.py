@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from labelloop.config.base import TrainingConfig
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
-from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import augmented_batches, train_epoch
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime

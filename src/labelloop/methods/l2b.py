@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError, nearest
 from labelloop.methods.bilevel import (
     Batch,
@@ -19,7 +20,6 @@ from labelloop.methods.bilevel import (
     parameters_of,
     slopes,
 )
-from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer

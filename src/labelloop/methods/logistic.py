@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
+from labelloop.config.base import TrainingConfig
 from labelloop.errors import DataError, UsageError
-from labelloop.training.config import TrainingConfig
 from labelloop.training.epoch import train_epoch
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError, nearest
 from labelloop.methods.bilevel import (
     Batch,
@@ -21,7 +22,6 @@ from labelloop.methods.bilevel import (
     slopes,
 )
 from labelloop.seeds import integer
-from labelloop.training.config import TrainingConfig
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.state_arrays import from_arrays, to_arrays

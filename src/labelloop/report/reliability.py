@@ -7,7 +7,7 @@ from typing import Any
 
 from labelloop.errors import DataError
 from labelloop.report.figure import new_figure, save
-from labelloop.results.run_folder import read_json
+from labelloop.runs.folder import read_json
 
 
 def draw_reliability(folder: Path) -> list[Path]:

@@ -16,8 +16,8 @@ from labelloop.training.batches import batches, is_images
 from labelloop.types import Floats, Labels, Rows
 
 if TYPE_CHECKING:
+    from labelloop.config.base import TrainingConfig
     from labelloop.models import TwoHeadClassifier
-    from labelloop.training.config import TrainingConfig
     from labelloop.training.runtime import Runtime
 
 

@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 from labelloop.errors import DataError
 from labelloop.models import TwoHeadClassifier, is_convolutional
-from labelloop.results.metrics import accuracy, label_metrics
-from labelloop.results.run_folder import RunFolder
+from labelloop.runs.folder import RunFolder
+from labelloop.runs.metrics import accuracy, label_metrics
 from labelloop.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from labelloop.training.extract import extract
 from labelloop.types import Floats, Labels, Problem, Truth

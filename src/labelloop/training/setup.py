@@ -9,10 +9,10 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from labelloop.config.base import TrainingConfig
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder, load_encoder, mean_and_std
 from labelloop.seeds import integer
 from labelloop.training.batches import input_shape, is_images
-from labelloop.training.config import TrainingConfig
 from labelloop.types import Problem, Rows
 
 Config = TypeVar("Config", bound=TrainingConfig)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError, nearest
 from labelloop.methods.closed_loop.corrector import CorrectorConfig
-from labelloop.training.config import TrainingConfig
 
 COMBINATIONS = ("convex", "latest")
 CLEAN_ROWS_TRAIN = ("never", "always", "after_warm_up")
@@ -56,6 +56,14 @@ class Config(TrainingConfig):
             raise UsageError(f"noisy_loss_weight must not be negative, but is {self.noisy_loss_weight}")
         if not 0 < self.clean_fit_fraction < 1:
             raise UsageError(f"clean_fit_fraction must lie between 0 and 1, not {self.clean_fit_fraction}")
+
+    def check_schedule(self) -> None:
+        """Refuses a loop that ends before its first correction."""
+        if self.warm_up >= self.epochs:
+            raise UsageError(
+                f"no label would ever be corrected: warm_up is {self.warm_up} and epochs only {self.epochs}; "
+                "the first correction comes after warm_up epochs, so lower warm_up or raise epochs"
+            )
 
     def corrects_after(self, epoch: int) -> bool:
         """Whether the labels are corrected after this many finished epochs; never after the last."""

@@ -1,0 +1,1 @@
+"""What a researcher does: experiments, grids of them, and the tables they make."""

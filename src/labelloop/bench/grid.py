@@ -1,0 +1,107 @@
+"""A grid: a TOML file that lists what differs between experiments, and becomes a list of them.
+
+Keys outside [axes] are the same for all. Under [axes] every key has a list, and all combinations are run. Each
+[[methods]] entry names a method and what differs for it; without them, `method` is a key like any other. The tables
+`config` of all three are laid over one another.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from labelloop.bench.experiment import Experiment
+from labelloop.config.build import merge, read_toml
+from labelloop.errors import UsageError, nearest
+
+METHOD_KEYS = ("name", "method", "recipe", "config", "paired")
+KINDS = {
+    "dataset": str,
+    "dataset_options": dict,
+    "clean": int,
+    "paired": bool,
+    "noise": str,
+    "rate": float,
+    "noise_options": dict,
+    "method": str,
+    "recipe": str,
+    "config": dict,
+    "name": str,
+    "seed": int,
+}
+KEYS = tuple(KINDS)
+
+
+def read_grid(path: Path) -> list[Experiment]:
+    """The experiments of a grid file.
+
+    Raises:
+        UsageError: An unknown key (with the nearest known one), an empty axis, or settings that do not fit.
+        DataError: A noise file that is not there.
+    """
+    return expand(read_toml(path), str(path))
+
+
+def expand(content: Mapping[str, Any], source: str) -> list[Experiment]:
+    """All combinations of the axes, for every method, each experiment once."""
+    content = dict(content)
+    axes, methods = content.pop("axes", {}), content.pop("methods", [{}])
+    _check(content, axes, methods, source)
+    experiments: dict[str, Experiment] = {}
+    for method in methods:
+        for values in itertools.product(*axes.values()):
+            layers = (content, dict(zip(axes, values, strict=True)), method)
+            settings = {key: value for layer in layers for key, value in layer.items()}
+            settings["config"] = merge(*(_config(layer, source) for layer in layers))
+            experiment = _experiment(settings, source)
+            experiments.setdefault(f"{experiment.key} {experiment.title}", experiment)
+    return list(experiments.values())
+
+
+def _check(content: Mapping[str, Any], axes: Any, methods: Any, source: str) -> None:
+    """Refuses keys that do not exist, axes without a value, and a key that stands in two places."""
+    for key in content:
+        _require(key, (*KEYS, "axes", "methods"), source)
+    if not isinstance(axes, dict):
+        raise UsageError(f"{source}: axes must be a table of lists, not {axes!r}")
+    for key, values in axes.items():
+        _require(key, KEYS, f"{source}, [axes]")
+        if not isinstance(values, list) or not values:
+            raise UsageError(f"{source}, [axes]: {key} must be a list with at least one value, not {values!r}")
+        if key in content and key != "config":
+            raise UsageError(f"{source}: {key} stands in [axes] and outside it; leave one of them out")
+    if not isinstance(methods, list) or not all(isinstance(method, dict) for method in methods):
+        raise UsageError(f"{source}: methods must be [[methods]] entries, not {methods!r}")
+    if not methods:
+        raise UsageError(f"{source}: methods is empty; name at least one, or leave it out")
+    for key in {key for method in methods for key in method}:
+        _require(key, METHOD_KEYS, f"{source}, [[methods]]")
+        if key in axes and key != "config":
+            raise UsageError(f"{source}: {key} stands in [axes] and in [[methods]]; leave one of them out")
+
+
+def _config(layer: Mapping[str, Any], source: str) -> dict[str, Any]:
+    config = layer.get("config", {})
+    if not isinstance(config, dict):
+        raise UsageError(f"{source}: config must be a table, not {config!r}")
+    return config
+
+
+def _experiment(settings: Mapping[str, Any], source: str) -> Experiment:
+    settings = dict(settings)
+    if type(settings.get("rate")) is int:
+        settings["rate"] = float(settings["rate"])
+    for key, value in settings.items():
+        if type(value) is not KINDS[key]:
+            raise UsageError(f"{source}: {key} must be a {KINDS[key].__name__}, not {value!r}")
+    try:
+        return Experiment(**settings)
+    except UsageError as error:
+        raise UsageError(f"{source}, method {settings.get('method', 'closed-loop')!r}: {error}") from None
+
+
+def _require(key: str, known: tuple[str, ...], source: str) -> None:
+    if key not in known:
+        raise UsageError(f"{source}: unknown key {key!r}; {nearest(key, known)}")

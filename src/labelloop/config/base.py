@@ -1,0 +1,76 @@
+"""What every method's configuration shares: network, optimiser, schedule. Defaults are the paper's CIFAR column."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from labelloop.errors import UsageError, nearest
+
+AUGMENTATIONS = ("auto", "none", "crop-flip", "own")
+NORMALISATIONS = ("auto", "columns", "whole", "none")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Network, optimiser and schedule.
+
+    Attributes:
+        network: A name of models.NETWORKS, `module:factory`, or "auto": mlp for columns, small-cnn for images.
+        network_options: Passed to the network, such as {"hidden": [512, 512]}.
+        weights: A file with weights for the encoder to start from, or empty.
+        epochs: Passes over the training rows.
+        batch_size: Rows a step; the last, smaller batch is kept.
+        learning_rate: Of SGD at the start.
+        momentum: Of SGD.
+        weight_decay: Of SGD.
+        lr_drops: Where the learning rate drops, as fractions of `epochs`, so that they move with it.
+        lr_factor: What it is multiplied by at each drop.
+        augment: "crop-flip" (images in memory), "own" (image files: resized crop, flip, colour jitter, grey), "none",
+            or "auto": own for image files, crop-flip for colour images in memory.
+        normalise: How the model scales its inputs by the mean and deviation of the training rows: "columns" each by
+            its own (channels of images), "whole" all columns by one deviation, which keeps the weight that an
+            embedding gives to each, "none", or "auto": whole for arrays of numbers, columns for the rest.
+    """
+
+    network: str = "auto"
+    network_options: dict[str, Any] = field(default_factory=dict)
+    weights: str = ""
+    epochs: int = 100
+    batch_size: int = 128
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    lr_drops: tuple[float, ...] = (0.6, 0.8)
+    lr_factor: float = 0.1
+    augment: str = "auto"
+    normalise: str = "auto"
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "batch_size"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
+        if not 0 < self.learning_rate < math.inf:
+            raise UsageError(f"learning_rate must be above 0, not {self.learning_rate}")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"momentum must be at least 0 and below 1, not {self.momentum}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise UsageError(f"weight_decay must not be negative, but is {self.weight_decay}")
+        if any(not 0 < drop <= 1 for drop in self.lr_drops):
+            raise UsageError(f"lr_drops are fractions of epochs, between 0 and 1, not {list(self.lr_drops)}")
+        for key, known in (("augment", AUGMENTATIONS), ("normalise", NORMALISATIONS)):
+            value = getattr(self, key)
+            if value not in known:
+                raise UsageError(f"{key}: unknown value {value!r}; {nearest(value, known)}")
+
+    def check_schedule(self) -> None:
+        """Refuses epochs in which a method could not do its work. Not in the constructor: `epochs` may come later."""
+
+    def drop_epochs(self) -> tuple[int, ...]:
+        """The numbers of finished epochs after which the learning rate drops."""
+        return tuple(round(drop * self.epochs) for drop in self.lr_drops)
+
+    def learning_rate_in(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 1."""
+        return self.learning_rate * self.lr_factor ** sum(epoch > drop for drop in self.drop_epochs())

@@ -1,0 +1,1 @@
+"""Labels made without training the classifier: instant correction, held-out labels, judging, refitting."""

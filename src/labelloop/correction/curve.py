@@ -1,0 +1,98 @@
+"""How corrected labels get better with more clean rows: measured on fewer than there are, and carried on beyond."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.correction.cross_fit import MIN_CLEAN
+from labelloop.correction.estimate import ENOUGH_PAIRS, interval
+from labelloop.correction.instant.correction import deal
+from labelloop.correction.stored_run import StoredRun
+from labelloop.seeds import stream
+from labelloop.types import MISSING, Labels
+
+SHARES = (0.125, 0.25, 0.5, 1.0)  # of the teachers of a fold
+COMPANY = 2000  # noisy rows that are looked at too: instant correction learns from them
+DRAWS = 500  # of the clean rows, for the uncertainty of what lies beyond
+FLATTEST, STEEPEST = 0.0, 1.0  # exponents of the power law that are believed
+
+
+def learning_curve(stored: StoredRun, more: int) -> dict[str, Any]:
+    """Accuracy of the corrected labels for several numbers of clean rows, each judged by rows that did not teach.
+
+    Args:
+        stored: The run.
+        more: How many rows might be verified next.
+
+    Returns:
+        "measured": for every number of clean rows the share that is right, with its interval. "beyond": the same for
+        today's clean rows and for `more` on top, by a power law of the errors; "gain" is what `more` would add. The
+        interval of "beyond" comes from drawing the judges anew; that the law holds is an assumption.
+    """
+    rows, hits, sizes = _hits(stored)
+    now = int((stored.clean != MISSING).sum())
+    measured = [_point(size, hit) for size, hit in zip(sizes, hits, strict=True)]
+    rng = stream(stored.run["seed"], "curve-draws")
+    picks = rng.integers(len(rows), size=(DRAWS, len(rows)))
+    errors = np.vstack([1 - hits.mean(axis=1), *(1 - hits[:, pick].mean(axis=1) for pick in picks)])  # [1 + draws, S]
+    ends = np.array([_power_law(np.array(sizes), e, [now, now + more], len(rows)) for e in errors])  # [1 + draws, 2]
+    right = 1 - ends
+    gain = right[:, 1] - right[:, 0]
+    return {
+        "measured": measured,
+        "beyond": [
+            _spread(right[:, 0], clean_rows=now),
+            _spread(right[:, 1], clean_rows=now + more),
+        ],
+        "gain": _spread(gain, more=more),
+    }
+
+
+def _hits(stored: StoredRun) -> tuple[Labels, NDArray[np.bool_], list[int]]:
+    """The judges, whether each is right for every number of teachers [S, J], and those numbers."""
+    seed = stored.run["seed"]
+    clean = np.flatnonzero(stored.clean != MISSING)
+    noisy = np.flatnonzero((stored.clean == MISSING) & (stored.given != MISSING))
+    looked_at = COMPANY if stored.instant else 0
+    rows = np.concatenate([clean, stream(seed, "curve-company").permutation(noisy)[:looked_at]])
+    labels, given = stored.clean[rows], stored.given[rows]
+    judges = stored.judges[rows] & (labels != MISSING)
+    if (paired := judges & (given != MISSING)).sum() >= ENOUGH_PAIRS:
+        judges = paired
+    correct = stored.on(rows)
+    teachers = np.flatnonzero(labels != MISSING)
+    fold = deal(2 * labels[teachers] + (given[teachers] != MISSING), stream(seed, "curve-folds"))
+    order = stream(seed, "curve-order").permutation(len(teachers))
+    smallest = int(np.bincount(fold, minlength=fold.max() + 1).max())
+    most = len(teachers) - smallest
+    sizes = sorted({max(MIN_CLEAN, round(share * most)) for share in SHARES})
+    right = np.zeros((len(sizes), len(rows)), bool)
+    for s, size in enumerate(sizes):
+        for k in range(fold.max() + 1):
+            seen = [t for t in order if fold[t] != k][:size]
+            shown = np.full(len(rows), MISSING)
+            shown[teachers[seen]] = labels[teachers[seen]]
+            held = teachers[fold == k]
+            right[s, held] = correct(shown)[held].argmax(axis=1) == labels[held]
+    return rows[judges], right[:, judges], sizes
+
+
+def _point(size: int, hits: NDArray[np.bool_]) -> dict[str, Any]:
+    low, high = interval(int(hits.sum()), len(hits))
+    return {"clean_rows": size, "value": float(hits.mean()), "low": low, "high": high}
+
+
+def _power_law(sizes: NDArray, errors: NDArray, at: list[int], judges: int) -> NDArray:
+    """Errors at further sizes by errors = a · size^-b, b within what is believed."""
+    x, y = np.log(sizes), np.log(np.maximum(errors, 0.5 / judges))
+    slope = np.polyfit(x, y, 1)[0] if len(sizes) > 1 else 0.0
+    slope = float(np.clip(slope, -STEEPEST, -FLATTEST))
+    return np.exp(np.mean(y - slope * x) + slope * np.log(at))
+
+
+def _spread(values: NDArray, **about: int) -> dict[str, Any]:
+    low, high = np.quantile(values[1:], [0.025, 0.975])
+    return {**about, "value": float(values[0]), "low": float(low), "high": float(high)}

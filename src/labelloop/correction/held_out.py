@@ -1,0 +1,77 @@
+"""Labels made once more after the loop, where rows with both labels show what a given label is worth.
+
+The loop's network has learnt the given labels of its rows, wrong ones too, and has never seen the clean rows, so what
+clean rows teach about its outputs does not hold for the others. Here every row is judged by a network that has not seen
+it, trained for no longer than the warm-up, and instant correction weighs that against the given label.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+
+import numpy as np
+from scipy.special import log_softmax
+
+from labelloop.config.base import TrainingConfig
+from labelloop.correction.instant import MIN_PAIRS, Corrected, correct_scores
+from labelloop.correction.instant.correction import FLOOR, deal, side_by_side
+from labelloop.correction.instant.discriminant import discriminant_scores
+from labelloop.errors import DataError
+from labelloop.methods import METHODS
+from labelloop.methods.closed_loop import Config
+from labelloop.seeds import stream
+from labelloop.training.extract import extract
+from labelloop.training.runtime import Runtime
+from labelloop.types import MISSING, Floats, Problem, Rows
+
+FOLDS = 2  # two networks of half the rows take the steps of one
+WIDEST = 2048  # columns of inputs that a discriminant is made of
+
+
+def finish(problem: Problem, config: Config, runtime: Runtime) -> Corrected | None:
+    """Labels of all rows of the problem, in the order of their index; None without MIN_PAIRS paired clean rows.
+
+    Args:
+        problem: What the loop was given.
+        config: Its settings; the networks that have not seen a row are of the same kind.
+        runtime: Where to train them. It must not have the folder of the loop's run.
+    """
+    if (problem.clean.labels != MISSING).sum() < MIN_PAIRS or (problem.train.labels != MISSING).sum() < MIN_PAIRS:
+        return None
+    train, clean = problem.train, problem.clean
+    order = np.argsort(np.concatenate([train.index, clean.index]))
+    index, labels, verified = (
+        np.concatenate([getattr(train, name), getattr(clean, name)])[order]
+        for name in ("index", "labels", "clean_labels")
+    )
+    rows = Rows(train.inputs, index, labels, verified)
+    try:
+        sources = [_held_out(rows, problem, config, runtime)]
+    except DataError as error:
+        warnings.warn(
+            f"the labels are those of the loop alone, since a network beside it failed: {error}", stacklevel=3
+        )
+        return None
+    if isinstance(rows.inputs, np.ndarray) and rows.inputs.ndim == 2 and rows.inputs.shape[1] <= WIDEST:
+        rng = stream(runtime.seed, "discriminant-folds")
+        sources.append(discriminant_scores(rows.inputs[index], labels, problem.num_classes, rng).astype(np.float32))
+    return correct_scores(side_by_side(sources), labels, verified, problem.num_classes, runtime.seed)
+
+
+def _held_out(rows: Rows, problem: Problem, config: Config, runtime: Runtime) -> Floats:
+    """Log-probabilities of the given label, for every row by a network that has not seen it [n, C]."""
+    shared = {field.name: getattr(config, field.name) for field in fields(TrainingConfig)}
+    plain = METHODS["cross-entropy"]
+    short = plain.config(**shared | {"epochs": config.warm_up})
+    teaches = (rows.labels != MISSING) & (rows.clean_labels == MISSING)
+    fold = deal(2 * rows.labels + teaches, stream(runtime.seed, "held-out"), FOLDS)
+    logits = np.empty((len(rows), problem.num_classes), np.float32)
+    for k in range(FOLDS):
+        half = Problem(_take(rows, teaches & (fold != k)), _take(rows, np.zeros(len(rows), bool)), problem.class_names)
+        logits[fold == k] = extract(plain.fit(half, short, runtime).model, _take(rows, fold == k), runtime).logits
+    return np.maximum(log_softmax(logits, axis=1), np.log(FLOOR)).astype(np.float32)
+
+
+def _take(rows: Rows, mask: np.ndarray) -> Rows:
+    return Rows(rows.inputs, rows.index[mask], rows.labels[mask], rows.clean_labels[mask])

@@ -1,0 +1,138 @@
+"""What can be said of a row's true label from its scores and its given label: three ways to learn it from clean rows.
+
+Each way ends in the same form, logits = scores · weights + (a row of numbers for the given label), so that they can
+be compared, combined, and asked about a row without a given label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labelloop.correction.instant.logistic import Array, descend, fit_logistic, log_softmax
+from labelloop.types import MISSING, Floats, Labels
+
+# How firmly the weight of the constant column is held at zero; it keeps a class without clean rows possible.
+CONSTANT_STRENGTH = 0.1
+# Rows that a row of the noise matrix is worth before any is seen: they say that the given label tells nothing.
+PRIOR_ROWS = 5.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of the rows.
+
+    Attributes:
+        scores: Log-probabilities of one or more sources side by side, and a last column of ones.
+        given: Given labels, -1 where missing.
+        clean: Verified labels, -1 where missing.
+        sample: Positions of some rows that have only a given label.
+    """
+
+    scores: Array  # [n, E]
+    given: Labels  # [n]
+    clean: Labels  # [n]
+    sample: Labels  # [S]
+    num_classes: int
+
+    @property
+    def centre(self) -> Array:
+        """The weights [E, C] that believe the scores: the geometric mean of their sources."""
+        sources = (self.scores.shape[1] - 1) // self.num_classes
+        return np.vstack([np.eye(self.num_classes)] * sources + [np.zeros((1, self.num_classes))]) / max(sources, 1)
+
+    def strength(self, columns: float) -> Array:
+        """`columns` for every score, little for the constant [E]."""
+        return np.append(np.full(self.scores.shape[1] - 1, columns), CONSTANT_STRENGTH)
+
+    def one_hot(self, labels: Labels) -> Array:
+        """One-hot rows [n, C]; zeros where the label is missing."""
+        return np.eye(self.num_classes + 1, self.num_classes)[labels]  # -1 picks the last row, all zeros
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """A fitted way to say what the true label is."""
+
+    weights: Array  # [E, C]
+    of_given: Array  # [C given, C] what a given label adds to the logits
+
+    def about(self, evidence: Evidence, rows: Labels, *, use_given: bool) -> Floats:
+        """Probabilities [len(rows), C]."""
+        logits = evidence.scores[rows] @ self.weights
+        if use_given:
+            logits += np.vstack([self.of_given, np.zeros(evidence.num_classes)])[evidence.given[rows]]  # -1: the zeros
+        return np.exp(log_softmax(logits)).astype(np.float32)
+
+
+def recalibrated(evidence: Evidence, rows: Labels, strength: float) -> Opinion:
+    """The scores alone, brought in line with the clean rows. The given label is ignored."""
+    targets = evidence.one_hot(evidence.clean[rows])
+    weights = fit_logistic(evidence.scores[rows], targets, evidence.centre, evidence.strength(strength))
+    return Opinion(weights, np.zeros((evidence.num_classes, evidence.num_classes)))
+
+
+def label_corrector(evidence: Evidence, rows: Labels, strength: float, given_strength: float) -> Opinion:
+    """The correction network without a hidden layer: given label and scores to the true label.
+
+    Args:
+        evidence: What is known.
+        rows: Clean rows; the paired ones are learnt from.
+        strength: How firmly the scores are believed as they are.
+        given_strength: How firmly the given label is ignored.
+    """
+    c, rows = evidence.num_classes, rows[evidence.given[rows] != MISSING]
+    x = np.hstack([evidence.one_hot(evidence.given[rows]), evidence.scores[rows]])  # [m, C + E]
+    centre = np.vstack([np.zeros((c, c)), evidence.centre])
+    firm = np.append(np.full(c, given_strength), evidence.strength(strength))
+    weights = fit_logistic(x, evidence.one_hot(evidence.clean[rows]), centre, firm)
+    return Opinion(weights[c:], weights[:c])
+
+
+def noise_model(evidence: Evidence, rows: Labels, influence: float, strength: float) -> Opinion:
+    """Bayes with a noise matrix: p(true | x) · T[true, given], both fitted at once to clean and to noisy rows.
+
+    A clean row is likely when p(true | x) is high, and T[true, given] where it is paired. A noisy row is likely when
+    Σ_true p(true | x) T[true, given] is. Only the matrix assumes that noise depends on nothing but the class.
+
+    Args:
+        evidence: What is known.
+        rows: Clean rows to learn from.
+        influence: What the sampled noisy rows together count for, in clean rows.
+        strength: How firmly the scores are believed as they are.
+    """
+    c, centre, firm = evidence.num_classes, evidence.centre, evidence.strength(strength)[:, None]
+    x, x_noisy = evidence.scores[rows], evidence.scores[evidence.sample]
+    targets, given = evidence.one_hot(evidence.clean[rows]), evidence.given[evidence.sample]
+    known = evidence.given[evidence.given != MISSING]
+    prior = PRIOR_ROWS * np.bincount(known, minlength=c) / max(len(known), 1)  # [C]
+    seen = targets.T @ evidence.one_hot(evidence.given[rows]) + prior  # [C true, C given]
+    weight = min(influence * len(rows), len(known)) / max(len(given), 1)  # of one noisy row
+    given_one_hot = evidence.one_hot(given)  # [S, C]
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        weights, free = flat[: centre.size].reshape(centre.shape), flat[centre.size :].reshape(c, c)
+        log_matrix = log_softmax(free)
+        matrix = np.exp(log_matrix)
+        log_p = log_softmax(x @ weights)  # [m, C]
+        p_noisy = np.exp(log_softmax(x_noisy @ weights))  # [S, C]
+        joint = p_noisy * np.take(matrix, given, axis=1).T
+        likelihood = np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
+        posterior = joint / likelihood  # [S, C]
+        counts = seen + weight * posterior.T @ given_one_hot
+        away = weights - centre
+        value = -(targets * log_p).sum() - weight * np.log(likelihood).sum() - (seen * log_matrix).sum()
+        slope = x.T @ (np.exp(log_p) - targets) + weight * x_noisy.T @ (p_noisy - posterior) + firm * away
+        slope_matrix = matrix * counts.sum(axis=1, keepdims=True) - counts
+        return float(value + 0.5 * (firm * away**2).sum()), np.concatenate([slope.ravel(), slope_matrix.ravel()])
+
+    weights = fit_logistic(x, targets, centre, firm[:, 0])
+    if seen.sum() < PRIOR_ROWS * c + 1:  # no pairs: start where the scores alone put the given labels
+        seen_first = np.exp(log_softmax(x_noisy @ weights)).T @ given_one_hot + prior
+    else:
+        seen_first = seen
+    start = np.log(np.maximum(seen_first / np.maximum(seen_first.sum(axis=1, keepdims=True), 1e-12), 1e-4))
+    found = descend(loss, np.concatenate([weights.ravel(), start.ravel()]))
+    log_matrix = log_softmax(found[centre.size :].reshape(c, c))
+    return Opinion(found[: centre.size].reshape(centre.shape), log_matrix.T)

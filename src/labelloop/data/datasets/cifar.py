@@ -1,0 +1,129 @@
+"""CIFAR-10 and CIFAR-100 from whichever form is there: published archive, unpacked or not, hub's Parquet, the hub."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from labelloop.data.datasets.cifar_archive import read_archive, read_folder
+from labelloop.data.datasets.cifar_hub import read_hub
+from labelloop.data.datasets.cifar_parquet import parquet_folder, read_parquet
+from labelloop.data.datasets.cifar_record import CIFAR10, CIFAR100, Cifar, Variant
+from labelloop.data.datasets.labelled import LabelledData, labelled
+from labelloop.data.datasets.options import check_flags, checked_limit
+from labelloop.data.datasets.places import not_found, places
+
+# A name of its own, so that no number on a part of the rows passes for one on all of them.
+SUBSET = "cifar100-subset"
+
+
+def cifar10(
+    root: str | Path | None = None,
+    *,
+    limit: int | None = None,
+    test_limit: int | None = None,
+    verify: bool = True,
+    hub: bool = False,
+) -> LabelledData:
+    """CIFAR-10: 50,000 + 10,000 colour images of 32 x 32 pixels, 10 classes.
+
+    Args:
+        root: The folder that holds it in any of its forms, or the archive itself; without it, the usual places.
+        limit: Use only the first training rows.
+        test_limit: Use only the first test rows.
+        verify: Compare the checksum of a .tar.gz with the published one. Give False for one packed by yourself.
+        hub: Take it from the hub by name instead.
+    """
+    return _load(CIFAR10, root, limit, test_limit, verify, hub)
+
+
+def cifar100(
+    root: str | Path | None = None,
+    *,
+    limit: int | None = None,
+    test_limit: int | None = None,
+    verify: bool = True,
+    hub: bool = False,
+) -> LabelledData:
+    """CIFAR-100: as CIFAR-10, with 100 classes in 20 super-classes. The arguments are those of `cifar10`."""
+    return _load(CIFAR100, root, limit, test_limit, verify, hub)
+
+
+def cifar100_subset(root: str | Path | None = None, *, limit: int | None = None) -> LabelledData:
+    """The first rows of CIFAR-100, in the hub's Parquet layout in a folder `cifar100-subset`.
+
+    Args:
+        root: As for `cifar10`.
+        limit: Use only the first training rows.
+    """
+    variant = replace(CIFAR100, name=SUBSET)
+    checked_limit(limit)
+    for place in places(root):
+        folder = parquet_folder(place, SUBSET)
+        if folder is not None:
+            return _labelled(variant, read_parquet(folder, variant, limit), folder, limit)
+    raise not_found(SUBSET, root, f"a folder {SUBSET} with train-*.parquet and test-*.parquet")
+
+
+def _load(
+    variant: Variant,
+    root: str | Path | None,
+    limit: int | None,
+    test_limit: int | None,
+    verify: bool,
+    hub: bool,
+) -> LabelledData:
+    checked_limit(limit)
+    checked_limit(test_limit, name="test_limit")
+    check_flags(verify=verify, hub=hub)
+    if hub:
+        return _labelled(variant, read_hub(variant, limit), variant.hub_name, limit, test_limit)
+    for place in places(root):
+        found = _read(variant, place, limit, verify)
+        if found is not None:
+            return _labelled(variant, *found, limit, test_limit)
+    subset = any(parquet_folder(place, SUBSET) for place in places(root)) and variant is CIFAR100
+    raise not_found(
+        variant.name,
+        root,
+        f"{variant.archive}, or the folder {variant.folder} it unpacks to, or a folder {variant.name} with the hub's"
+        f" train-*.parquet and test-*.parquet{f' (only {SUBSET} is there: ask for it by that name)' if subset else ''}",
+    )
+
+
+def _read(variant: Variant, place: Path, limit: int | None, verify: bool) -> tuple[Cifar, Path] | None:
+    """What is in one place, and where exactly: the published forms before others."""
+    if place.is_file():
+        return read_archive(place, variant, verify), place
+    folder = place if place.name == variant.folder else place / variant.folder
+    if folder.is_dir():
+        return read_folder(folder, variant), folder
+    archive = place / variant.archive
+    if archive.is_file():
+        return read_archive(archive, variant, verify), archive
+    parquet = parquet_folder(place, variant.name)
+    if parquet is not None and parquet.name != SUBSET:
+        return read_parquet(parquet, variant, limit), parquet
+    return None
+
+
+def _labelled(
+    variant: Variant, cifar: Cifar, source: object, limit: int | None, test_limit: int | None = None
+) -> LabelledData:
+    train, test = cifar.train, cifar.test
+    # A reader that stops early has already found that there are enough rows, or gives all there are.
+    limit = checked_limit(limit, len(train.images))
+    test_limit = checked_limit(test_limit, len(test.images), name="test_limit")
+    return labelled(
+        name=variant.name,
+        source=source,
+        kind="images",
+        inputs=train.images[:limit],
+        labels=np.asarray(train.labels)[:limit],
+        test_inputs=test.images[:test_limit],
+        test_labels=np.asarray(test.labels)[:test_limit],
+        class_names=cifar.class_names,
+        coarse_labels=None if train.coarse_labels is None else np.asarray(train.coarse_labels)[:limit],
+    )

@@ -1,0 +1,122 @@
+"""CIFAR as its authors publish it: pickled batches in a folder or a .tar.gz. What a pickle asks for is never run."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelloop.data.datasets.cifar_record import SIZE, Cifar, Split, Variant, concatenated
+from labelloop.errors import DataError, some
+from labelloop.safe_pickle import PickledArray, SafeUnpickler
+
+
+def read_folder(folder: Path, variant: Variant) -> Cifar:
+    """Reads the unpacked archive."""
+    wanted = (*variant.train_files, variant.test_file, variant.meta_file)
+    present = [name for name in wanted if (folder / name).is_file()]
+    _check_complete(present, variant, folder)
+    return _parse({name: (folder / name).read_bytes() for name in wanted}, variant, folder)
+
+
+def read_archive(archive: Path, variant: Variant, verify: bool = True) -> Cifar:
+    """Reads the .tar.gz as it is; nothing is written to disk.
+
+    Args:
+        archive: The file.
+        variant: Which of the two it is.
+        verify: Compare its checksum with the published one before anything else.
+    """
+    if verify:
+        _check_md5(archive, variant)
+    wanted = (*variant.train_files, variant.test_file, variant.meta_file)
+    contents: dict[str, bytes] = {}
+    try:
+        with tarfile.open(archive, "r|gz") as members:  # one pass: looking a member up would decompress it all twice
+            for member in members:
+                folder, _, name = member.name.removeprefix("./").rpartition("/")
+                file = members.extractfile(member) if name in wanted and folder == variant.folder else None
+                if file is not None:
+                    contents[name] = file.read()
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise DataError(
+            f"{archive}: cannot be unpacked ({error}): it is damaged or cut off, download it again"
+        ) from error
+    _check_complete(list(contents), variant, archive)
+    return _parse(contents, variant, archive)
+
+
+def _check_md5(archive: Path, variant: Variant) -> None:
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "md5").hexdigest()
+    if found != variant.md5:
+        raise DataError(
+            f"{archive}: its md5 is {found}, but the published {variant.archive} has {variant.md5}"
+            f" ({archive.stat().st_size} bytes are here): it is cut off, damaged or another file, download it again; or"
+            " give verify=False if you packed it yourself"
+        )
+
+
+def _check_complete(present: list[str], variant: Variant, source: Path) -> None:
+    wanted = (*variant.train_files, variant.test_file, variant.meta_file)
+    absent = [name for name in wanted if name not in present]
+    if absent:
+        raise DataError(
+            f"{source}: has no {some(absent)}, so it is not the python version of {variant.name} (the folder"
+            f" {variant.folder} with {', '.join(wanted)}): unpack or download it again"
+        )
+
+
+def _parse(contents: dict[str, bytes], variant: Variant, source: Path) -> Cifar:
+    train = concatenated([_split(contents[name], variant, f"{source}: {name}") for name in variant.train_files])
+    test = _split(contents[variant.test_file], variant, f"{source}: {variant.test_file}")
+    meta = _unpickled(contents[variant.meta_file], f"{source}: {variant.meta_file}")
+    names = meta.get(variant.names_key)
+    if not isinstance(names, list) or len(names) != variant.num_classes:
+        raise DataError(
+            f"{source}: {variant.meta_file} has no {variant.names_key.decode()!r} of {variant.num_classes} classes:"
+            " download it again"
+        )
+    class_names = tuple(name.decode() if isinstance(name, bytes) else str(name) for name in names)
+    return Cifar(train, test, class_names)
+
+
+def _split(content: bytes, variant: Variant, source: str) -> Split:
+    batch = _unpickled(content, source)
+    keys = [b"data", variant.label_key] + ([variant.coarse_key] if variant.coarse_key else [])
+    absent = [key.decode() for key in keys if key not in batch]
+    if absent:
+        raise DataError(f"{source}: has no {' or '.join(absent)}; it holds {some(batch)}: is it of another data set?")
+    pixels = batch[b"data"]
+    values = 3 * SIZE[0] * SIZE[1]
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != values:
+        raise DataError(f"{source}: 'data' is no array of bytes with {values} in a row: download it again")
+    images = pixels.reshape(-1, 3, *SIZE).transpose(0, 2, 3, 1)  # [n, H, W, 3] from planes of red, green and blue
+    labels = [_labels(batch[key], key, len(images), source) for key in keys[1:]]
+    return Split(np.ascontiguousarray(images), labels[0], labels[1] if variant.coarse_key else None)
+
+
+def _labels(value: Any, key: bytes, count: int, source: str) -> list[int]:
+    if not isinstance(value, list) or len(value) != count or not all(isinstance(label, int) for label in value):
+        raise DataError(f"{source}: {key.decode()!r} is no list of {count} numbers: download it again")
+    return value
+
+
+def _unpickled(content: bytes, source: str) -> dict[bytes, Any]:
+    try:
+        loaded = SafeUnpickler(io.BytesIO(content), encoding="bytes").load()
+        if isinstance(loaded, dict):
+            loaded = {k: v.numbers() if isinstance(v, PickledArray) else v for k, v in loaded.items()}
+    except Exception as error:  # a damaged pickle can fail in any way
+        raise DataError(
+            f"{source}: cannot be read ({error or type(error).__name__}): it is damaged or not the published file,"
+            " download it again"
+        ) from error
+    if not isinstance(loaded, dict):
+        raise DataError(f"{source}: holds no dictionary: it is not the published file, download it again")
+    return loaded

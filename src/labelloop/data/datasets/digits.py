@@ -1,0 +1,52 @@
+"""The handwritten digits that ship with scikit-learn: real images, no download, for the demo and the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from labelloop.data.datasets.labelled import LabelledData, labelled
+from labelloop.data.datasets.options import checked_limit
+from labelloop.seeds import stream
+from labelloop.splits import clean_split
+from labelloop.types import Floats, Labels
+
+NUM_TEST = 597
+
+
+def digits() -> tuple[Floats, Labels, Floats, Labels]:
+    """The 1,797 digits of 8 x 8 pixels, as rows of 64 values from 0 to 1.
+
+    Returns:
+        x_train [1200, 64], y_train [1200], x_test [597, 64] and y_test [597]. The test rows are always the same.
+    """
+    from sklearn.datasets import load_digits  # half a second to import, so only when asked for
+
+    pixels, labels = load_digits(return_X_y=True)
+    inputs = (pixels / 16).astype(np.float32)  # [1797, 64]
+    labels = labels.astype(np.int64)
+    train, test = clean_split(labels, NUM_TEST, stream(0, "digits-test"))
+    return inputs[train], labels[train], inputs[test], labels[test]
+
+
+def digits_data(root: str | Path | None = None, *, limit: int | None = None) -> LabelledData:
+    """The digits as a data set.
+
+    Args:
+        root: Not looked at: they come with scikit-learn.
+        limit: Use only the first training rows.
+    """
+    checked_limit(limit)
+    x_train, y_train, x_test, y_test = digits()
+    limit = checked_limit(limit, len(x_train))
+    return labelled(
+        name="digits",
+        source="scikit-learn",
+        kind="columns",
+        inputs=x_train[:limit],
+        labels=y_train[:limit],
+        test_inputs=x_test,
+        test_labels=y_test,
+        class_names=[str(digit) for digit in range(10)],
+    )

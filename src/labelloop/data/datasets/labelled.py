@@ -1,0 +1,139 @@
+"""What every data set gives: training rows with what is known of their labels, test rows, and the names of the classes.
+
+It holds the true labels, so it is for the one who makes a problem of it, never for a method.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labelloop.data.images.files import ImageFiles
+from labelloop.errors import DataError
+from labelloop.types import MISSING, Labels
+
+Kind = Literal["images", "embeddings", "columns"]
+SAMPLE = 256  # rows of the inputs that go into the fingerprint
+SAMPLE_FILES = 16
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """A data set. Shape letters: N training rows, T test rows.
+
+    Attributes:
+        name: The data set's name in DATASETS.
+        source: The file or folder it was read from.
+        kind: "images", "embeddings" or "columns" (features that someone measured).
+        inputs: Training inputs: uint8 images [N, H, W, C], float32 rows [N, D], or `ImageFiles` of N large images.
+        labels: True labels [N]; missing where nobody knows them.
+        given_labels: The noisy labels that the data set comes with [N], missing where a row has none; None where the
+            labels are true and noise is still to be made.
+        clean_index: The rows that the data set itself names as verified [M]; None where they are still to be drawn.
+        coarse_labels: The super-class of every training row [N], where there are such.
+        test_inputs: As `inputs`, for T test rows.
+        test_labels: True labels [T].
+        class_names: The classes in order.
+        noise_inputs: Gives what instance-dependent noise looks at [N, ...], where that is not `inputs`. A function,
+            because most noises do not look.
+        fingerprint: Of the training rows. Equal for the same rows from another source, such as another file format.
+    """
+
+    name: str
+    source: str
+    kind: Kind
+    inputs: Any
+    labels: Labels
+    test_inputs: Any
+    test_labels: Labels
+    class_names: tuple[str, ...]
+    fingerprint: str
+    given_labels: Labels | None = None
+    clean_index: Labels | None = None
+    coarse_labels: Labels | None = None
+    noise_inputs: Callable[[], NDArray] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+
+def labelled(
+    *,
+    name: str,
+    source: object,
+    kind: Kind,
+    inputs: Any,
+    labels: ArrayLike,
+    test_inputs: Any,
+    test_labels: ArrayLike,
+    class_names: Sequence[str],
+    given_labels: ArrayLike | None = None,
+    clean_index: Labels | None = None,
+    coarse_labels: ArrayLike | None = None,
+    noise_inputs: Callable[[], NDArray] | None = None,
+) -> LabelledData:
+    """Checks the parts of a data set against each other, and takes its fingerprint.
+
+    Raises:
+        DataError: Lengths differ, or a label is not a class.
+    """
+    count, classes = len(inputs), len(class_names)
+    whole = given_labels is None  # with noisy labels of its own, the true ones may be unknown
+    true = _checked(labels, count, classes, f"{source}: label", may_miss=not whole)
+    given = None if given_labels is None else _checked(given_labels, count, classes, f"{source}: given label", True)
+    coarse = None if coarse_labels is None else _checked(coarse_labels, count, None, f"{source}: coarse label")
+    return LabelledData(
+        name=name,
+        source=str(source),
+        kind=kind,
+        inputs=inputs,
+        labels=true,
+        test_inputs=test_inputs,
+        test_labels=_checked(test_labels, len(test_inputs), classes, f"{source}: test label"),
+        class_names=tuple(str(class_name) for class_name in class_names),
+        fingerprint=fingerprint_of(inputs, true, given),
+        given_labels=given,
+        clean_index=clean_index,
+        coarse_labels=coarse,
+        noise_inputs=noise_inputs,
+    )
+
+
+def fingerprint_of(inputs: Any, labels: Labels, given_labels: Labels | None = None) -> str:
+    """A checksum of all labels and of some inputs: rows or files at even distances."""
+    digest = hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes())
+    if given_labels is not None:
+        digest.update(np.ascontiguousarray(given_labels, dtype="<i8").tobytes())
+    if isinstance(inputs, ImageFiles):
+        for i in _spread(len(inputs), SAMPLE_FILES):
+            digest.update(inputs.path(int(i)).read_bytes())
+    else:
+        digest.update(f"{inputs.dtype.str} {inputs.shape}".encode())
+        digest.update(np.ascontiguousarray(inputs[_spread(len(inputs), SAMPLE)]).tobytes())
+    return digest.hexdigest()
+
+
+def _spread(count: int, wanted: int) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, count - 1, min(wanted, count)).astype(np.int64))
+
+
+def _checked(labels: ArrayLike, count: int, classes: int | None, what: str, may_miss: bool = False) -> Labels:
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu" or array.shape != (count,):
+        raise DataError(
+            f"{what}s of type {array.dtype} and shape {array.shape} for {count} rows; expected one number each"
+        )
+    array = array.astype(np.int64)
+    bad = np.flatnonzero((array < (MISSING if may_miss else 0)) | (array >= (np.inf if classes is None else classes)))
+    if len(bad):
+        raise DataError(f"{what} {array[bad[0]]} of row {bad[0]} is not a class: there are {classes}, counted from 0")
+    return array

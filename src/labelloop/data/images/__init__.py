@@ -1,0 +1,1 @@
+"""Images: decoding, stores in memory or streamed from files, transforms."""

@@ -1,0 +1,160 @@
+"""Images of a user as inputs: a small set is decoded once into memory, a large one stays in its files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labelloop.data.images.files import ImageFiles
+from labelloop.data.images.pillow import need_pillow
+from labelloop.data.images.transforms import EvalTransform, planes
+from labelloop.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+IN_MEMORY = 1 << 30  # bytes of decoded pixels; a larger set is streamed
+KEPT = 64  # images that all have one size keep it up to this many pixels; all others are resized to it
+THREADS = 4
+
+
+@dataclass(frozen=True)
+class ImageForm:
+    """How an image becomes an input; kept in model.json so that new images are treated alike.
+
+    Attributes:
+        height: Pixels.
+        width: Pixels.
+        streamed: Whether training decoded images in every epoch, with the views and the scale of `ImageFiles`.
+    """
+
+    height: int
+    width: int
+    streamed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An image that could not be used: its row, its file and why."""
+
+    row: int
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Resized:
+    """The whole image at one size, as pixels [3, H, W]."""
+
+    height: int
+    width: int
+
+    def __call__(self, image: Image, epoch: int = 0, index: int = 0) -> Any:
+        from PIL.Image import Resampling
+
+        if image.size != (self.width, self.height):
+            image = image.resize((self.width, self.height), Resampling.BILINEAR)
+        return np.ascontiguousarray(planes(image))
+
+
+def load_images(
+    paths: Sequence[Path | bytes], image_size: int | None = None, form: ImageForm | None = None
+) -> tuple[Any, ImageForm, list[Unreadable]]:
+    """Checks every image, and decodes them all where they fit into memory.
+
+    Args:
+        paths: The files, or what is in them; only files can be too many for memory.
+        image_size: The side in pixels; without it, see KEPT.
+        form: That of a trained model; replaces `image_size`.
+
+    Returns:
+        Pixels [n, H, W, 3], black where unreadable, or `ImageFiles`; the form; and the images that cannot be used.
+    """
+    need_pillow("reading images")
+    if image_size is not None and image_size < 1:
+        raise UsageError(f"image_size is {image_size}: give the side of the images in pixels, such as 64")
+    if form is None:
+        height, width = (image_size, image_size) if image_size else _default_size(paths)
+        streamed = len(paths) * height * width * 3 > IN_MEMORY
+        if streamed:
+            height = width = max(height, width)  # views of streamed images are square
+        form = ImageForm(height, width, streamed)
+    fits = len(paths) * form.height * form.width * 3 <= IN_MEMORY
+    if form.streamed or not fits:
+        files = [path for path in paths if isinstance(path, Path)]
+        if len(files) < len(paths):
+            raise DataError(
+                f"{len(paths)} images of {form.height} x {form.width} pixels do not fit into memory; give a smaller"
+                " image_size, or save them as files in class folders, which are read in every epoch"
+            )
+        return _stream(files, form), form, _check_all(files)
+    pixels = np.zeros((len(paths), form.height, form.width, 3), dtype=np.uint8)
+    resized = Resized(form.height, form.width)
+    bad = []
+    for row, path in enumerate(paths):
+        try:
+            pixels[row] = resized(_decode(path)).transpose(1, 2, 0)
+        except Exception as error:  # a damaged image can fail in any way
+            named = str(path) if isinstance(path, Path) else f"row {row}"
+            bad.append(Unreadable(row, named, _reason(path, error)))
+    return pixels, form, bad
+
+
+def _stream(paths: Sequence[Path], form: ImageForm) -> ImageFiles:
+    if form.streamed:
+        return ImageFiles(paths, EvalTransform(resize=round(form.height * 256 / 224), size=form.height))
+    return ImageFiles(paths, Resized(form.height, form.width))  # trained in memory, used on more than fits
+
+
+def _default_size(paths: Sequence[Path | bytes]) -> tuple[int, int]:
+    sizes = set()
+    for path in paths:
+        try:
+            with _open(path) as image:
+                sizes.add(image.size)
+        except Exception:  # said when it is decoded
+            continue
+        if len(sizes) > 1:
+            break
+    width, height = sizes.pop() if len(sizes) == 1 else (KEPT, KEPT)
+    return (height, width) if max(height, width) <= KEPT else (KEPT, KEPT)
+
+
+def _open(path: Path | bytes) -> Image:
+    from PIL import Image
+
+    return Image.open(io.BytesIO(path) if isinstance(path, bytes) else path)
+
+
+def _decode(path: Path | bytes) -> Image:
+    with _open(path) as image:
+        return image.convert("RGB")
+
+
+def _check_all(paths: Sequence[Path]) -> list[Unreadable]:
+    def problem(path: Path) -> str | None:
+        try:
+            _decode(path)
+        except Exception as error:  # a damaged image can fail in any way
+            return _reason(path, error)
+        return None
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        reasons = list(pool.map(problem, paths))
+    return [Unreadable(row, str(paths[row]), reason) for row, reason in enumerate(reasons) if reason]
+
+
+def _reason(path: Path | bytes, error: Exception) -> str:
+    if not path or (isinstance(path, Path) and not path.is_file()):
+        return "no such file" if path else "no image"
+    return "cannot be decoded: " + " ".join(str(error).split())

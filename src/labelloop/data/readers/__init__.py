@@ -1,0 +1,1 @@
+"""One file a format, and read.py, which chooses among them."""

@@ -1,0 +1,110 @@
+"""Verified images in class folders of their own: which of them are images of the noisy folder, and which are new."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelloop.data.readers.image_folder import UNLABELLED, read_image_folder
+from labelloop.data.readers.origin import file_sha256
+from labelloop.errors import DataError, nearest, some
+
+
+@dataclass(frozen=True)
+class CleanFolder:
+    """What a clean folder says of an image folder.
+
+    Attributes:
+        verified: The verified class by row of the image folder.
+        added: The ids, files and classes of images that are not in the image folder, sorted.
+    """
+
+    verified: dict[int, str]
+    added: list[tuple[str, Path, str]]
+
+
+def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Sequence[str]) -> CleanFolder:
+    """Joins a folder of verified images to an image folder: by content, else by the file name below the class folder.
+
+    Args:
+        clean: The folder of verified images.
+        root: The image folder.
+        names: Its images, as paths below it.
+        classes: Its classes.
+
+    Raises:
+        DataError: No images, images of no class or of an unknown one, or one that may be several images.
+    """
+    if not clean.is_dir():
+        raise DataError(f"{clean}: no such folder; clean_folder is a folder with a folder of images for each class")
+    if clean.resolve().is_relative_to(root.resolve()):
+        raise DataError(f"{clean} lies in {root}, so its images would be noisy too; move it out")
+    verified_names, labels, _ = read_image_folder(clean, labels_required=False)
+    _check_labels(clean, root, verified_names, labels.tolist(), classes)
+    by_content = _rows_by_content(clean, verified_names, root, names)
+    by_name: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        by_name.setdefault(_below_class(name), []).append(row)
+    prefix = "clean:"
+    while any(name.startswith(prefix) for name in names):
+        prefix = f"_{prefix}"
+
+    source: dict[int, str] = {}
+    found = CleanFolder({}, [])
+    other_bytes = []
+    for name, label in zip(verified_names, labels.tolist(), strict=True):
+        rows, alike = by_content.get(name, []), by_name.get(_below_class(name), [])
+        if len(rows) > 1 and len(set(rows) & set(alike)) == 1:
+            rows = sorted(set(rows) & set(alike))
+        if not rows and alike:
+            rows = alike
+            other_bytes.append(name)
+        if len(rows) > 1:
+            what = "name" if rows is alike else "content"
+            raise DataError(
+                f"{clean / name}: {len(rows)} images of {root} have this {what}: {some(names[row] for row in rows)};"
+                + (" rename it, or take a copy of the right one" if what == "name" else " keep one of them")
+            )
+        if not rows:
+            found.added.append((prefix + name, clean / name, label))
+        elif found.verified.setdefault(rows[0], label) != label:
+            raise DataError(
+                f"{clean}: {source[rows[0]]} and {name} are both {names[rows[0]]} of {root}, in two classes; delete one"
+            )
+        else:
+            source[rows[0]] = name
+    if other_bytes:
+        warnings.warn(
+            f"{clean}: {len(other_bytes)} images have the name of an image of {root} and other content:"
+            f" {some(other_bytes)}; they are taken for the same image, so rename them if they are not",
+            stacklevel=2,
+        )
+    return found
+
+
+def _check_labels(clean: Path, root: Path, names: Sequence[str], labels: Sequence[str], classes: Sequence[str]) -> None:
+    without = [name for name, label in zip(names, labels, strict=True) if not label]
+    if without:
+        raise DataError(
+            f"{clean}: {len(without)} images are in no class folder: {some(without)}; every image of a clean folder"
+            f" is in the folder of its verified class, and none in {UNLABELLED[1]}/"
+        )
+    unknown = sorted(set(labels) - set(classes))
+    if unknown:
+        raise DataError(f"{clean / unknown[0]}: no class {unknown[0]!r} in {root}; {nearest(unknown[0], classes)}")
+
+
+def _below_class(name: str) -> str:
+    return name.split("/", 1)[-1]
+
+
+def _rows_by_content(clean: Path, clean_names: Sequence[str], root: Path, names: Sequence[str]) -> dict[str, list[int]]:
+    """The rows with the bytes of each clean image. Only files of one size are read, because no others can be equal."""
+    sizes = {(clean / name).stat().st_size for name in clean_names}
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        if (root / name).stat().st_size in sizes:
+            rows.setdefault(file_sha256(root / name), []).append(row)
+    return {name: rows.get(file_sha256(clean / name), []) for name in clean_names}

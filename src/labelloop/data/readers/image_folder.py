@@ -1,0 +1,86 @@
+"""Images in folders, one for each class: root/class/any/name.png."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.data.images.store import ENDINGS
+from labelloop.errors import DataError, some
+
+UNLABELLED = ("unlabeled", "unlabelled")
+SPLITS = ("train", "training", "test", "val", "valid", "validation")
+
+
+def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDArray, tuple[str, ...]]:
+    """The images of a tree.
+
+    Args:
+        root: The folder.
+        labels_required: Whether the first folder of every path must be a class; otherwise any tree will do.
+
+    Returns:
+        The paths below the root, sorted; their labels, empty in the folder `unlabelled`; and the classes.
+    """
+    _refuse_linked_folders(root)
+    found = (path for path in root.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    names = sorted(path.relative_to(root).as_posix() for path in found)
+    names = [name for name in names if not any(part.startswith(".") for part in PurePosixPath(name).parts)]
+    if not names:
+        raise DataError(f"{root}: no images; expected a folder for each class with files such as {', '.join(ENDINGS)}")
+    firsts = [name.split("/")[0] if "/" in name else "" for name in names]
+    labels = np.array(["" if first.lower() in UNLABELLED else first for first in firsts])
+    classes = tuple(sorted(set(labels.tolist()) - {""}))
+    if labels_required:
+        _check_classes(root, names, firsts, classes)
+    return names, labels, classes
+
+
+def _refuse_linked_folders(root: Path) -> None:
+    """A search passes them by, so their images, or a whole class, would be missing without a word."""
+    for folder, inner, _ in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        links = [(Path(folder) / name).relative_to(root) for name in inner if (Path(folder) / name).is_symlink()]
+        if links:
+            raise DataError(
+                f"{root}: links to folders are not followed: {some(links)}; put the folders there, or links to files"
+            )
+
+
+def _check_classes(root: Path, names: Sequence[str], firsts: Sequence[str], classes: Sequence[str]) -> None:
+    loose = [name for name, first in zip(names, firsts, strict=True) if not first]
+    if loose:
+        raise DataError(
+            f"{root}: {len(loose)} images are in no class folder: {some(loose)}; move them into the folder of their"
+            f" class, or into {UNLABELLED[1]}/"
+        )
+    if classes and {name.lower() for name in classes} <= set(SPLITS):
+        raise DataError(
+            f"{root}: the folders {', '.join(classes)} look like parts of a data set, not classes; give"
+            f" {root / classes[-1]} itself, and the test part with --test"
+        )
+    if len(classes) < 2:
+        raise DataError(
+            f"{root}: images of {len(classes)} class{'' if len(classes) == 1 else 'es'} only"
+            f" ({', '.join(classes) or 'none'}); a classifier needs a folder for each of two or more"
+        )
+
+
+def inside(root: Path, names: Sequence[str], source: str) -> list[Path]:
+    """The files that a table names, below its folder. A name that leads out of it is refused."""
+    blank = [row for row, name in enumerate(names) if not name.strip()]
+    if blank:
+        raise DataError(f"{source}: no file name in row {some(blank)} (the first row is 0); fill it in")
+    leaving = [
+        name for name in names if Path(name).is_absolute() or ".." in PurePosixPath(name.replace("\\", "/")).parts
+    ]
+    if leaving:
+        raise DataError(
+            f"{source}: {len(leaving)} file names lead out of {root}: {some(leaving)}; name files by their path below"
+            " that folder"
+        )
+    return [root / name for name in names]

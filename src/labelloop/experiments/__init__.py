@@ -1,1 +1,0 @@
-"""The composition root: data -> noise -> method -> result."""

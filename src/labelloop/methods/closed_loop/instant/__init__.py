@@ -1,7 +1,0 @@
-"""Instant correction: the closed loop's correction and combination on their own, for scores that are already there."""
-
-from __future__ import annotations
-
-from labelloop.methods.closed_loop.instant.correction import MIN_PAIRS, Corrected, correct_labels, correct_scores
-
-__all__ = ["MIN_PAIRS", "Corrected", "correct_labels", "correct_scores"]

@@ -1,0 +1,173 @@
+"""The tables and figures of the paper, read from paper/*.toml: what runs for each, and what the paper says itself.
+
+common.toml holds what they share: protocols (where) and rows (what). Every other file is one table or figure, whose
+[[runs]] name a protocol, rows, and lists of noises and rates. A result never depends on which file asked for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labelloop.bench.experiment import Experiment
+from labelloop.config.build import merge, read_toml
+from labelloop.errors import UsageError, nearest
+
+COMMON = "common"
+SCALES = ("small", "full")
+ITEM_KEYS = ("place", "label", "title", "shows", "values", "note", "runs", "published")
+PROTOCOL_KEYS = ("scale", "title", "dataset", "dataset_options", "clean", "noise", "recipe", "config", "seed")
+RUN_KEYS = ("protocol", "beside", "title", "rows", "clean", "config", "noise", "noise_options", "rate")
+ROW_KEYS = ("method", "like", "recipe", "config", "on", "clean_share")
+KINDS = ("symmetric", "asymmetric", "instance")  # the order of the paper's columns, each with rates 0.2, 0.4, 0.6
+RATES = (0.2, 0.4, 0.6)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Runs of one protocol that make one table or one picture."""
+
+    protocol: str
+    scale: str
+    title: str
+    beside: str  # which of the paper's own numbers belong to it
+    experiments: list[Experiment]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One table or figure of the paper."""
+
+    name: str
+    place: str
+    label: str
+    title: str
+    shows: str
+    parts: list[Part]
+    values: tuple[str, ...] = ("last", "best")
+    note: str = ""
+    published: dict[str, Any] = field(default_factory=dict)
+
+    def at(self, scale: str) -> list[Part]:
+        return [part for part in self.parts if part.scale == scale]
+
+    def published_value(self, beside: str, value: str, row: str, noise: str, rate: float) -> float | None:
+        """The paper's own number, or None where it has none."""
+        numbers = self.published.get(beside, {}).get(value, {}).get(row)
+        if numbers is None:
+            return None
+        if len(numbers) == 1:
+            return float(numbers[0])
+        kind = noise.split("-")[0]
+        if kind not in KINDS or rate not in RATES:
+            return None
+        return float(numbers[len(RATES) * KINDS.index(kind) + RATES.index(rate)])
+
+
+def paper_folder() -> Path:
+    """The folder of the grids, which are data of this package."""
+    return Path(__file__).parent / "toml"
+
+
+def read_items(folder: Path | None = None) -> dict[str, Item]:
+    """All tables and figures by name, tables first."""
+    folder = folder or paper_folder()
+    names = sorted(path.stem for path in folder.glob("*.toml") if path.stem != COMMON)
+    names.sort(key=lambda name: (not name.startswith("table"), not name.startswith("figure"), name))
+    return {name: read_item(name, folder) for name in names}
+
+
+def read_item(name: str, folder: Path | None = None) -> Item:
+    """One table or figure.
+
+    Raises:
+        UsageError: There is none of that name, or its file or common.toml says something that cannot be.
+    """
+    folder = folder or paper_folder()
+    known = sorted(path.stem for path in folder.glob("*.toml") if path.stem != COMMON)
+    if name not in known:
+        raise UsageError(f"the paper has no {name!r}; {nearest(name, known)}")
+    common, path = read_toml(folder / f"{COMMON}.toml"), folder / f"{name}.toml"
+    content = read_toml(path)
+    _require(content, ITEM_KEYS, str(path))
+    parts = [_part(run, common, f"{path}, [[runs]]") for run in content.get("runs", [])]
+    return Item(
+        name=name,
+        place=content["place"],
+        label=content["label"],
+        title=content["title"],
+        shows=content["shows"],
+        parts=parts,
+        values=tuple(content.get("values", ("last", "best"))),
+        note=content.get("note", ""),
+        published=content.get("published", {}),
+    )
+
+
+def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Part:
+    _require(run, RUN_KEYS, source)
+    name = run["protocol"]
+    if name not in common["protocols"]:
+        raise UsageError(f"{source}: unknown protocol {name!r}; {nearest(name, common['protocols'])}")
+    protocol = dict(common["protocols"][name])
+    _require(protocol, PROTOCOL_KEYS, f"protocol {name!r}")
+    scale, title, seeds = (protocol.pop(key) for key in ("scale", "title", "seed"))
+    settings = protocol | {key: run[key] for key in ("clean", "noise_options") if key in run}
+    settings["config"] = merge(protocol.get("config", {}), run.get("config", {}))
+    wrong = common.get("wrong", {})
+    noises, rates = run.get("noise", [protocol.get("noise")]), run.get("rate", [0.0])
+    experiments = [
+        _experiment(
+            row, _row(row, common["rows"], name, source), settings | {"noise": noise, "rate": rate}, seed, wrong
+        )
+        for row in run["rows"]
+        for noise, rate, seed in itertools.product(noises, rates, seeds)
+    ]
+    return Part(name, scale, run.get("title", title), run.get("beside", name), experiments)
+
+
+def _row(name: str, rows: Mapping[str, Any], protocol: str, source: str) -> dict[str, Any]:
+    """A row as it is on a protocol: what it is like comes first, what holds there alone comes last."""
+    if name not in rows:
+        raise UsageError(f"{source}: unknown row {name!r}; {nearest(name, rows)}")
+    row = dict(rows[name])
+    _require(row, ROW_KEYS, f"row {name!r}")
+    base = _row(row.pop("like"), rows, protocol, source) if "like" in row else {}
+    config = merge(base.get("config", {}), row.get("config", {}), row.pop("on", {}).get(protocol, {}))
+    return base | row | {"config": config}
+
+
+def _experiment(
+    title: str, row: Mapping[str, Any], settings: Mapping[str, Any], seed: int, wrong: Mapping[str, float]
+) -> Experiment:
+    share = row.get("clean_share", 1.0)
+    options = dict(settings.get("dataset_options", {}))
+    clean = round(share * settings["clean"])
+    if share < 1 and not settings["clean"]:  # the data set names its own clean rows
+        options["clean_fraction"] = share
+    config = {
+        key: round(wrong[settings["noise"]] * settings["rate"], 4) if value == "wrong" else value
+        for key, value in merge(settings["config"], row["config"]).items()
+    }
+    return Experiment(
+        dataset=settings["dataset"],
+        dataset_options=options,
+        clean=clean,
+        noise=settings["noise"],
+        rate=settings["rate"],
+        noise_options=settings.get("noise_options", {}),
+        method=row["method"],
+        recipe=row.get("recipe", settings["recipe"]),
+        config=config,
+        name=title,
+        seed=seed,
+    )
+
+
+def _require(keys: Mapping[str, Any], known: tuple[str, ...], source: str) -> None:
+    for key in keys:
+        if key not in known:
+            raise UsageError(f"{source}: unknown key {key!r}; {nearest(key, known)}")

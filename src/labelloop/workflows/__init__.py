@@ -1,0 +1,1 @@
+"""What a user does, one file a verb, all over compose.py."""

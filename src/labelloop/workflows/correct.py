@@ -1,0 +1,236 @@
+"""Corrected labels without training: from probabilities or embeddings that are already there, in arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from labelloop.correction.estimate import estimate
+from labelloop.correction.instant import MIN_PAIRS, correct_labels
+from labelloop.correction.stored_run import arrays_to_store
+from labelloop.data.checks import check_not_sparse
+from labelloop.data.classes import decode
+from labelloop.data.problem import check, classes_of, encoded
+from labelloop.data.table import Table, from_arrays
+from labelloop.errors import DataError, UsageError, some
+from labelloop.runs.labels import label_table
+from labelloop.seeds import whole_seed
+from labelloop.training.targets import one_hot
+from labelloop.types import MISSING, Floats, Labels
+
+SUM_TOLERANCE = 0.01  # probabilities stored in half precision are off by up to 0.003
+
+
+@dataclass(frozen=True)
+class CorrectionResult:
+    """What `correct` hands back. Rows are in the order they came in.
+
+    Attributes:
+        corrected_labels: A label for every row, in the type of the labels that came in; the verified one where there
+            is one.
+        corrected_proba: The same as probabilities [n, C].
+        label_score: How much the corrected probabilities believe the given label; low is bad, NaN without a label.
+        predicted_proba: What the probabilities or embeddings alone say, brought in line with the clean rows [n, C].
+        cross_fitted_proba: For clean rows, what `corrected_proba` would be had the row not been verified; NaN in
+            other rows. Compare it with the verified labels to see how good the correction is [n, C].
+        classes: The classes in the user's type [C].
+        weights: The components that were chosen for rows with a given label, and their weights, which sum to 1.
+        weights_without_label: The same for rows without a given label.
+        clean_rows: How many clean rows were "paired" with a given label, and how many "unpaired".
+        estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
+            intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
+        labels: One row for every row, with the columns of labels.parquet.
+        features: What `labelloop refit` needs of every row, by name.
+    """
+
+    corrected_labels: NDArray
+    corrected_proba: Floats
+    label_score: Floats
+    predicted_proba: Floats
+    cross_fitted_proba: Floats
+    classes: NDArray
+    weights: dict[str, float]
+    weights_without_label: dict[str, float]
+    clean_rows: dict[str, int]
+    estimate: dict[str, Any]
+    labels: pa.Table
+    features: dict[str, NDArray] | None
+
+
+def correct(
+    y: ArrayLike,
+    y_clean: ArrayLike,
+    *,
+    pred_probs: ArrayLike | None = None,
+    embeddings: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    class_names: Sequence[Any] | None = None,
+    seed: int = 0,
+) -> CorrectionResult:
+    """Corrects noisy labels with the help of a few clean ones, in seconds and without training a network.
+
+    Give clean labels to rows that keep their given label, where you can: only such pairs show what a given label is
+    worth. With fewer than 20, given labels are ignored: rows are labelled from probabilities or embeddings alone.
+
+    Args:
+        y: The given labels [n]; blank, NaN, None or -1 where there is none.
+        y_clean: The verified labels [n], missing in the same way where a row was not verified.
+        pred_probs: Out-of-sample probabilities of the given label [n, C], from any model that was cross-validated on
+            the given labels. Columns in the order of the sorted classes, or of `class_names`.
+        embeddings: Features [n, D] from any network.
+        ids: A name for every row; without it, the row number.
+        class_names: The classes in the order of the columns; without it, the labels that occur, sorted.
+        seed: The same seed gives the same result.
+
+    Raises:
+        UsageError: Neither probabilities nor embeddings are given.
+        DataError: The arrays cannot be used; the message says which rows and why.
+
+    Warns:
+        UserWarning: There are few clean rows, a class has none, none is paired, or the probabilities look as if the
+            model had been trained on the rows it is asked about.
+    """
+    probabilities = None if pred_probs is None else _matrix(pred_probs, "pred_probs", "[n, C]")
+    features = None if embeddings is None else _matrix(embeddings, "embeddings", "[n, D]")
+    first = probabilities if probabilities is not None else features
+    if first is None:
+        raise UsageError("nothing to correct with: give pred_probs, embeddings or both")
+    table = from_arrays(first, y, y_clean, ids=ids, class_names=class_names)
+    if features is not None and len(features) != len(table):
+        raise DataError(f"{len(table)} rows of pred_probs, but {len(features)} of embeddings; give one for every row")
+    named = None if class_names is None else [str(name) for name in class_names]
+    return correct_table(
+        replace(table, class_names=None if named is None else tuple(named)), probabilities, features, seed
+    )
+
+
+def correct_table(
+    table: Table, pred_probs: Floats | None, embeddings: Floats | None, seed: int = 0
+) -> CorrectionResult:
+    """The same for a table, as it comes from a file. Test rows in it are left out: their corrected label is missing."""
+    seed = whole_seed(seed)
+    if pred_probs is not None:
+        pred_probs = _checked(pred_probs)
+        table = replace(table, class_names=_column_classes(table, pred_probs.shape[1]))
+    check(replace(table, inputs=embeddings if embeddings is not None else pred_probs, column_names=(), split=None))
+    classes = classes_of(table)
+    given, clean = encoded(table, classes)
+    if table.split is not None:
+        clean = np.where(table.split == "test", MISSING, clean)  # what is tested on must not teach
+    clean_rows = _count(given, clean)
+    _warn_if_few(clean_rows, len(classes))
+    if pred_probs is not None:
+        _warn_if_memorised(pred_probs, given, clean)
+    found = correct_labels(given, clean, len(classes), pred_probs=pred_probs, embeddings=embeddings, seed=seed)
+    verified = (clean != MISSING)[:, None]
+    rows = np.flatnonzero(clean != MISSING)
+    targets = np.where(verified, one_hot(clean, len(classes)), found.targets)  # [n, C]
+    labels = label_table(table.ids, classes.tolist(), given, clean, targets, found.predicted.argmax(axis=1))
+    assert table.labels is not None  # else `check` has refused the table
+    return CorrectionResult(
+        corrected_labels=decode(targets.argmax(axis=1), classes, table.labels.dtype),
+        corrected_proba=targets,
+        label_score=labels["label_score"].to_numpy(),
+        predicted_proba=found.predicted,
+        cross_fitted_proba=found.cross_fitted,
+        classes=classes,
+        weights=found.weights,
+        weights_without_label=found.weights_without_label,
+        clean_rows=clean_rows,
+        estimate=estimate(found.cross_fitted[rows], given[rows], clean[rows]),
+        labels=labels,
+        features=arrays_to_store(given, clean, scores=found.scores.astype(np.float32)),
+    )
+
+
+def _matrix(values: ArrayLike, what: str, shape: str) -> Floats:
+    check_not_sparse(values, what)
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf" or array.ndim != 2:
+        raise DataError(f"{what}: expected numbers {shape}, got {array.dtype} of shape {array.shape}")
+    return array.astype(np.float32)
+
+
+def _checked(pred_probs: Floats) -> Floats:
+    """Probabilities that sum to 1 exactly, or an error that names the rows."""
+    advice = "(the first row is 0); give probabilities, not logits or scores"
+    bad = np.flatnonzero(~np.isfinite(pred_probs).all(axis=1))
+    if len(bad):
+        raise DataError(f"pred_probs: not a number in row {some(bad)} (the first row is 0); leave these rows out")
+    bad = np.flatnonzero((pred_probs < -1e-6).any(axis=1))
+    if len(bad):
+        raise DataError(f"pred_probs: negative in row {some(bad)} {advice}")
+    sums = pred_probs.sum(axis=1, keepdims=True)  # [n, 1]
+    bad = np.flatnonzero(np.abs(sums[:, 0] - 1) > SUM_TOLERANCE)
+    if len(bad):
+        raise DataError(
+            f"pred_probs: row {bad[0]} sums to {sums[bad[0], 0]:.4g} and not to 1; {len(bad)} such rows: {some(bad)}"
+            f" {advice}"
+        )
+    return np.maximum(pred_probs, 0) / sums
+
+
+def _column_classes(table: Table, columns: int) -> tuple[str, ...] | None:
+    """The classes of the columns of pred_probs. Whole numbers from 0 may skip a class that no row has."""
+    classes = classes_of(table)
+    if len(classes) == columns:
+        return table.class_names
+    whole = table.class_names is None and classes.dtype.kind == "i" and classes[0] == 0 and classes[-1] < columns
+    if whole:
+        return tuple(str(k) for k in range(columns))
+    raise DataError(
+        f"{table.source}: pred_probs has {columns} columns, but there are {len(classes)} classes"
+        f" ({some(classes.tolist(), 12)}); give class_names, one for every column in their order"
+    )
+
+
+def _count(given: Labels, clean: Labels) -> dict[str, int]:
+    verified = clean != MISSING
+    if verified.sum() < 2:
+        raise DataError("only one clean row; verify more, so that some can judge what others teach")
+    return {
+        "paired": int((verified & (given != MISSING)).sum()),
+        "unpaired": int((verified & (given == MISSING)).sum()),
+    }
+
+
+def _warn_if_few(clean_rows: dict[str, int], num_classes: int) -> None:
+    paired = clean_rows["paired"]
+    if paired < MIN_PAIRS:
+        warnings.warn(
+            f"{paired} of {sum(clean_rows.values())} clean rows have a given label too, which is too few to show what"
+            f" given labels are worth, so they are ignored; verify {max(MIN_PAIRS, 2 * num_classes)} rows or more that"
+            " have one, and keep it",
+            stacklevel=4,
+        )
+    elif paired < 2 * num_classes:
+        warnings.warn(
+            f"only {paired} clean rows with a given label for {num_classes} classes, so corrections are uncertain;"
+            f" verify {2 * num_classes} or more, some of every class",
+            stacklevel=4,
+        )
+
+
+def _warn_if_memorised(pred_probs: Floats, given: Labels, clean: Labels) -> None:
+    """Warns of probabilities that repeat the given labels, wrong ones included: a model repeats what it was shown."""
+    best = pred_probs.argmax(axis=1)
+    noisy, paired = (given != MISSING) & (clean == MISSING), (given != MISSING) & (clean != MISSING)
+    agreement = (best == given)[noisy].mean()
+    wrong = int((given != clean)[paired].sum())
+    if wrong >= 5:  # out of sample, the wrong labels can hardly be foreseen
+        suspicious = agreement > 1 - 0.5 * wrong / paired.sum()
+    else:
+        suspicious = agreement > 0.98 and agreement > (best == clean)[clean != MISSING].mean() + 0.05
+    if suspicious:
+        warnings.warn(
+            f"pred_probs repeat the given label in {100 * agreement:.1f}% of the rows, which is more than labels with"
+            " errors allow; if the model was trained on these rows, use cross-validation, so that every row is"
+            " predicted by a model that has not seen it",
+            stacklevel=4,
+        )

@@ -1,0 +1,232 @@
+"""A file of corrupted labels: Parquet with id, label (the one that was corrupted), noisy_label and clean_label.
+
+It carries what made it and a checksum, so that a damaged file, or one made from other rows, is recognised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from labelloop.data.classes import decode, encode, text_of
+from labelloop.data.datasets import DATASETS, LabelledData, load_dataset
+from labelloop.data.problem import classes_of
+from labelloop.data.readers.read import read_table
+from labelloop.data.table import Table, from_arrays
+from labelloop.errors import DataError, UsageError, nearest, some
+from labelloop.noise import NOISES, Noisy, realised_rate
+from labelloop.runs.folder import write_atomically
+from labelloop.seeds import stream, whole_seed
+from labelloop.splits import clean_split
+from labelloop.types import MISSING, Labels
+from labelloop.workflows.corruption import corrupt
+
+KEY = b"labelloop"
+
+
+@dataclass(frozen=True)
+class NoiseFile:
+    """What a noise file holds. Labels are text; a missing one is empty."""
+
+    ids: NDArray  # [n]
+    labels: NDArray  # [n]
+    noisy_labels: NDArray  # [n]
+    clean_labels: NDArray  # [n]
+    about: dict[str, Any]
+
+
+def make_noise_file(
+    source: str,
+    output: Path,
+    *,
+    noise: str,
+    rate: float,
+    seed: int = 0,
+    clean: int = 0,
+    paired: bool = False,
+    options: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> str:
+    """Corrupts the labels of a table or of a named data set, writes the file, and returns a summary.
+
+    Args:
+        source: The path of a table, or a name in DATASETS.
+        output: A .parquet file.
+        noise: A name in NOISES.
+        rate: The nominal rate.
+        seed: The same seed gives the same labels.
+        clean: How many rows keep their label as clean label.
+        paired: Whether those rows get a noisy label too.
+        options: Options of the noise.
+        columns: Which column is what, as for `read_table`.
+        overwrite: Whether to replace `output`.
+    """
+    if noise not in NOISES:
+        raise UsageError(f"unknown noise {noise!r}; {nearest(noise, NOISES)}")
+    seed = whole_seed(seed)
+    if output.suffix != ".parquet":
+        raise UsageError(f"{output}: a noise file is a .parquet file")
+    if output.exists() and not overwrite:
+        raise DataError(f"{output} exists; give another name, or --overwrite")
+    table, inputs = _source(source, columns or {})
+    if table.labels is None:
+        raise DataError(f"{source} has no labels to corrupt; name their column with label_column")
+    classes = classes_of(table)
+    true = encode(table.labels, classes)
+    noisy = corrupt(true, len(classes), noise, rate, options or {}, seed, inputs)
+    clean_index = clean_split(true, clean, stream(seed, "clean-split"))[1] if clean else np.zeros(0, np.int64)
+    verified = np.full(len(true), MISSING)
+    verified[clean_index] = true[clean_index]
+    given = noisy.labels.copy()
+    if not paired:
+        given[clean_index] = MISSING
+    realised = realised_rate(true, noisy.labels)
+    about = {
+        "source": Path(source).name,
+        "noise": noise,
+        "noise_options": dict(options or {}),
+        "nominal_rate": noisy.rate,
+        "realised_rate": realised,
+        "seed": seed,
+        "clean": clean,
+        "paired": paired,
+        "classes": list(text_of(classes)),
+        "matrix": None if noisy.matrix is None else noisy.matrix.tolist(),
+    }
+    checksum = write_noise_file(output, table.ids, true, given, verified, text_of(classes), about)
+    return (
+        f"{len(true)} labels, {noise} noise: nominal rate {noisy.rate:.4g}, realised {realised:.4f}\n"
+        f"written to {output} (sha256 of the labels {checksum[:16]}…)\n"
+    )
+
+
+def write_noise_file(
+    path: Path,
+    ids: NDArray,
+    labels: Labels,
+    noisy_labels: Labels,
+    clean_labels: Labels,
+    class_names: tuple[str, ...],
+    about: Mapping[str, Any],
+) -> str:
+    """Writes the file and returns the checksum of its labels."""
+    classes = np.array(class_names)
+    columns = {"id": ids.astype(str)} | {
+        name: decode(values, classes)
+        for name, values in (("label", labels), ("noisy_label", noisy_labels), ("clean_label", clean_labels))
+    }
+    about = {**about, "sha256": _checksum(columns)}
+    table = pa.table({name: pa.array(values.tolist(), pa.string()) for name, values in columns.items()})
+    table = table.replace_schema_metadata({KEY: json.dumps(about).encode()})
+    write_atomically(path, lambda place: pq.write_table(table, place))
+    return about["sha256"]
+
+
+def read_noise_file(path: Path) -> NoiseFile:
+    """Reads the file and checks it against its checksum."""
+    with _readable(path):
+        table = pq.read_table(path)
+        about = json.loads((table.schema.metadata or {})[KEY])
+        columns = {name: np.array(table[name].to_pylist(), str) for name in table.column_names}
+        stored = about["sha256"]
+        found = NoiseFile(columns["id"], columns["label"], columns["noisy_label"], columns["clean_label"], about)
+    if _checksum(columns) != stored:
+        raise DataError(f"{path}: the labels do not fit their checksum: the file was changed or damaged; make it again")
+    return found
+
+
+def stored_checksum(path: Path) -> str:
+    """The checksum that the file carries, without reading its labels."""
+    with _readable(path):
+        return str(json.loads((pq.read_schema(path).metadata or {})[KEY])["sha256"])
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Says of any error of reading what it means for a user."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such noise file; make it with `labelloop noise`") from None
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{path} is not a noise file, or is damaged ({error}); make it with `labelloop noise`"
+        ) from None
+
+
+def with_noisy_labels(table: Table, path: Path) -> tuple[Table, NDArray]:
+    """The table with given and clean labels from a noise file, and its own labels, which are the true ones.
+
+    A file that sets no rows aside as clean leaves the clean labels of the table as they are.
+    """
+    if table.labels is None:
+        raise DataError(f"{table.source} has no labels to compare with those that {path} was made from")
+    file = read_noise_file(path)
+    classes = classes_of(table)
+    true = encode(table.labels, classes)
+    _check_same_rows(file, table.ids, true, text_of(classes), path, table.source)
+    names = np.array(text_of(classes))
+    given, verified = encode(file.noisy_labels, names, str(path)), encode(file.clean_labels, names, str(path))
+    like = table.labels.dtype
+    clean_labels = decode(verified, classes, like) if file.about["clean"] else table.clean_labels
+    return replace(table, labels=decode(given, classes, like), clean_labels=clean_labels), table.labels
+
+
+def path_in(options: Mapping[str, Any]) -> Path:
+    """The noise file that the options of an experiment name."""
+    if set(options) != {"path"} or not isinstance(options["path"], str | Path):
+        raise UsageError("noise 'file' has one option, noise_options.path: the noise file")
+    return Path(options["path"])
+
+
+def labels_from_file(path: Path, data: LabelledData) -> Noisy:
+    """The noisy labels of a data set from a noise file, for an experiment that draws its clean rows itself."""
+    file = read_noise_file(path)
+    _check_same_rows(file, np.arange(len(data)).astype(str), data.labels, data.class_names, path, data.name)
+    given = encode(file.noisy_labels, np.array(data.class_names), str(path))
+    if file.about["clean"] and not file.about["paired"]:
+        raise DataError(f"{path} sets {file.about['clean']} rows aside as clean; an experiment draws its own: make it "
+                        "without clean rows")  # fmt: skip
+    return Noisy(given, None, None, float(file.about["nominal_rate"]))
+
+
+def _source(source: str, columns: Mapping[str, Any]) -> tuple[Table, Any]:
+    """The rows to corrupt, and a function that gives what instance-dependent noise looks at."""
+    if source in DATASETS and not Path(source).exists():
+        data = load_dataset(source)
+        table = from_arrays(data.inputs, data.labels, source=source, class_names=data.class_names)
+        return table, data.noise_inputs or (lambda: data.inputs)
+    table = read_table(source, **columns)
+    return table, lambda: table.inputs
+
+
+def _check_same_rows(
+    file: NoiseFile, ids: NDArray, labels: Labels, class_names: tuple[str, ...], path: Path, source: str
+) -> None:
+    text = decode(labels, np.array(class_names))
+    if len(file.ids) != len(ids):
+        raise DataError(f"{path} was made from {len(file.ids)} rows, but {source} has {len(ids)}: another data set")
+    other = np.flatnonzero((file.ids != ids.astype(str)) | (file.labels != text))
+    if len(other):
+        raise DataError(
+            f"{path} was made from another data set than {source}: id or label differs in row {some(other)} "
+            "(the first row is 0); make it again from these rows"
+        )
+
+
+def _checksum(columns: Mapping[str, NDArray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(columns):
+        digest.update("\0".join([name, *columns[name].astype(str).tolist()]).encode())
+    return digest.hexdigest()

@@ -1,0 +1,90 @@
+"""Which rows to verify next, and whether it is worth it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from labelloop.correction.cross_fit import MIN_CLEAN
+from labelloop.correction.curve import learning_curve
+from labelloop.correction.stored_run import StoredRun, read_stored_run
+from labelloop.errors import DataError, UsageError
+from labelloop.runs.folder import write_atomically
+from labelloop.types import MISSING, Labels
+from labelloop.workflows.refit import LAST_EPOCH
+
+COUNT = 200
+
+
+def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tuple[str, dict[str, Any]]:
+    """Writes the rows to verify next, and returns a summary for people and the learning curve.
+
+    Args:
+        folder: A finished run of `fit` or `correct`.
+        output: A .csv file that does not exist yet; without it, verify.csv in the folder.
+        count: How many rows.
+    """
+    output = folder / "verify.csv" if output is None else output
+    if count < 1:
+        raise UsageError(f"count must be at least 1, not {count}")
+    if output.suffix != ".csv":
+        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv")
+    if output.exists():
+        raise DataError(f"{output} exists, and may hold your work; give another name with --output")
+    stored = read_stored_run(folder)
+    rows = rows_to_verify(stored, count)
+    if not len(rows):
+        raise DataError(f"{folder}: every row is verified; there is nothing left to plan")
+    chosen = stored.labels.select(["id", "given_label", "corrected_label", "corrected_confidence"]).take(pa.array(rows))
+    confidence = np.asarray(chosen["corrected_confidence"])
+    chosen = chosen.append_column("expected_gain", pa.array(1 - confidence))
+    chosen = chosen.append_column("clean_label", pa.array([""] * len(rows)))
+    write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))
+    lines = [
+        f"{len(rows)} rows to verify are in {output}, the likeliest to be wrong first; fill in clean_label, then",
+        f"  labelloop refit {folder} --verified {output} --output-dir NEW",
+        f"expected: {float((1 - confidence).sum()):.0f} of these corrected labels are wrong",
+    ]
+    if (stored.clean != MISSING).sum() < 2 * MIN_CLEAN:
+        curve: dict[str, Any] = {}
+        lines.append(f"a learning curve needs {2 * MIN_CLEAN} clean rows; verify these first")
+    else:
+        curve = learning_curve(stored, len(rows))
+        lines += curve_lines(curve)
+        if not stored.instant:
+            lines.append(f"  {LAST_EPOCH}")
+        text = json.dumps(curve, indent=1) + "\n"
+        write_atomically(output.with_suffix(".curve.json"), lambda place: place.write_text(text, encoding="utf-8"))
+    return "\n".join(lines), curve
+
+
+def rows_to_verify(stored: StoredRun, count: int) -> Labels:
+    """The unverified rows whose corrected label is most likely wrong, the likeliest first.
+
+    To verify a row gains 1 − confidence of a right label, and such rows mostly teach more than random ones.
+    """
+    open_rows = np.flatnonzero((stored.clean == MISSING) & ~np.isnan(stored.targets).any(axis=1))
+    confidence = stored.targets[open_rows].max(axis=1)
+    return open_rows[np.argsort(confidence, kind="stable")[:count]]
+
+
+def curve_lines(curve: dict[str, Any]) -> list[str]:
+    """The learning curve as a small table."""
+    lines = ["corrected labels that are right, by the number of clean rows (95% intervals):"]
+    lines += [f"  {point['clean_rows']:>7}  {_text(point)}" for point in curve["measured"]]
+    now, then = curve["beyond"]
+    lines.append(f"  {now['clean_rows']:>7}  {_text(now)}  today, if the errors follow a power law")
+    lines.append(f"  {then['clean_rows']:>7}  {_text(then)}  with as many random rows more as are planned")
+    gain = curve["gain"]
+    worth = "worth it" if gain["low"] > 0.005 else "perhaps worth it" if gain["high"] > 0.005 else "hardly worth it"
+    return [*lines, f"  {gain['more']} more would add {_text(gain)} points: {worth}"]
+
+
+def _text(point: dict[str, Any]) -> str:
+    value, low, high = (f"{100 * point[part]:.1f}" for part in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"

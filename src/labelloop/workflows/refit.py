@@ -1,0 +1,158 @@
+"""Verified rows come back: the correction of a finished run is fitted again with them, without training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from labelloop.correction.cross_fit import MIN_CLEAN, cross_fitted
+from labelloop.correction.estimate import estimate, estimate_lines, no_estimate
+from labelloop.correction.instant import correct_scores
+from labelloop.correction.stored_run import StoredRun, read_stored_run
+from labelloop.data.classes import MISSING_TEXT
+from labelloop.data.readers.csv_file import csv_header, read_csv
+from labelloop.errors import DataError, nearest, some
+from labelloop.runs.folder import RunFolder
+from labelloop.runs.labels import label_table
+from labelloop.runs.versions import versions
+from labelloop.seeds import stream
+from labelloop.training.targets import one_hot
+from labelloop.types import MISSING, Floats, Labels
+
+LAST_EPOCH = (
+    "judged on the network as it was trained, with labels that the clean rows had helped to correct, so the estimate "
+    "may be somewhat too high"
+)
+CHOSEN = "rows that were chosen to be verified teach, but do not judge: they are no random sample"
+
+
+def refit_run(folder: Path, verified: Path, output_dir: Path, *, overwrite: bool = False) -> str:
+    """Corrects the labels of a run anew with rows that were verified since; returns a summary for people.
+
+    Args:
+        folder: A finished run of `fit` or `correct`.
+        verified: A CSV file with the columns id and clean_label, such as `labelloop plan` wrote; blank labels are left
+            out.
+        output_dir: The folder of the new run.
+        overwrite: Whether to replace the run in it.
+    """
+    stored = read_stored_run(folder)
+    labels = verified_labels(stored, verified)
+    clean = np.where(labels != MISSING, labels, stored.clean)
+    new = (labels != MISSING) & (stored.clean == MISSING)  # a row that was clean before judges as it did
+    again = replace(stored, clean=clean)
+    targets, said = corrected(again)
+    place: dict[Any, int] = {name: k for k, name in enumerate(stored.classes)}
+    table = label_table(
+        np.array(stored.labels["id"].to_pylist()), stored.classes, stored.given, clean, targets,
+        np.array([place.get(name, MISSING) for name in stored.labels["predicted_label"].to_pylist()]),
+    )  # fmt: skip
+    found = _judged(again, said)
+    run = {
+        **{key: value for key, value in stored.run.items() if key not in ("schema_version", "rounds", "estimate")},
+        "data": {**stored.run["data"], **_counts(again)},
+        "versions": versions(),
+        "refitted_from": str(folder),
+        "newly_verified": int(new.sum()),
+        "estimate": found,
+    }
+    destination = RunFolder(output_dir, overwrite=overwrite)
+    destination.write_targets(targets)
+    destination.write_labels(table)
+    destination.write_features({"given": again.given, "clean": clean, "judges": again.judges, **again.arrays})
+    for name in ("model.safetensors", "model.json"):
+        if (folder / name).exists():
+            (output_dir / name).write_bytes((folder / name).read_bytes())
+    destination.write_run(run)
+    moved = int((np.nan_to_num(targets).argmax(axis=1) != np.nan_to_num(stored.targets).argmax(axis=1)).sum())
+    return "\n".join(
+        [
+            f"{int(new.sum())} rows newly verified, {int((clean != MISSING).sum())} clean rows in all",
+            f"{moved} corrected labels are others than before",
+            *estimate_lines(found),
+            f"everything is in {output_dir} (the corrected labels: labels.parquet)",
+        ]
+    )
+
+
+def corrected(stored: StoredRun) -> tuple[Floats, Floats]:
+    """Soft labels from all clean rows, and those that clean rows would have without their own clean label.
+
+    Returns:
+        Of all rows [n, C], NaN where a row had none; and of clean rows [n, C], NaN elsewhere or where they are too few.
+    """
+    known = np.flatnonzero(~np.isnan(stored.targets).any(axis=1))
+    targets, unseen = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
+    given, clean, verified = stored.given[known], stored.clean[known], np.flatnonzero(stored.clean != MISSING)
+    if stored.instant:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
+        found = correct_scores(stored.arrays["scores"][known], given, clean, targets.shape[1], stored.run["seed"])
+        targets[known], unseen[known] = found.targets, found.cross_fitted
+    else:
+        targets[known] = stored.on(known)(clean)
+        if len(verified) >= MIN_CLEAN:
+            rng = stream(stored.run["seed"], "estimate")
+            unseen[verified] = cross_fitted(stored.on(verified), stored.clean[verified], stored.given[verified], rng)
+    targets[verified] = one_hot(stored.clean[verified], targets.shape[1])
+    return targets, unseen
+
+
+def verified_labels(stored: StoredRun, path: Path) -> Labels:
+    """The labels of a file of verified rows, as numbers [n], -1 where it says nothing."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    names = csv_header(path, ",")
+    for name in ("id", "clean_label"):
+        if name not in names:
+            raise DataError(f"{path}: there is no column {name!r}; it needs id and clean_label, as `plan` writes them")
+    table = read_csv(path, ",", len(names), names)
+    ids, texts = (table[name].cast(pa.string()).fill_null("").to_pylist() for name in ("id", "clean_label"))
+    rows = {identity: row for row, identity in enumerate(stored.labels["id"].to_pylist())}
+    classes = {str(name): k for k, name in enumerate(stored.run["data"]["classes"])}
+    labels = np.full(len(stored.clean), MISSING)
+    for line, (identity, text) in enumerate(zip(ids, texts, strict=True), start=2):
+        text = text.strip()
+        if text in MISSING_TEXT and text not in classes:
+            continue
+        if identity not in rows:
+            raise DataError(f"{path}, line {line}: no row of {stored.folder} has the id {identity!r}; correct it")
+        if text not in classes and text.removesuffix(".0") in classes:
+            text = text.removesuffix(".0")
+        if text not in classes:
+            hint = nearest(text, classes) if len(classes) <= 20 else ""
+            raise DataError(f"{path}, line {line}: {text!r} is not a class of {stored.folder}; {hint}".rstrip("; "))
+        row = rows[identity]
+        if labels[row] not in (MISSING, classes[text]):
+            raise DataError(f"{path}, line {line}: {identity!r} has two different clean labels; keep one")
+        labels[row] = classes[text]
+    tested = np.flatnonzero((labels != MISSING) & np.isnan(stored.targets).any(axis=1))
+    if len(tested):
+        raise DataError(
+            f"{path}: {some(tested)} are test rows of {stored.folder}, which must not teach; leave them out"
+        )
+    if not (labels != MISSING).any():
+        raise DataError(f"{path}: no clean_label is filled in; write the true label of each row you looked at")
+    return labels
+
+
+def _judged(stored: StoredRun, said: Floats) -> dict[str, Any]:
+    judges = stored.judges
+    if judges.sum() < MIN_CLEAN:
+        return no_estimate(f"fewer than {MIN_CLEAN} clean rows were not chosen for being uncertain")
+    notes = [CHOSEN] if (judges != (stored.clean != MISSING)).any() else []
+    notes += [] if stored.instant else [LAST_EPOCH]
+    return estimate(said[judges], stored.given[judges], stored.clean[judges], notes)
+
+
+def _counts(stored: StoredRun) -> dict[str, int]:
+    given, clean = stored.given != MISSING, stored.clean != MISSING
+    known = ~np.isnan(stored.targets).any(axis=1)
+    return {
+        "noisy": int((given & ~clean & known).sum()),
+        "unlabelled": int((~given & ~clean & known).sum()),
+        "clean_paired": int((given & clean).sum()),
+        "clean_unpaired": int((~given & clean).sum()),
+    }

@@ -1,0 +1,94 @@
+"""Experiments that take a fraction of a second, and what to compare of their records."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from labelloop.bench.experiment import Experiment
+from labelloop.methods import METHODS
+
+CLOCKS = ("seconds", "peak_memory_mib")
+
+# Four methods, five seeds.
+GRID = """
+dataset = "digits"
+dataset_options = { limit = 300 }
+clean = 60
+rate = 0.3
+config = { epochs = 3, batch_size = 64, network_options = { hidden = [8] } }
+
+[axes]
+seed = [0, 1, 2, 3, 4]
+
+[[methods]]
+method = "closed-loop"
+config = { warm_up = 1, correct_every = 1, corrector = { hidden = 8, max_epochs = 5 } }
+
+[[methods]]
+method = "cross-entropy"
+
+[[methods]]
+method = "oracle"
+
+[[methods]]
+method = "logistic-corrector"
+config = { warm_up = 1 }
+"""
+
+
+def quick_config(method: str) -> dict[str, Any]:
+    """Settings with which a method runs for a few epochs; known by the names of its settings, so new methods too."""
+    config: dict[str, Any] = {"network_options": {"hidden": [8]}, "batch_size": 64}
+    for field in fields(METHODS[method].config):
+        if field.name in ("warm_up", "correct_every"):
+            config[field.name] = 1
+        elif field.name.endswith("epochs"):
+            config[field.name] = 2
+        elif field.name == "noise_rate":
+            config[field.name] = 0.3
+        elif field.name == "corrector":
+            config[field.name] = {"hidden": 8, "max_epochs": 3}
+    return config
+
+
+def tiny(method: str = "cross-entropy", **changes: Any) -> Experiment:
+    """300 digits, 60 of them clean, 2 epochs. `config` is laid over the quick one."""
+    config = quick_config(method) | changes.pop("config", {})
+    settings = {"dataset_options": {"limit": 300}, "clean": 60, "rate": 0.3, "config": config} | changes
+    return Experiment(method=method, **settings)
+
+
+def without_clocks(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without what a clock, the machine or the commit says."""
+    history = [{key: value for key, value in row.items() if key not in CLOCKS} for row in record["history"]]
+    return {key: value for key, value in record.items() if key != "versions"} | {"history": history}
+
+
+def start_bench(grid: Path, folder: Path, jobs: int = 2) -> subprocess.Popen[str]:
+    """`labelloop bench` in a session of its own, so that one can find all its processes."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "labelloop", "bench", str(grid), "--output-dir", str(folder), "--jobs", str(jobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def processes(session: int) -> list[int]:
+    """The living processes of a session, without those that have ended but were not waited for."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, *numbers = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(numbers[2]) == session and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
