@@ -26,7 +26,7 @@ ALLOWED = {
     "correction": {"methods", "training", "runs", "config"},
     "trained_model": {"data", "models", "training", "runs"},
     "workflows": {"data", "noise", "methods", "correction", "training", "runs", "config", "trained_model"},
-    "bench": {"workflows", "data", "noise", "methods", "training", "runs", "config"},
+    "bench": {"correction", "workflows", "data", "noise", "methods", "training", "runs", "config"},
     "paper": {"bench", "runs", "report", "config"},
     "report": {"runs"},
     "estimator": {"workflows", "data", "methods", "correction", "training", "config", "trained_model"},

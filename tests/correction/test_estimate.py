@@ -166,7 +166,7 @@ def test_a_resumed_run_has_the_same_estimate(tmp_path):
 @pytest.mark.parametrize(
     ("method", "config", "says"),
     [
-        ("closed-loop", {"clean_rows_train": "always"}, "by heart"),
+        ("closed-loop", {"clean_rows_train": "always"}, "memorised"),
         ("noisy-and-clean", {}, "cannot judge it"),
         ("cross-entropy", {}, "say nothing"),
     ],

@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from labelloop.experiments import finish as finish_module
 from small_rows import QUICK, SmallRows, quick_fit, same_result, small_rows
+from tiny_runs import tiny, without_clocks
 
 from labelloop import LabelLoopClassifier
-from labelloop.correction.judge import judge_finished
+from labelloop.bench.experiment import load_data, make_noisy_problem, run_experiment
+from labelloop.correction import held_out
+from labelloop.correction.judge import judge_held_out
 from labelloop.correction.stored_run import read_stored_run
-from labelloop.errors import DataError
+from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS
 from labelloop.types import Problem, Rows
 from labelloop.workflows.refit import corrected
@@ -30,7 +32,7 @@ def paired_rows() -> SmallRows:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run whose network learns by heart, in which the loop changes no label."""
+    """A run whose network memorises its labels, in which the loop changes no label."""
     folder = tmp_path_factory.mktemp("finish") / "run"
     rows = paired_rows()
     config = QUICK | {"epochs": 30, "warm_up": 10, "correct_every": 10, "network_options": {"hidden": [64]}}
@@ -71,7 +73,7 @@ def train_with(patch, fit):
 
 def test_no_row_is_judged_by_a_network_that_has_seen_it(monkeypatch):
     rows, taught, asked = paired_rows(), [], []
-    train, extract = METHODS["cross-entropy"].fit, finish_module.extract
+    train, extract = METHODS["cross-entropy"].fit, held_out.extract
 
     def fit_noisy(problem, config, runtime):
         assert config.epochs == QUICK["warm_up"]
@@ -83,7 +85,7 @@ def test_no_row_is_judged_by_a_network_that_has_seen_it(monkeypatch):
         return extract(model, of, runtime)
 
     train_with(monkeypatch, fit_noisy)
-    monkeypatch.setattr(finish_module, "extract", ask)
+    monkeypatch.setattr(held_out, "extract", ask)
     quick_fit(rows)
     assert len(taught) == len(asked) == 2
     assert sorted(np.concatenate(asked)) == list(range(300))
@@ -103,12 +105,12 @@ def test_the_better_labels_are_handed_back():
     labels = np.array([0, 1] * 15)
     problem = Problem(Rows(None, labels[:0], labels[:0], labels[:0]), Rows(None, labels, labels, labels), ("a", "b"))
     said = np.eye(2)[np.where(np.arange(30) < 3, 1 - labels, labels)]  # 27 of 30
-    found = judge_finished(problem, said, {"corrected_label_accuracy": {"value": 0.9}})
+    found = judge_held_out(problem, said, {"corrected_label_accuracy": {"value": 0.9}})
     assert found is not None
     assert found["corrected_label_accuracy"]["value"] == 0.9
     assert "90.0% right" in found["notes"][0]
-    assert judge_finished(problem, said, {"corrected_label_accuracy": {"value": 0.91}}) is None
-    alone = judge_finished(problem, said, {"corrected_label_accuracy": None})
+    assert judge_held_out(problem, said, {"corrected_label_accuracy": {"value": 0.91}}) is None
+    alone = judge_held_out(problem, said, {"corrected_label_accuracy": None})
     assert alone is not None
     assert "cannot be judged" in alone["notes"][0]
 
@@ -146,3 +148,49 @@ def test_the_estimator_has_the_same_labels():
     np.testing.assert_array_equal(found.corrected_proba_, result.corrected_proba)
     np.testing.assert_array_equal(found.label_quality_, result.label_score)
     assert found.estimate_ == result.estimate
+
+
+def test_the_paper_hands_back_the_labels_of_its_loop(monkeypatch):
+    def no_further_network(*_):
+        raise AssertionError
+
+    train_with(monkeypatch, no_further_network)
+    rows = paired_rows()
+    result = quick_fit(rows, config=QUICK | {"final_labels": "loop"})
+    assert result.labels_from == "closed-loop"
+    assert quick_fit(rows, recipe="paper", config=QUICK | {"network": "mlp"}).config.final_labels == "loop"
+    with pytest.raises(UsageError, match="held_out"):
+        quick_fit(rows, config=QUICK | {"final_labels": "heldout"})
+
+
+def test_a_bench_measures_the_labels_that_fit_hands_back():
+    config = QUICK | {"final_labels": "held_out"}
+    chosen, kept = (
+        run_experiment(tiny("closed-loop", paired=True, clean=60, rate=0.2, config=config | change), progress=False)
+        for change in ({}, {"final_labels": "loop"})
+    )
+    assert without_clocks(chosen)["history"] == without_clocks(kept)["history"], "the loop itself is the same"
+    assert kept["handed_back"]["labels_from"] == "closed-loop"
+    last = kept["history"][-1]
+    measured = {key: value for key, value in kept["handed_back"].items() if key != "labels_from"}
+    assert len(measured) == 7
+    assert measured == {key: last[key] for key in measured}
+    data = load_data(tiny("closed-loop", paired=True, clean=60, rate=0.2))
+    problem, _, _ = make_noisy_problem(tiny("closed-loop", paired=True, clean=60, rate=0.2), data)
+    y, y_clean = np.full((2, len(data)), -1)
+    y[problem.train.index], y[problem.clean.index] = problem.train.labels, problem.clean.labels
+    y_clean[problem.clean.index] = problem.clean.clean_labels
+    fitted = quick_fit(SmallRows(data.inputs, y, y_clean, data.labels), config=config)
+    assert fitted.labels_from == chosen["handed_back"]["labels_from"] == "held-out networks"
+    right = (fitted.corrected_labels == data.labels)[problem.train.index].mean()
+    assert chosen["handed_back"]["corrected_label_accuracy"] == pytest.approx(right)
+    assert chosen["estimate"] == fitted.estimate
+
+
+def test_what_is_handed_back_has_a_key_of_its_own_only_where_there_is_a_choice():
+    paired, unpaired = (
+        {tiny("closed-loop", paired=paired, config={"final_labels": choice}).key for choice in ("loop", "held_out")}
+        for paired in (True, False)
+    )
+    assert len(paired) == 2
+    assert len(unpaired) == 1

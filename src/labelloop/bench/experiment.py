@@ -16,12 +16,15 @@ from labelloop.bench.tables import setting
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import to_dict
 from labelloop.config.recipes import DEFAULT_RECIPE
+from labelloop.correction.final import final_labels
 from labelloop.data.datasets import DATASETS, LabelledData, load_dataset
 from labelloop.errors import UsageError, nearest
 from labelloop.methods import METHODS
+from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
 from labelloop.noise import NOISES, Noisy, realised_rate
 from labelloop.runs.folder import RunFolder
+from labelloop.runs.metrics import label_metrics
 from labelloop.runs.versions import versions
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
@@ -100,9 +103,12 @@ class Experiment:
     def key(self) -> str:
         """A name for the run folder: equal if and only if everything that decides the result is equal.
 
-        Not the rate, where the noise brings its own, nor where a noise file lies; but what stands in it does.
+        Not the rate, where the noise brings its own, nor where a noise file lies; but what stands in it does. Nor
+        which labels are handed back, where no clean row has a given label, without which there is nothing to choose.
         """
         decides = asdict(self) | {"name": "", "recipe": DEFAULT_RECIPE, "config": to_dict(self.method_config)}
+        if not self.paired:
+            decides["config"].pop("final_labels", None)
         if self.noise in (*OWN_RATE, "none", "file"):
             decides["rate"] = None
         if self.noise == "file":
@@ -130,6 +136,9 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
     runtime = Runtime(experiment.seed, folder=run_folder, truth=truth, **surroundings)
     fitted = METHODS[experiment.method].fit(shown, config, runtime)
     given, true = problem.train.labels, data.labels[problem.train.index]
+    final = None
+    if isinstance(config, ClosedLoopConfig):
+        final = final_labels(shown, config, fitted, Runtime(experiment.seed, **surroundings))
     record = {
         "experiment": asdict(experiment),
         "title": experiment.title,
@@ -146,6 +155,9 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
         "rounds": list(fitted.rounds),
         "history": runtime.history,
     }
+    if final is not None:
+        handed_back = {"labels_from": final.labels_from, **label_metrics(final.train, given, true)}
+        record |= {"handed_back": handed_back, "estimate": final.estimate}
     record = _without_nan(record)
     if run_folder is not None:
         run_folder.write_run({**record, "state": "finished"})

@@ -23,13 +23,15 @@ RECIPES: dict[str, dict[str, Any]] = {
         "correct_every": 3,
     },
     # The paper's loop on a shorter schedule, with a correction network that a hundred clean rows can train (AdamW on
-    # standardised columns) and less weight on the noisy head, which otherwise spoils the features.
+    # standardised columns) and less weight on the noisy head, which otherwise spoils the features. Where enough rows
+    # have both labels, these choose between the loop's labels and those of networks that have not seen the row.
     "practical": {
         "epochs": 50,
         "learning_rate": 0.05,
         "warm_up": 10,
         "correct_every": 5,
         "noisy_loss_weight": 0.2,
+        "final_labels": "held_out",
         "corrector": {"optimizer": "adamw", "weight_decay": 0.01, "standardise": True},
     },
 }

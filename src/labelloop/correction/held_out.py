@@ -29,7 +29,7 @@ FOLDS = 2  # two networks of half the rows take the steps of one
 WIDEST = 2048  # columns of inputs that a discriminant is made of
 
 
-def finish(problem: Problem, config: Config, runtime: Runtime) -> Corrected | None:
+def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corrected | None:
     """Labels of all rows of the problem, in the order of their index; None without MIN_PAIRS paired clean rows.
 
     Args:

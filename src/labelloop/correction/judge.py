@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from labelloop.config.base import TrainingConfig
 from labelloop.correction.cross_fit import MIN_CLEAN, cross_fitted
 from labelloop.correction.estimate import ENOUGH_PAIRS, RANDOM_SAMPLE, estimate, no_estimate, share
 from labelloop.correction.once import Seen, correct_once
@@ -29,32 +28,37 @@ HELD_OUT = (
 TOO_FEW = f"there are fewer than {MIN_CLEAN} clean rows"
 
 
-def judge_fit(
-    method: str, problem: Problem, config: TrainingConfig, fitted: Fitted, predicted: Floats, seed: int
-) -> dict[str, Any]:
-    """What run.json holds under "estimate".
+def judge_baseline(method: str, problem: Problem, predicted: Floats) -> dict[str, Any]:
+    """What run.json holds under "estimate" for a method other than the closed loop.
+
+    Args:
+        method: A name in METHODS.
+        problem: What the method was given.
+        predicted: The classifier's probabilities of the clean rows [M, C].
+    """
+    how = METHODS[method].clean_rows
+    if how != "not used":
+        return no_estimate(f"clean rows are {how!r} to the method {method!r}, so they cannot judge it")
+    right = share(predicted.argmax(axis=1) == problem.clean.clean_labels)
+    note = "of the labels it hands back for noisy rows, clean rows say nothing"
+    return {**no_estimate(note, RANDOM_SAMPLE), "classifier_accuracy": right}
+
+
+def judge_loop(problem: Problem, config: ClosedLoopConfig, fitted: Fitted, seed: int) -> dict[str, Any]:
+    """What run.json holds under "estimate" for the loop's own labels.
 
     At the last epoch even a re-fitted correction is flattered: the network has learnt from labels that every clean row
     helped to correct. So the network of the first correction is asked.
 
     Args:
-        method: A name in METHODS.
-        problem: What the method was given.
+        problem: What the loop was given.
         config: Its settings.
         fitted: What it handed back.
-        predicted: The classifier's probabilities of the clean rows [M, C].
         seed: Deals the clean rows into folds.
     """
     clean = problem.clean
-    if not isinstance(config, ClosedLoopConfig):
-        how = METHODS[method].clean_rows
-        if how != "not used":
-            return no_estimate(f"clean rows are {how!r} to the method {method!r}, so they cannot judge it")
-        right = share(predicted.argmax(axis=1) == clean.clean_labels)
-        note = "of the labels it hands back for noisy rows, clean rows say nothing"
-        return {**no_estimate(note, RANDOM_SAMPLE), "classifier_accuracy": right}
     if config.clean_rows_train == "always":
-        return no_estimate('clean_rows_train is "always": the network has learnt the clean labels by heart')
+        return no_estimate('clean_rows_train is "always": the network has memorised the clean labels')
     if fitted.first_clean is None:
         return no_estimate("what the first correction saw was not recorded: an older version began the run")
     if len(clean) < MIN_CLEAN:
@@ -66,7 +70,7 @@ def judge_fit(
     return estimate(said, clean.labels, clean.clean_labels, [*([NOT_CALIBRATED] if few else []), FIRST_ROUND])
 
 
-def judge_finished(problem: Problem, said: Floats, loop: dict[str, Any]) -> dict[str, Any] | None:
+def judge_held_out(problem: Problem, said: Floats, loop: dict[str, Any]) -> dict[str, Any] | None:
     """The estimate of labels that were made after the loop, or None if the loop's are better by theirs.
 
     Args:

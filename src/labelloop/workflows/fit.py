@@ -17,8 +17,8 @@ from scipy.special import softmax
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import to_dict
 from labelloop.config.recipes import DEFAULT_RECIPE
-from labelloop.correction.held_out import finish
-from labelloop.correction.judge import judge_finished, judge_fit
+from labelloop.correction.final import FinalLabels, final_labels
+from labelloop.correction.judge import judge_baseline
 from labelloop.correction.stored_run import arrays_to_store
 from labelloop.data.classes import decode, encode
 from labelloop.data.columns import are_array_names
@@ -217,9 +217,10 @@ def fit_table(
     runtime = Runtime(seed, device, run_folder, truth, progress, workers)
     try:
         fitted = METHODS[method].fit(problem, config, runtime)
-        finished = None
+        final = None
         if isinstance(config, ClosedLoopConfig):
-            finished = finish(problem, config, Runtime(seed, device, progress=progress, workers=workers))
+            beside = Runtime(seed, device, progress=progress, workers=workers)
+            final = final_labels(problem, config, fitted, beside)
     except KeyboardInterrupt:
         if run_folder is not None:
             run_folder.write_run({**run, "state": "interrupted"})
@@ -240,16 +241,12 @@ def fit_table(
     extracted = extract(fitted.model, everything, runtime)
     predicted[usable] = softmax(extracted.logits, axis=1)  # [n, C]
     best = np.where(table.usable, np.nan_to_num(predicted).argmax(axis=1), MISSING)
+    if final is None:
+        found = judge_baseline(method, problem, predicted[clean_position])
+        final = FinalLabels(fitted.targets, method, found)
     targets = np.full((len(table), len(classes)), np.nan, np.float32)
-    labelled = fitted.targets.sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
-    targets[train_position] = np.where(labelled, fitted.targets, np.nan)
-    known = np.sort(np.concatenate([train_position, clean_position]))
-    found = judge_fit(method, problem, config, fitted, predicted[clean_position], seed)
-    if finished is not None:
-        judged = judge_finished(problem, finished.cross_fitted[np.searchsorted(known, clean_position)], found)
-        finished, found = (None, found) if judged is None else (finished, judged)
-    if finished is not None:
-        targets[known] = finished.targets
+    labelled = final.train.sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
+    targets[train_position] = np.where(labelled, final.train, np.nan)
     targets[clean_position] = one_hot(problem.clean.clean_labels, len(classes))
     labels = label_table(table.ids, classes.tolist(), given, verified, targets, best)
     architecture = {
@@ -274,8 +271,8 @@ def fit_table(
         classes=classes,
         history=tuple(runtime.history),
         rounds=fitted.rounds,
-        labels_from=method if finished is None else "held-out networks",
-        estimate=found,
+        labels_from=final.labels_from,
+        estimate=final.estimate,
         stop_reason=fitted.stop_reason,
         config=config,
         output_dir=None if run_folder is None else run_folder.path,
@@ -287,8 +284,9 @@ def fit_table(
         teaching = np.full(len(table), MISSING)  # not those of test rows
         teaching[clean_position] = problem.clean.clean_labels
         said = {name: _in_all_rows(values, usable, len(table)) for name, values in vars(extracted).items()}
-        if finished is not None:
-            said["scores"] = _in_all_rows(finished.scores.astype(np.float32), known, len(table))
+        if final.train_scores is not None and final.clean_scores is not None:
+            scores = np.concatenate([final.train_scores, final.clean_scores])
+            said["scores"] = _in_all_rows(scores, np.concatenate([train_position, clean_position]), len(table))
         stored = arrays_to_store(given, teaching, **said, extra=table.extra)
         if isinstance(config, ClosedLoopConfig) and stored is not None:
             run_folder.write_features(stored)
@@ -407,7 +405,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _in_all_rows(values: Floats, rows: Labels, count: int) -> Floats:
     """Values of some rows at their place among all, zeros elsewhere; the same array where it has all rows."""
-    if len(rows) == count:
+    if np.array_equal(rows, np.arange(count)):
         return values
     everywhere = np.zeros((count, *values.shape[1:]), values.dtype)
     everywhere[rows] = values

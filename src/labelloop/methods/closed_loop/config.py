@@ -11,6 +11,7 @@ from labelloop.methods.closed_loop.corrector import CorrectorConfig
 
 COMBINATIONS = ("convex", "latest")
 CLEAN_ROWS_TRAIN = ("never", "always", "after_warm_up")
+FINAL_LABELS = ("loop", "held_out")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class Config(TrainingConfig):
             paper), "always", or "after_warm_up".
         settled_below: Stop once a correction changes less than this share of the labels that the correction before it
             gave; 0 never does.
+        final_labels: The labels to hand back: "loop", those that the loop ends with (the paper), or "held_out", labels
+            made once more by networks that have not seen the row, if enough rows have both labels and judge these no
+            worse.
         corrector: Settings of the correction network.
     """
 
@@ -41,11 +45,13 @@ class Config(TrainingConfig):
     freeze_base: bool = False
     clean_rows_train: str = "never"
     settled_below: float = 0.0
+    final_labels: str = "loop"
     corrector: CorrectorConfig = field(default_factory=CorrectorConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key, known in (("combination", COMBINATIONS), ("clean_rows_train", CLEAN_ROWS_TRAIN)):
+        choices = {"combination": COMBINATIONS, "clean_rows_train": CLEAN_ROWS_TRAIN, "final_labels": FINAL_LABELS}
+        for key, known in choices.items():
             value = getattr(self, key)
             if value not in known:
                 raise UsageError(f"{key}: unknown value {value!r}; {nearest(value, known)}")

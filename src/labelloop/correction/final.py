@@ -1,0 +1,66 @@
+"""The labels that a run of the closed loop hands back, by `final_labels` of its configuration: the same in `fit` and in
+`bench`.
+
+"loop" hands back what the loop ends with, as in the paper. "held_out" makes labels once more by networks that have not
+seen the row (held_out.py), and hands back those that the clean rows judge better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelloop.correction.held_out import held_out_labels
+from labelloop.correction.judge import judge_held_out, judge_loop
+from labelloop.methods.closed_loop import Config
+from labelloop.training.runtime import Runtime
+from labelloop.types import Fitted, Floats, Problem
+
+LOOP, HELD_OUT = "closed-loop", "held-out networks"  # what run.json says under labels_from
+
+
+@dataclass(frozen=True)
+class FinalLabels:
+    """What is handed back, and how it was judged.
+
+    Attributes:
+        train: Soft labels of the training rows [N, C].
+        labels_from: "closed-loop" or "held-out networks".
+        estimate: How good they are, as run.json holds it.
+        train_scores: The log-probabilities that instant correction made them from [N, E]; None if they are the loop's.
+        clean_scores: The same of the clean rows [M, E].
+    """
+
+    train: Floats
+    labels_from: str
+    estimate: dict[str, Any]
+    train_scores: Floats | None = None
+    clean_scores: Floats | None = None
+
+
+def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runtime) -> FinalLabels:
+    """Chooses the labels to hand back.
+
+    Args:
+        problem: What the loop was given.
+        config: Its settings.
+        fitted: What it ended with.
+        runtime: Where to train further networks, if any. It must not have the folder of the loop's run.
+    """
+    ours = judge_loop(problem, config, fitted, runtime.seed)
+    loop = FinalLabels(fitted.targets, LOOP, ours)
+    if config.final_labels == "loop":
+        return loop
+    found = held_out_labels(problem, config, runtime)
+    if found is None:
+        return loop
+    count = len(problem.train)
+    place = np.argsort(np.argsort(np.concatenate([problem.train.index, problem.clean.index])))
+    train, clean = place[:count], place[count:]  # where the rows of the problem stand among those of `found`
+    judged = judge_held_out(problem, found.cross_fitted[clean], ours)
+    if judged is None:
+        return loop
+    scores = found.scores.astype(np.float32)
+    return FinalLabels(found.targets[train], HELD_OUT, judged, scores[train], scores[clean])
