@@ -98,3 +98,41 @@ def test_public_names_can_all_be_had():
     assert dir(library) == sorted(library.__all__)
     with pytest.raises(AttributeError, match="no attribute 'fitt'"):
         _ = library.fitt
+
+
+def test_a_flag_of_an_earlier_version_names_its_new_name(labelloop, tmp_path):
+    ended = labelloop("refit", tmp_path, "--verified", tmp_path / "v.csv", "--output-dir", tmp_path / "new")
+    assert ended.code == 2
+    assert "--verified is called --clean-file now" in ended.err
+
+
+def test_a_command_is_one_file_and_one_line(labelloop, tmp_path, monkeypatch):
+    from labelloop.cli import COMMANDS
+
+    (tmp_path / "greet.py").write_text(
+        "HELP = 'say hello'\nDESCRIPTION = 'Say hello.'\n"
+        "def add_flags(parser):\n    parser.add_argument('--name')\n"
+        "def run(options):\n    print(f'hello {options.name}')\n    return 0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(COMMANDS, "greet", "greet")
+    assert labelloop("greet", "--name", "Ada").out == "hello Ada\n"
+    assert "say hello" in labelloop("--help").out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["plan", "run"], ["undo", "x.undo.zip"], ["demo"], ["noise", "a.csv", "--output", "b", "--noise", "pair"]],
+)
+def test_ctrl_c_ends_every_command_in_one_line(arguments, labelloop, monkeypatch, tmp_path):
+    import importlib
+
+    from labelloop.cli import COMMANDS
+
+    def interrupt(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.import_module(COMMANDS[arguments[0]]), "run", interrupt)
+    ended = labelloop(*arguments)
+    assert (ended.code, ended.err) == (130, "\nlabelloop: interrupted\n")

@@ -47,7 +47,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))
     lines = [
         f"{len(rows)} rows to verify are in {output}, the likeliest to be wrong first; fill in clean_label, then",
-        f"  labelloop refit {folder} --verified {output} --output-dir NEW",
+        f"  labelloop refit {folder} --clean-file {output} --output-dir NEW",
         f"expected: {float((1 - confidence).sum()):.0f} of these corrected labels are wrong",
     ]
     if (stored.clean != MISSING).sum() < 2 * MIN_CLEAN:

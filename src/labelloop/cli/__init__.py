@@ -1,0 +1,95 @@
+"""The command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+
+A command is one file here and one line in COMMANDS: its flags and its call. Nothing heavy is imported before a command
+is known, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol
+
+from labelloop import __version__
+from labelloop.cli.messages import of_the_system, show_warning, with_flags
+from labelloop.errors import DataError, UsageError
+
+COMMANDS = {
+    "fit": "labelloop.cli.fit",
+    "predict": "labelloop.cli.predict",
+    "correct": "labelloop.cli.correct",
+    "plan": "labelloop.cli.plan",
+    "refit": "labelloop.cli.refit",
+    "report": "labelloop.cli.report",
+    "export": "labelloop.cli.export",
+    "undo": "labelloop.cli.undo",
+    "noise": "labelloop.cli.noise",
+    "bench": "labelloop.cli.bench",
+    "paper": "labelloop.cli.paper",
+    "demo": "labelloop.cli.demo",
+}
+
+
+class Command(Protocol):
+    """What the file of a command holds."""
+
+    HELP: str  # a line in the list of commands
+    DESCRIPTION: str  # above its flags
+
+    def add_flags(self, parser: argparse.ArgumentParser) -> None:
+        """Adds its flags. `parser.set_defaults(kept=...)` names a function from the options to what an interruption
+        leaves and how to continue; it ends the message.
+        """
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Does it, and returns the exit code."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    options = make_parser().parse_args(arguments)
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads slow each other down; torch reads it once
+    warnings.showwarning = show_warning
+    try:
+        return options.run(options)
+    except UsageError as error:
+        print(f"labelloop: {with_flags(error)}", file=sys.stderr)
+        return 2
+    except DataError as error:
+        print(f"labelloop: {with_flags(error)}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"labelloop: {of_the_system(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\nlabelloop: interrupted{options.kept(options)}", file=sys.stderr)
+        return 130
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="labelloop",
+        description="Train on noisy labels with a small clean set; get every label back, corrected.",
+    )
+    parser.add_argument("--version", action="version", version=f"labelloop {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, module in COMMANDS.items():
+        command: Command = import_module(module)
+        flags = commands.add_parser(
+            name,
+            help=command.HELP,
+            description=command.DESCRIPTION,
+            allow_abbrev=False,  # a flag cut short is a flag mistyped
+        )
+        flags.set_defaults(run=command.run, kept=_nothing_kept)
+        command.add_flags(flags)
+    return parser
+
+
+def _nothing_kept(options: argparse.Namespace) -> str:
+    return ""

@@ -1,0 +1,42 @@
+"""`labelloop bench`: run a grid of experiments and print its table."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labelloop.cli.flags import add_jobs, processes
+
+HELP = "run a grid of experiments and print its table"
+DESCRIPTION = "Run what is missing of the experiments of GRID, a TOML file, in parallel, and print the table."
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("grid", type=Path, metavar="GRID")
+    parser.add_argument("--output-dir", type=Path, metavar="FOLDER", help="holds every record (default: runs/GRID)")
+    add_jobs(parser)
+    parser.add_argument(
+        "--workers", type=processes, default=0, help="processes a run that decode image files (default 0)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only check the grid and say what would be run")
+    parser.set_defaults(kept=_kept)
+
+
+def run(options: argparse.Namespace) -> int:
+    from labelloop.bench.check import check_experiments
+    from labelloop.bench.grid import read_grid
+    from labelloop.bench.pool import bench_report, run_bench
+
+    experiments = read_grid(options.grid)
+    folder = options.output_dir or Path("runs") / options.grid.stem
+    if options.dry_run:
+        check_experiments(experiments)
+        print("\n".join(f"{e.key}  {e.title}  seed {e.seed}" for e in experiments))
+        return 0
+    outcome = run_bench(experiments, folder, options.jobs, workers=options.workers)
+    print(bench_report(outcome))
+    return 1 if outcome.failures else 0
+
+
+def _kept(options: argparse.Namespace) -> str:
+    return "; what is finished is kept, and the same command continues"

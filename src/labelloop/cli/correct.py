@@ -1,0 +1,59 @@
+"""`labelloop correct`: correct the labels of a file in seconds, without training."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labelloop.cli.flags import add_columns, add_text, names, text
+
+HELP = "correct the labels of a file in seconds, without training"
+DESCRIPTION = (
+    "Correct the labels of DATA from out-of-sample probabilities, embeddings or both, with the help of some clean"
+    " labels, best on rows that keep their given label. Nothing is trained that takes longer than seconds."
+)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, metavar="DATA", help="a table, or a Hugging Face data set")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the labels, as .parquet or .csv")
+    parser.add_argument("--output-dir", type=Path, metavar="RUN", help="a run folder, for `labelloop export`")
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE, or the run in RUN")
+    parser.add_argument(
+        "--pred-probs-column",
+        metavar="A[,B]",
+        type=names,
+        help="a column of lists, an array of an .npz, or a column for every class (guessed: pred_probs, p_...)",
+    )
+    add_columns(parser)
+    add_text(parser)
+    parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
+    parser.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id")
+    parser.add_argument("--class-names", metavar="A,B", type=names, help="the classes in the order of probabilities")
+    parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
+    parser.add_argument("--quiet", action="store_true", help="no summary")
+
+
+def run(options: argparse.Namespace) -> int:
+    from labelloop.workflows.correct_file import correct_file
+
+    summary = correct_file(
+        options.data,
+        output=options.output,
+        output_dir=options.output_dir,
+        label_column=options.label_column,
+        clean_column=options.clean_column,
+        id_column=options.id_column,
+        pred_probs_columns=options.pred_probs_column,
+        embedding_column=options.embedding_column,
+        feature_columns=options.feature_columns,
+        **text(options),
+        class_names=options.class_names,
+        seed=options.seed,
+        overwrite=options.overwrite,
+        progress=False if options.quiet else None,
+        clean_file=options.clean_file,
+    )
+    if not options.quiet:
+        print(summary)
+    return 0

@@ -1,0 +1,115 @@
+"""`labelloop fit`: train on a file and correct its labels."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labelloop.cli.flags import add_columns, add_text, columns, names, processes, text
+
+HELP = "train on a file and correct its labels"
+DESCRIPTION = (
+    "Train on DATA and correct its labels. A row may have a label, a clean label, both or neither; a missing one is"
+    " blank, NaN or -1."
+)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", help="a table, a folder of images, or a Hugging Face data set"
+    )
+    parser.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
+    _add_data(parser)
+    _add_training(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--resume", action="store_true", help="continue the run in RUN")
+    kept.add_argument("--overwrite", action="store_true", help="replace the run in RUN")
+    parser.set_defaults(kept=_kept)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    """What the rows, their labels and their inputs are."""
+    add_columns(parser)
+    add_text(parser)
+    parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
+    parser.add_argument("--split-column", metavar="NAME", help='"train" or "test" for every row (guessed: split)')
+    parser.add_argument(
+        "--extra-columns", metavar="A,B", type=names, default=(), help="for the correction network only"
+    )
+    parser.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy file, as .npy")
+    parser.add_argument("--clean-labels", type=Path, metavar="FILE", help="the clean labels of an .npy file, as .npy")
+    parser.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
+    clean = parser.add_mutually_exclusive_group()
+    clean.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id or file name")
+    clean.add_argument("--clean-folder", type=Path, metavar="FOLDER", help="clean images in class folders")
+    parser.add_argument(
+        "--image-size", type=int, metavar="N", help="side of the images in pixels (default: at most 64)"
+    )
+    parser.add_argument(
+        "--max-unreadable", type=float, default=0.01, metavar="SHARE", help="of the images (default 0.01)"
+    )
+    parser.add_argument(
+        "--workers", type=processes, default=0, help="processes that decode streamed images (default 0)"
+    )
+    parser.add_argument("--noisy-labels", type=Path, metavar="FILE", help="from `labelloop noise`: replaces the labels")
+    parser.add_argument("--test", type=Path, metavar="FILE", help="rows with true labels to report the accuracy on")
+    parser.add_argument(
+        "--allow-overlap", action="store_true", help="test rows may look like clean rows, or have their ids: only warn"
+    )
+
+
+def _add_training(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; goes before --config"
+    )
+    parser.add_argument("--recipe", default="practical", help="practical (default), paper or paper-clothing1m")
+    parser.add_argument("--method", default="closed-loop", help="closed-loop, or a baseline to compare with")
+    parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, ... (default auto)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from labelloop.workflows.files import fit_file
+
+    summary = fit_file(
+        options.data,
+        output_dir=options.output_dir,
+        columns=columns(options)
+        | text(options)
+        | {
+            "clean_column": options.clean_column,
+            "split_column": options.split_column,
+            "extra_columns": options.extra_columns,
+            "labels_path": options.labels,
+            "clean_labels_path": options.clean_labels,
+            "file_name_column": options.file_name_column,
+            "image_size": options.image_size,
+            "clean_folder": options.clean_folder,
+        },
+        clean_file=options.clean_file,
+        max_unreadable=options.max_unreadable,
+        workers=options.workers,
+        noisy_labels=options.noisy_labels,
+        test=options.test,
+        config_file=options.config,
+        overrides=options.set,
+        recipe=options.recipe,
+        method=options.method,
+        seed=options.seed,
+        device=options.device,
+        allow_overlap=options.allow_overlap,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        progress=False if options.quiet else None,
+    )
+    if not options.quiet:
+        print(summary)
+    return 0
+
+
+def _kept(options: argparse.Namespace) -> str:
+    if not (options.output_dir / "run.json").exists():
+        return ""
+    return f"; the last finished epoch is kept, continue with --resume --output-dir {options.output_dir}"

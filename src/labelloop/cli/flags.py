@@ -1,0 +1,70 @@
+"""Flags that several commands have, and how they are read."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--label-column", metavar="NAME", help="the given label (guessed: label, target, y)")
+    parser.add_argument("--id-column", metavar="NAME", help="a name for every row (guessed: id)")
+    parser.add_argument(
+        "--feature-columns", metavar="A,B", type=names, help="default: every column of numbers or categories"
+    )
+    parser.add_argument(
+        "--embedding-column", metavar="NAME", help="a column of lists of numbers, or an array of an .npz"
+    )
+
+
+def columns(options: argparse.Namespace) -> dict[str, Any]:
+    """What `add_columns` asked for."""
+    return {
+        name: getattr(options, name) for name in ("label_column", "id_column", "feature_columns", "embedding_column")
+    }
+
+
+def add_text(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--text", metavar="NAME", help="a column of texts, embedded by --embed, as the features")
+    parser.add_argument(
+        "--embed", metavar="MODULE:FACTORY", help="FACTORY() returns a function from a list of texts to an array [N, D]"
+    )
+
+
+def text(options: argparse.Namespace) -> dict[str, Any]:
+    """What `add_text` asked for."""
+    return {"text_column": options.text, "embedder": options.embed}
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1), help="processes (default: all cores)")
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A,B as names."""
+    return tuple(name.strip() for name in text.split(","))
+
+
+def processes(text: str) -> int:
+    """A number of processes, 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes; give 0 or more")
+    return int(text)
+
+
+class Renamed(argparse.Action):
+    """A flag that has another name now: says which."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, *, now: str, **_: Any) -> None:
+        super().__init__(option_strings, dest, nargs="?", help=argparse.SUPPRESS)
+        self.now = now
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        parser.error(f"{self.option_strings[0]} is called {self.now} now")

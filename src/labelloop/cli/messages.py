@@ -1,0 +1,47 @@
+"""Errors and warnings as the command line shows them: one line each, with flags in place of argument names."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+COLUMNS = ("label_column", "clean_column", "id_column", "feature_columns", "embedding_column", "split_column")
+FLAGS = {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        *COLUMNS,
+        "extra_columns",
+        "allow_overlap",
+        "file_name_column",
+        "image_size",
+        "max_unreadable",
+        "clean_file",
+        "clean_folder",
+    )
+} | {
+    "labels_path": "--labels",
+    "text_column": "--text",
+    "embedder": "--embed",
+}
+
+
+def with_flags(message: object) -> str:
+    """A message with the names of arguments as one writes them here: --label-column, not label_column."""
+    text = str(message)
+    for name, flag in FLAGS.items():
+        text = re.sub(rf"(?<![\w-]){name}(?!\w)", flag, text)
+    return text
+
+
+def of_the_system(error: OSError) -> str:
+    """What the system refused, where, and what to look at."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+    return f"{error.filename}: {reason}; check the place, its folder, and that you may read and write there"
+
+
+def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """Replaces `warnings.showwarning`: ours as a line, those of libraries not at all, for they are for developers."""
+    if issubclass(category, UserWarning):
+        print(f"labelloop: warning: {with_flags(message)}", file=sys.stderr)

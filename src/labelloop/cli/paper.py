@@ -1,0 +1,79 @@
+"""`labelloop paper`: the tables and figures of the paper, from stored runs or run anew."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from labelloop.cli.flags import add_jobs, processes
+from labelloop.errors import UsageError
+
+HELP = "the tables and figures of the paper, from stored runs or run anew"
+DESCRIPTION = "Without a name: every table and figure of the paper, what is stored of it, and its commands."
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", nargs="?", default="", metavar="NAME", help="table1 to table9, figure1 to figure7, weights"
+    )
+    parser.add_argument("--scale", choices=("small", "full"), default="small", help="full is the paper's own (GPU)")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--rerun", action="store_true", help="run it anew and compare with what is stored")
+    how.add_argument("--dry-run", action="store_true", help="only say what would be run, with all settings")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it to FILE.png and FILE.svg")
+    parser.add_argument("--output-dir", type=Path, metavar="FOLDER", help="of runs made anew (default: runs/paper)")
+    add_jobs(parser)
+    parser.add_argument(
+        "--workers", type=processes, default=0, help="processes a run that decode image files (default 0)"
+    )
+    parser.add_argument("--without-gpu", action="store_true", help="run the full scale on a CPU, for months")
+
+
+def run(options: argparse.Namespace) -> int:
+    from labelloop.paper import items as paper
+
+    folder = options.output_dir or Path("runs") / "paper"
+    if not options.name:
+        if options.rerun or options.dry_run or options.figure:
+            raise UsageError("--rerun, --dry-run and --figure are about one table or figure; name it, such as table1")
+        print(paper.list_items(paper.stored_runs(folder)))
+        return 0
+    item = paper.find_item(options.name)
+    if options.dry_run:
+        print(paper.dry_run(item, options.scale))
+        return 0
+    if options.rerun:
+        paper.need_runs(item, options.scale)
+    if options.figure:  # before anything runs
+        from labelloop.paper.figures import need_picture
+        from labelloop.report.figure import figure_place
+
+        need_picture(item.shows, item.place)
+        paper.need_panels(item, options.scale)
+        options.figure = figure_place(options.figure)
+    runs, agreement = _runs(item, options, folder)
+    print(paper.show(item, options.scale, runs))
+    if agreement:
+        print(f"\n{agreement}")
+    if options.figure:
+        from labelloop.paper.figures import draw
+
+        drawn = draw(item.shows, paper.panels(item, options.scale, runs), options.figure)
+        print("\n".join(f"wrote {path}" for path in drawn))
+    return int(bool(agreement) and not paper.is_complete(item, options.scale, runs))
+
+
+def _runs(item: Any, options: argparse.Namespace, folder: Path) -> tuple[Any, str]:
+    """The runs of a table or figure, stored or made now, and how far they agree with the stored ones if made now."""
+    from labelloop.paper import items as paper
+
+    full = options.scale == "full"
+    if not (options.rerun or (full and paper.has_runs(item, "full"))):
+        return paper.stored_runs(folder), ""
+    if full and not options.without_gpu and not paper.has_gpu():
+        raise UsageError(
+            "the full scale needs a GPU and there is none here: --dry-run says what would run, --scale small shows the"
+            " reduced protocol, --without-gpu runs it on the CPU all the same"
+        )
+    return paper.rerun(item, options.scale, folder, 1 if full else options.jobs, options.workers)
