@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from labelloop.bench.choose import SEED
 from labelloop.bench.experiment import Experiment
 from labelloop.config.build import merge, read_toml
 from labelloop.errors import UsageError, nearest
@@ -19,9 +20,10 @@ from labelloop.errors import UsageError, nearest
 COMMON = "common"
 SCALES = ("small", "full")
 ITEM_KEYS = ("place", "label", "title", "shows", "values", "note", "runs", "published")
-PROTOCOL_KEYS = ("scale", "title", "dataset", "dataset_options", "clean", "noise", "recipe", "config", "seed")
+PROTOCOL_KEYS = ("scale", "title", "dataset", "dataset_options", "clean", "noise", "recipe", "config", "seed", "choose")
+CHOOSE_KEYS = ("noise", "rate", "noise_options")
 RUN_KEYS = ("protocol", "beside", "title", "rows", "clean", "config", "noise", "noise_options", "rate")
-ROW_KEYS = ("method", "like", "recipe", "config", "on", "clean_share")
+ROW_KEYS = ("method", "like", "recipe", "config", "on", "clean_share", "candidates")
 KINDS = ("symmetric", "asymmetric", "instance")  # the order of the paper's columns, each with rates 0.2, 0.4, 0.6
 RATES = (0.2, 0.4, 0.6)
 
@@ -67,6 +69,19 @@ class Item:
         return float(numbers[len(RATES) * KINDS.index(kind) + RATES.index(rate)])
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A row's candidate settings on one cell of a protocol, to be chosen among by the rule of bench/choose.py."""
+
+    row: str
+    protocol: str
+    noise: str
+    rate: float
+    candidates: list[dict[str, Any]]  # what each sets
+    experiments: list[Experiment]  # one for each
+    now: Experiment  # the row as the tables have it on this cell
+
+
 def paper_folder() -> Path:
     """The folder of the grids, which are data of this package."""
     return Path(__file__).parent / "toml"
@@ -107,6 +122,39 @@ def read_item(name: str, folder: Path | None = None) -> Item:
     )
 
 
+def read_choices(folder: Path | None = None) -> list[Choice]:
+    """Every choice of settings that common.toml asks for: a row with candidates, on a cell that a protocol names."""
+    common = read_toml((folder or paper_folder()) / f"{COMMON}.toml")
+    asked = {
+        (e.title, part.protocol)
+        for item in read_items(folder).values()
+        for part in item.parts
+        for e in part.experiments
+    }
+    choices = []
+    for name, protocol in common["protocols"].items():
+        source = f"protocol {name!r}"
+        _require(protocol, PROTOCOL_KEYS, source)
+        for cell in protocol.get("choose", []):
+            _require(cell, CHOOSE_KEYS, f"{source}, choose")
+            settings = {
+                key: value for key, value in protocol.items() if key not in ("scale", "title", "seed", "choose")
+            }
+            settings = {"config": {}} | settings | cell
+            for title in common["rows"]:
+                row = _row(title, common["rows"], name, source, cell["noise"])
+                candidates = row.get("candidates", [])
+                if not candidates or "like" in common["rows"][title] or (title, name) not in asked:
+                    continue
+                tried = [
+                    _experiment(title, row | {"config": merge(row["config"], each)}, settings, SEED, common["wrong"])
+                    for each in candidates
+                ]
+                now = _experiment(title, row, settings, SEED, common["wrong"])
+                choices.append(Choice(title, name, cell["noise"], cell["rate"], candidates, tried, now))
+    return choices
+
+
 def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Part:
     _require(run, RUN_KEYS, source)
     name = run["protocol"]
@@ -114,6 +162,7 @@ def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Par
         raise UsageError(f"{source}: unknown protocol {name!r}; {nearest(name, common['protocols'])}")
     protocol = dict(common["protocols"][name])
     _require(protocol, PROTOCOL_KEYS, f"protocol {name!r}")
+    protocol.pop("choose", None)
     scale, title, seeds = (protocol.pop(key) for key in ("scale", "title", "seed"))
     settings = protocol | {key: run[key] for key in ("clean", "noise_options") if key in run}
     settings["config"] = merge(protocol.get("config", {}), run.get("config", {}))
@@ -121,7 +170,7 @@ def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Par
     noises, rates = run.get("noise", [protocol.get("noise")]), run.get("rate", [0.0])
     experiments = [
         _experiment(
-            row, _row(row, common["rows"], name, source), settings | {"noise": noise, "rate": rate}, seed, wrong
+            row, _row(row, common["rows"], name, source, noise), settings | {"noise": noise, "rate": rate}, seed, wrong
         )
         for row in run["rows"]
         for noise, rate, seed in itertools.product(noises, rates, seeds)
@@ -129,15 +178,19 @@ def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Par
     return Part(name, scale, run.get("title", title), run.get("beside", name), experiments)
 
 
-def _row(name: str, rows: Mapping[str, Any], protocol: str, source: str) -> dict[str, Any]:
-    """A row as it is on a protocol: what it is like comes first, what holds there alone comes last."""
+def _row(name: str, rows: Mapping[str, Any], protocol: str, source: str, noise: str) -> dict[str, Any]:
+    """A row as it is on a protocol: what it is like comes first, what holds there alone comes last.
+
+    `on."PROTOCOL NOISE"` holds for one noise of it.
+    """
     if name not in rows:
         raise UsageError(f"{source}: unknown row {name!r}; {nearest(name, rows)}")
     row = dict(rows[name])
     _require(row, ROW_KEYS, f"row {name!r}")
-    base = _row(row.pop("like"), rows, protocol, source) if "like" in row else {}
-    config = merge(base.get("config", {}), row.get("config", {}), row.pop("on", {}).get(protocol, {}))
-    return base | row | {"config": config}
+    base = _row(row.pop("like"), rows, protocol, source, noise) if "like" in row else {}
+    there = row.pop("on", {})
+    here = (there.get(protocol, {}), there.get(f"{protocol} {noise}", {}))
+    return base | row | {"config": merge(base.get("config", {}), row.get("config", {}), *here)}
 
 
 def _experiment(

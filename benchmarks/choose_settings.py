@@ -1,0 +1,105 @@
+"""Chooses the open settings of every method by the rule of `labelloop.bench.choose`, on clean rows alone.
+
+`python benchmarks/choose_settings.py` runs what is missing of what `paper/toml/common.toml` asks for (`--row`,
+`--protocol` and `--noise` narrow it down), keeps every candidate's held-out number in evidence/chosen.json after each
+run, and says where common.toml has other settings than the rule chose.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from labelloop.bench.choose import FIT_SHARE, SEED, best_of, held_out_right
+from labelloop.bench.experiment import Experiment
+from labelloop.paper.grids import Choice, read_choices
+from labelloop.runs.versions import versions
+
+CHOSEN = Path(__file__).resolve().parents[1] / "evidence" / "chosen.json"
+FILTERS = ("row", "protocol", "noise")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in FILTERS:
+        parser.add_argument(f"--{name}", action="append", help=f"only this {name}; may be repeated")
+    parser.add_argument("--check", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    wanted = [
+        choice
+        for choice in read_choices()
+        if all(not getattr(options, key) or getattr(choice, key) in getattr(options, key) for key in FILTERS)
+    ]
+    if not options.check:
+        for choice in wanted:
+            choose(choice)
+    stored = read_chosen()
+    differing = [text for choice in wanted if (text := difference(choice, stored.get(name_of(choice))))]
+    print("\n".join(differing) or f"common.toml agrees with {len(stored)} choices")
+    return int(bool(differing))
+
+
+def choose(choice: Choice) -> None:
+    """Runs the candidates that are not stored, and stores each as soon as it is known."""
+    for number, experiment in enumerate(choice.experiments):
+        tried = list(read_chosen().get(name_of(choice), {}).get("candidates", []))
+        if any(one["experiment"] == plain(experiment) for one in tried):
+            continue
+        start = time.perf_counter()
+        right, of = held_out_right(experiment)
+        tried.append({
+            "sets": choice.candidates[number], "right": right, "of": of, "experiment": plain(experiment),
+            "seconds": round(time.perf_counter() - start, 1), "commit": versions().get("commit"),
+        })  # fmt: skip
+        print(f"{name_of(choice)}: {choice.candidates[number]} {right} of {of}", flush=True)
+        store(choice, tried)
+
+
+def store(choice: Choice, tried: list[dict[str, Any]]) -> None:
+    """Keeps the candidates that common.toml still names, in its order, and the one chosen once all are known."""
+    known = [one for each in choice.experiments for one in tried if one["experiment"] == plain(each)]
+    complete = len(known) == len(choice.experiments)
+    entry = {
+        "row": choice.row, "protocol": choice.protocol, "noise": choice.noise, "rate": choice.rate,
+        "seed": SEED, "fit_share": FIT_SHARE, "candidates": known,
+        "chosen": known[best_of([one["right"] for one in known])]["sets"] if complete else None,
+    }  # fmt: skip
+    with Path(__file__).open() as lock:  # another process may be at other choices
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        chosen = read_chosen() | {name_of(choice): entry}
+        text = json.dumps(dict(sorted(chosen.items())), indent=1, ensure_ascii=False) + "\n"
+        CHOSEN.write_text(text, encoding="utf-8")
+
+
+def read_chosen() -> dict[str, Any]:
+    return json.loads(CHOSEN.read_text(encoding="utf-8")) if CHOSEN.exists() else {}
+
+
+def difference(choice: Choice, entry: dict[str, Any] | None) -> str:
+    """In words, what common.toml has to say otherwise; empty where it agrees or nothing is chosen yet."""
+    if entry is None or entry["chosen"] is None:
+        return ""
+    config = asdict(choice.now.method_config)
+    wrong = {key: value for key, value in entry["chosen"].items() if config[key] != value}
+    return f"{name_of(choice)}: common.toml should set {wrong}" if wrong else ""
+
+
+def name_of(choice: Choice) -> str:
+    return f"{choice.row}, {choice.protocol}, {choice.noise}"
+
+
+def plain(experiment: Experiment) -> dict[str, Any]:
+    return json.loads(json.dumps({key: value for key, value in asdict(experiment).items() if key != "name"}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
