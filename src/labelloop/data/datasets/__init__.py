@@ -15,6 +15,7 @@ from labelloop.data.datasets.clothing1m import clothing1m
 from labelloop.data.datasets.digits import digits_data
 from labelloop.data.datasets.embeddings import cifar10_embeddings, embeddings
 from labelloop.data.datasets.labelled import LabelledData
+from labelloop.data.datasets.weak_text import weak_text
 from labelloop.errors import UsageError, nearest
 
 DataSet = Callable[..., LabelledData]
@@ -27,6 +28,7 @@ DATASETS: dict[str, DataSet] = {
     "cifar10-embeddings": cifar10_embeddings,
     "embeddings": embeddings,
     "clothing1m": clothing1m,
+    "weak-text": weak_text,
 }
 
 __all__ = ["DATASETS", "DataSet", "LabelledData", "load_dataset"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def cifar10_embeddings(root: str | Path | None = None, *, limit: int | None = No
 
 
 def _read(path: Path, name: str, limit: int | None, pixels_from: str | Path | None = None) -> LabelledData:
-    arrays = _arrays(path)
+    arrays = read_arrays(path, KEYS)
     x_train, y_train, x_test, y_test = (arrays[key] for key in KEYS)
     limit = checked_limit(limit, len(x_train))
     if "class_names" in arrays:
@@ -68,30 +68,32 @@ def _read(path: Path, name: str, limit: int | None, pixels_from: str | Path | No
         name=name,
         source=path,
         kind="embeddings",
-        inputs=_features(x_train[:limit], f"{path}: x_train"),
+        inputs=read_features(x_train[:limit], f"{path}: x_train"),
         labels=y_train[:limit],
-        test_inputs=_features(x_test, f"{path}: x_test"),
+        test_inputs=read_features(x_test, f"{path}: x_test"),
         test_labels=y_test,
         class_names=names,
         noise_inputs=noise_inputs,
     )
 
 
-def _arrays(path: Path) -> dict[str, NDArray]:
+def read_arrays(path: Path, keys: Sequence[str]) -> dict[str, NDArray]:
+    """These arrays of an .npz file, and class_names where it has them."""
     try:
         with zipfile.ZipFile(path) as members, path.open("rb") as file:  # np.load leaves a damaged file open
             present = {name.removesuffix(".npy") for name in members.namelist()}
             archive = np.load(file, allow_pickle=False)
-            arrays = {key: archive[key] for key in (*KEYS, "class_names") if key in present}
+            arrays = {key: archive[key] for key in (*keys, "class_names") if key in present}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: cannot be read as .npz ({error}): write it with np.savez, without objects") from error
-    absent = [key for key in KEYS if key not in arrays]
+    absent = [key for key in keys if key not in arrays]
     if absent:
-        raise DataError(f"{path}: has no {some(absent)}: write all of {', '.join(KEYS)} with np.savez")
+        raise DataError(f"{path}: has no {some(absent)}: write all of {', '.join(keys)} with np.savez")
     return arrays
 
 
-def _features(array: NDArray, source: str) -> NDArray[np.float32]:
+def read_features(array: NDArray, source: str) -> NDArray[np.float32]:
+    """Rows of numbers as float32; anything else is refused."""
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise DataError(f"{source}: has shape {array.shape} and type {array.dtype}; expected rows of numbers [n, D]")
     array = array.astype(np.float32)
