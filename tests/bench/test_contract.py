@@ -44,8 +44,8 @@ SOURCE = Path(labelloop.__file__).parent
 BLIND = [name for name in METHODS if not METHODS[name].is_oracle]
 RECORDED = {
     "epoch", "loss", "test_accuracy", "given_label_accuracy", "corrected_label_accuracy", "changed_labels",
-    "changed_label_accuracy", "good_labels_broken", "corrected_label_nll", "corrected_label_ece", "seconds",
-    "peak_memory_mib",
+    "changed_label_accuracy", "good_labels_broken", "rarest_labels_broken", "corrected_label_nll",
+    "corrected_label_ece", "seconds", "peak_memory_mib",
 }  # fmt: skip
 
 

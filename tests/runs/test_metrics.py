@@ -69,7 +69,16 @@ def test_a_missing_given_label_is_neither_changed_nor_good():
     assert found["good_labels_broken"] == 1.0
 
 
+def test_the_rarest_class_is_counted_by_itself():
+    true = np.array([0] * 8 + [1] * 2)
+    given = true.copy()
+    targets = np.eye(2, dtype=np.float32)[[0] * 8 + [0, 1]]  # one of the two rare labels is erased
+    found = label_metrics(targets, given, true)
+    assert found["good_labels_broken"] == pytest.approx(1 / 10)
+    assert found["rarest_labels_broken"] == pytest.approx(1 / 2)
+
+
 def test_nothing_to_compare_is_not_a_number_and_no_warning():
     found = label_metrics(TARGETS, np.array([0, 0, 1, 1, 2]), np.full(5, -1))
-    assert len(found) == 7
+    assert len(found) == 8
     assert all(math.isnan(value) for value in found.values())

@@ -19,6 +19,7 @@ ROUNDED = (
     "corrected_label_accuracy",
     "changed_labels",
     "good_labels_broken",
+    "rarest_labels_broken",
     "corrected_label_nll",
     "corrected_label_ece",
     "peak_memory_mib",

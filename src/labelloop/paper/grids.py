@@ -1,7 +1,8 @@
 """The tables and figures of the paper, read from paper/*.toml: what runs for each, and what the paper says itself.
 
 common.toml holds what they share: protocols (where) and rows (what). Every other file is one table or figure, whose
-[[runs]] name a protocol, rows, and lists of noises and rates. A result never depends on which file asked for it.
+[[runs]] name a protocol, rows, and lists of noises and rates; `seed` replaces the protocol's seeds, `seeds_of` those of
+single rows. A result never depends on which file asked for it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ SCALES = ("small", "full")
 ITEM_KEYS = ("place", "label", "title", "shows", "values", "note", "runs", "published")
 PROTOCOL_KEYS = ("scale", "title", "dataset", "dataset_options", "clean", "noise", "recipe", "config", "seed", "choose")
 CHOOSE_KEYS = ("noise", "rate", "noise_options")
-RUN_KEYS = ("protocol", "beside", "title", "rows", "clean", "config", "noise", "noise_options", "rate")
+OF_A_PROTOCOL = ("clean", "noise_options", "dataset_options")  # what a [[runs]] entry may have of its own
+RUN_KEYS = ("protocol", "beside", "title", "rows", *OF_A_PROTOCOL, "config", "noise", "rate", "seed", "seeds_of")
 ROW_KEYS = ("method", "like", "recipe", "config", "on", "clean_share", "candidates")
 KINDS = ("symmetric", "asymmetric", "instance")  # the order of the paper's columns, each with rates 0.2, 0.4, 0.6
 RATES = (0.2, 0.4, 0.6)
@@ -164,16 +166,18 @@ def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Par
     _require(protocol, PROTOCOL_KEYS, f"protocol {name!r}")
     protocol.pop("choose", None)
     scale, title, seeds = (protocol.pop(key) for key in ("scale", "title", "seed"))
-    settings = protocol | {key: run[key] for key in ("clean", "noise_options") if key in run}
+    settings = protocol | {key: run[key] for key in OF_A_PROTOCOL if key in run}
     settings["config"] = merge(protocol.get("config", {}), run.get("config", {}))
     wrong = common.get("wrong", {})
     noises, rates = run.get("noise", [protocol.get("noise")]), run.get("rate", [0.0])
+    seeds, seeds_of = run.get("seed", seeds), run.get("seeds_of", {})
+    _require(seeds_of, tuple(run["rows"]), f"{source}, seeds_of")
     experiments = [
         _experiment(
             row, _row(row, common["rows"], name, source, noise), settings | {"noise": noise, "rate": rate}, seed, wrong
         )
         for row in run["rows"]
-        for noise, rate, seed in itertools.product(noises, rates, seeds)
+        for noise, rate, seed in itertools.product(noises, rates, seeds_of.get(row, seeds))
     ]
     return Part(name, scale, run.get("title", title), run.get("beside", name), experiments)
 

@@ -17,12 +17,24 @@ from labelloop.errors import DataError, UsageError, nearest
 from labelloop.paper.agreement import agreement
 from labelloop.paper.evidence import read_evidence
 from labelloop.paper.grids import SCALES, Item, Part, read_items
+from labelloop.paper.tally import Duel, compared, of_labels, tally_text
 from labelloop.runs.folder import read_json
 
-VALUES = {"last": last, "best": best}
+VALUES = {
+    "last": last,
+    "best": best,
+    "labels": of_labels("corrected_label_accuracy"),
+    "broken": of_labels("good_labels_broken"),
+    "broken_rarest": of_labels("rarest_labels_broken"),
+    "calibration": of_labels("corrected_label_ece"),
+}
 CAPTIONS = {
     "last": "Test accuracy after the last epoch",
     "best": "Test accuracy at the best epoch, which is chosen on test data",
+    "labels": "Right labels among those handed back for the training rows",
+    "broken": "Good labels broken: right as given, wrong as handed back",
+    "broken_rarest": "Good labels broken in the rarest class",
+    "calibration": "Calibration error of the confidence in the labels handed back",
 }
 EFFICIENCY = "efficiency.json"
 ROWS_OF = {"cifar10": 50_000, "cifar100": 50_000}
@@ -53,6 +65,13 @@ def stored_runs(runs: Path | None = None) -> dict[str, dict[str, Any]]:
 def records_of(part: Part, runs: Records) -> list[dict[str, Any]]:
     """The finished runs of a part, under the titles it gives them."""
     return [{**runs[e.key], "experiment": asdict(e), "title": e.title} for e in part.experiments if e.key in runs]
+
+
+def comparisons(item: Item, scale: str, runs: Records) -> dict[str, list[Duel]]:
+    """The default recipe against others in every cell of an item, for test accuracy and for labels."""
+    parts = item.at(scale)
+    records = [(part.protocol, part.title, record) for part in parts for record in records_of(part, runs)]
+    return compared(records, {e.title: e.method for part in parts for e in part.experiments})
 
 
 def list_items(runs: Records) -> str:
@@ -169,6 +188,8 @@ def show(item: Item, scale: str, runs: Records) -> str:
     blocks = [f"{item.place}: {item.title}"]
     if item.shows == "details":
         blocks.append(_details_table(item, parts))
+    if item.shows == "tally":
+        blocks.append(tally_text(comparisons(item, scale, runs)))
     for part in parts if item.shows != "details" else ():
         records = records_of(part, runs)
         missing = len(part.experiments) - len(records)
@@ -181,7 +202,7 @@ def show(item: Item, scale: str, runs: Records) -> str:
             caption = f"{part.title}. Training an epoch without the test, and peak memory, mean over runs{note}"
             blocks.append(_resource_table(item, _resources_of(records), caption))
         else:
-            values = item.values if item.shows == "accuracy" else ("last", "best")
+            values = item.values if item.shows in ("accuracy", "tally") else ("last", "best")
             blocks += [accuracy_table(item, part, records, value, note) for value in values]
     return "\n\n".join(blocks)
 

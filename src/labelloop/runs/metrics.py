@@ -47,12 +47,20 @@ def label_metrics(targets: Floats, given: Labels, true: Labels) -> dict[str, flo
     corrected = targets.argmax(axis=1)
     known = given != MISSING
     changed, good = known & (corrected != given), known & (given == true)
+    rare = true == _rarest(true)
     return {
         "given_label_accuracy": accuracy(given[known], true[known]),
         "corrected_label_accuracy": accuracy(corrected, true),
         "changed_labels": float(changed.mean()) if len(true) else float("nan"),
         "changed_label_accuracy": accuracy(corrected[changed], true[changed]),
         "good_labels_broken": 1 - accuracy(corrected[good], true[good]),
+        "rarest_labels_broken": 1 - accuracy(corrected[good & rare], true[good & rare]),
         "corrected_label_nll": negative_log_likelihood(targets, true),
         "corrected_label_ece": expected_calibration_error(targets, true),
     }
+
+
+def _rarest(true: Labels) -> int:
+    """The class with the fewest rows, of those that occur; the first of them."""
+    classes, counts = np.unique(true, return_counts=True)
+    return int(classes[counts.argmin()]) if len(classes) else MISSING

@@ -1,0 +1,189 @@
+"""In how many cells one row is first, tied and behind, against the best of some others, by paired differences.
+
+A cell is a protocol, a number of clean rows and a noise. In each the rival is the one against which ours does worst, on
+the seeds that both have; that it was picked among many counts against us. The difference is taken seed by seed, and its
+95% interval uses the deviation of such differences pooled over the cells of a protocol: three seeds say little of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from labelloop.bench.tables import last, setting
+
+Record = Mapping[str, Any]
+Numbers = dict[int, float]  # seed -> value
+Place = tuple[str, str, str]  # protocol, part, noise
+Cells = dict[Place, dict[str, Numbers]]
+LEVEL = 0.95
+DEFAULT_ROW, LITERAL_ROW, GIVEN_ROW = "closed loop, default recipe", "closed loop", "given labels"
+SIMPLE_METHODS = ("cross-entropy", "clean-only", "noisy-and-clean", "fine-tune")
+IN_FULL = ("test accuracy, all other methods", "labels, all other methods")
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Ours against the best of the others in a cell. Numbers are shares, not per cent."""
+
+    place: Place
+    ours: float
+    rival: str
+    theirs: float
+    differences: tuple[float, ...]  # one a seed
+    half_width: float | None = None  # of the interval; None where nothing says how runs scatter
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.differences))
+
+    @property
+    def outcome(self) -> str:
+        """ "first" or "behind" where the interval leaves 0 out, else "tied"."""
+        if self.half_width is None or abs(self.mean) <= self.half_width:
+            return "tied"
+        return "first" if self.mean > 0 else "behind"
+
+
+def test_accuracy(record: Record) -> float | None:
+    """After the last epoch."""
+    return last(record)
+
+
+def of_labels(key: str) -> Callable[[Record], float | None]:
+    """A measure of the labels that a run hands back; those of the last epoch where it hands back no others."""
+
+    def value(record: Record) -> float | None:
+        handed_back = record.get("handed_back") or {}
+        return handed_back[key] if handed_back.get(key) is not None else last(record, key)
+
+    return value
+
+
+def cells_of(
+    records: Iterable[tuple[str, str, Record]], value: Callable[[Record], float | None] = test_accuracy
+) -> Cells:
+    """The value of every run, by cell, row and seed.
+
+    Args:
+        records: (protocol, title of the part, record).
+        value: What is compared.
+    """
+    found: Cells = {}
+    for protocol, part, record in records:
+        number = value(record)
+        if number is not None:
+            rows = found.setdefault((protocol, part, setting(record["experiment"])), {})
+            rows.setdefault(record["title"], {})[record["experiment"]["seed"]] = number
+    return found
+
+
+def duels(cells: Cells, ours: str, rivals: Collection[str]) -> list[Duel]:
+    """Ours against the best of the rivals, in every cell that has both; with intervals."""
+    found = [
+        duel for place, rows in cells.items() if ours in rows and (duel := _against_best(place, rows, ours, rivals))
+    ]
+    pooled = {protocol: _pooled(found, protocol) for protocol in {duel.place[0] for duel in found}}
+    return [replace(duel, half_width=_half_width(duel, *pooled[duel.place[0]])) for duel in found]
+
+
+def _against_best(place: Place, rows: Mapping[str, Numbers], ours: str, rivals: Collection[str]) -> Duel | None:
+    best: Duel | None = None
+    for rival in rivals:
+        shared = sorted(rows[ours].keys() & rows.get(rival, {}).keys())
+        if not shared:
+            continue
+        mine, theirs = ([rows[row][seed] for seed in shared] for row in (ours, rival))
+        differences = tuple(a - b for a, b in zip(mine, theirs, strict=True))
+        duel = Duel(place, float(np.mean(mine)), rival, float(np.mean(theirs)), differences)
+        if best is None or duel.mean < best.mean:  # rivals with other seeds are compared on those
+            best = duel
+    return best
+
+
+def _pooled(found: Sequence[Duel], protocol: str) -> tuple[float, int]:
+    """The deviation of paired differences over the cells of a protocol, and its degrees of freedom."""
+    groups = [np.array(duel.differences) for duel in found if duel.place[0] == protocol]
+    freedom = sum(len(group) - 1 for group in groups)
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    return (float(np.sqrt(squares / freedom)), freedom) if freedom else (0.0, 0)
+
+
+def _half_width(duel: Duel, deviation: float, freedom: int) -> float | None:
+    if not freedom:
+        return None
+    return float(student.ppf((1 + LEVEL) / 2, freedom)) * deviation / np.sqrt(len(duel.differences))
+
+
+def count(found: Sequence[Duel]) -> dict[str, int]:
+    """How often ours is first, tied and behind, and how often its mean is the highest."""
+    counts = {word: sum(duel.outcome == word for duel in found) for word in ("first", "tied", "behind")}
+    return counts | {"highest mean": sum(duel.mean > 0 for duel in found)}
+
+
+def compared(records: Sequence[tuple[str, str, Record]], methods: Mapping[str, str]) -> dict[str, list[Duel]]:
+    """The default recipe against others in every cell, for test accuracy and for labels.
+
+    Args:
+        records: (protocol, title of the part, record).
+        methods: The method of every row. Rows of the closed loop and of the oracle are no rivals.
+    """
+    others = [title for title, method in methods.items() if method not in ("closed-loop", "oracle")]
+    simple = [title for title in others if methods[title] in SIMPLE_METHODS]
+    given = [
+        (protocol, part, {**record, "title": GIVEN_ROW, "given": 1 - record["realised_rate"]})
+        for protocol, part, record in records
+        if record["title"] == DEFAULT_ROW
+    ]
+    right = of_labels("corrected_label_accuracy")
+    test = cells_of(records, test_accuracy)
+    labels = cells_of([*records, *given], lambda record: record.get("given", right(record)))
+    return {
+        "test accuracy, all other methods": duels(test, DEFAULT_ROW, others),
+        "test accuracy, simple baselines": duels(test, DEFAULT_ROW, simple),
+        "test accuracy, the paper's values": duels(test, DEFAULT_ROW, [LITERAL_ROW]),
+        "labels, all other methods": duels(labels, DEFAULT_ROW, others),
+        "labels, as given": duels(labels, DEFAULT_ROW, [GIVEN_ROW]),
+    }
+
+
+# --- as text ---------------------------------------------------------------------------------------------------------
+
+
+def tally_table(found: Mapping[str, Sequence[Duel]]) -> str:
+    """A line for every comparison: how many cells, and in how many ours is first, tied and behind."""
+    lines = ["| compared | cells | first | tied | behind | highest mean | mean difference |", "|---" * 7 + "|"]
+    for name, some in found.items():
+        counts = count(some)
+        mean = f"{100 * np.mean([duel.mean for duel in some]):+.1f}" if some else "–"
+        numbers = [len(some), *(counts[word] for word in ("first", "tied", "behind", "highest mean"))]
+        lines.append(f"| {name} | " + " | ".join(map(str, numbers)) + f" | {mean} |")
+    return "\n".join(lines)
+
+
+def duel_table(found: Sequence[Duel]) -> str:
+    """A line for every cell: ours, the best other, and the paired difference with its interval, in points."""
+    lines = ["| where | noise | ours | best other | difference | seeds | |", "|---" * 7 + "|"]
+    for duel in found:
+        spread = f" ± {100 * duel.half_width:.1f}" if duel.half_width is not None else ""
+        texts = [
+            duel.place[1],
+            duel.place[2],
+            f"{100 * duel.ours:.1f}",
+            f"{duel.rival} {100 * duel.theirs:.1f}",
+            f"{100 * duel.mean:+.1f}{spread}",
+            str(len(duel.differences)),
+            duel.outcome,
+        ]
+        lines.append("| " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def tally_text(found: Mapping[str, Sequence[Duel]]) -> str:
+    """The tally of all comparisons, then the cells of the two that matter most."""
+    full = [f"{name[0].upper()}{name[1:]}\n\n{duel_table(found[name])}" for name in IN_FULL if found.get(name)]
+    return "\n\n".join([tally_table(found), *full])
