@@ -9,7 +9,7 @@ export OMP_WAIT_POLICY := passive
 
 test: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench web clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/augmentation.py
 	$(BIN)/python benchmarks/overhead.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/step_cost.py
+
+web:  # the chart library inside reports, built anew from the npm registry; its versions stand in web/package.json
+	cd web && npm install --no-package-lock --no-audit --no-fund && node build.mjs
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info

@@ -1,21 +1,33 @@
-"""`labelloop report`: draw how far the confidences of a run can be believed."""
+"""`labelloop report`: what came out of a run, as one page that opens without a network."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from labelloop.cli.flags import add_run
-
-HELP = "draw how far the confidences of a run can be believed"
-DESCRIPTION = "Draw reliability.png and .svg into RUN: accuracy against confidence on its clean rows."
+HELP = "what came out of a run, or of several side by side, as one page"
+DESCRIPTION = (
+    "Write report.html into RUN: the answer, pictures and a table of all changes, in one file that opens without a"
+    " network. Several runs are put side by side, in report.html in this folder. A run that is not finished is reported"
+    " as far as it goes."
+)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the folder of a run")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where to (default: report.html)")
+    parser.add_argument(
+        "--figures", action="store_true", help="draw reliability.png and .svg into each RUN too; needs matplotlib"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.report.reliability import draw_reliability
+    from labelloop.report.html import write_report
 
-    print("drawn:", *draw_reliability(options.run_folder))
+    print(f"written: {write_report(options.runs, options.output)}")
+    if options.figures:
+        from labelloop.report.reliability import draw_reliability
+
+        for folder in options.runs:
+            print("drawn:", *draw_reliability(folder))
     return 0

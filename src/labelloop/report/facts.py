@@ -1,0 +1,139 @@
+"""The answer of a run in a few numbers: how many labels were wrong, how many changed, how good they were and are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.report.shares import Share, is_share, share
+from labelloop.runs.survey import Survey
+from labelloop.types import MISSING, Labels
+
+PLANNED = 200  # rows that are offered for review, as `labelloop plan` does
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """What labels.parquet says, as arrays.
+
+    Attributes:
+        given: Given labels [n], -1 where missing.
+        corrected: Corrected labels [n], -1 where missing.
+        confidence: Of the corrected label [n], NaN where missing.
+        clean: Which rows have a clean label [n].
+        changed: Which rows without a clean label have a corrected label other than the given one [n].
+    """
+
+    given: Labels
+    corrected: Labels
+    confidence: NDArray[np.float64]
+    clean: NDArray[np.bool_]
+    changed: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The answer. What is unknown is None.
+
+    Attributes:
+        rows: Input rows.
+        noisy: Rows with a given label and no clean one.
+        clean: Clean rows.
+        changed: Noisy rows whose label was changed.
+        wrong: Share of given labels that are wrong, with its interval.
+        before: Share of given labels that are right, with its interval.
+        after: Share of corrected labels that are right, with its interval.
+        fixed: Share of wrong given labels that were fixed.
+        broken: Share of good given labels that were broken.
+        true_before: Share of given labels that are right, where the truth was known to the record.
+        true_after: The same of corrected labels.
+        test_accuracy: Of the classifier after the last epoch, on test rows.
+        doubtful: Rows that may be reviewed next.
+        doubtful_wrong: How many of these are wrong, by their own confidences.
+        notes: What must be known to read the estimates.
+    """
+
+    rows: int | None
+    noisy: int | None
+    clean: int | None
+    changed: int | None
+    wrong: Share | None
+    before: Share | None
+    after: Share | None
+    fixed: Share | None
+    broken: Share | None
+    true_before: float | None
+    true_after: float | None
+    test_accuracy: float | None
+    doubtful: int
+    doubtful_wrong: float
+    notes: tuple[str, ...]
+
+
+def row_facts(run: Survey) -> RowFacts | None:
+    """What labels.parquet says, or None without it."""
+    if run.labels is None:
+        return None
+    given, corrected = run.codes("given_label"), run.codes("corrected_label")
+    clean = run.flags("verified")
+    changed = (given != MISSING) & (corrected != MISSING) & (given != corrected) & ~clean
+    return RowFacts(given, corrected, run.numbers("corrected_confidence"), clean, changed)
+
+
+def facts(run: Survey, rows: RowFacts | None) -> Facts:
+    """The answer of a run, as far as it has one."""
+    data: Mapping[str, Any] = run.record.get("data") or {}
+    found: Mapping[str, Any] = run.record.get("estimate") or {}
+    last = run.metrics[-1] if run.metrics else {}
+    before = _before(found, rows)
+    wrong = None if before is None else _complement(before)
+    noisy = data.get("noisy")
+    clean = None if "clean_paired" not in data else data["clean_paired"] + data.get("clean_unpaired", 0)
+    doubt = np.array([])
+    if rows is not None:
+        noisy = int(((rows.given != MISSING) & (rows.corrected != MISSING) & ~rows.clean).sum())
+        clean = int(rows.clean.sum())
+        open_rows = ~rows.clean & ~np.isnan(rows.confidence)
+        doubt = np.sort(1 - rows.confidence[open_rows])[::-1][:PLANNED]
+    return Facts(
+        rows=len(run.labels) if run.labels is not None else data.get("rows"),
+        noisy=noisy,
+        clean=clean,
+        changed=None if rows is None else int(rows.changed.sum()),
+        wrong=wrong,
+        before=before,
+        after=_share(found, "corrected_label_accuracy"),
+        fixed=_share(found, "wrong_labels_fixed"),
+        broken=_share(found, "good_labels_broken"),
+        true_before=last.get("given_label_accuracy"),
+        true_after=last.get("corrected_label_accuracy"),
+        test_accuracy=last.get("test_accuracy"),
+        doubtful=len(doubt),
+        doubtful_wrong=float(doubt.sum()),
+        notes=tuple(str(note) for note in found.get("notes") or ()),
+    )
+
+
+def _share(found: Mapping[str, Any], key: str) -> Share | None:
+    return dict(found[key]) if is_share(found.get(key)) else None
+
+
+def _before(found: Mapping[str, Any], rows: RowFacts | None) -> Share | None:
+    """How many given labels are right: said by the estimate, else counted on the clean rows that judged it."""
+    if said := _share(found, "given_label_accuracy"):
+        return said
+    good, bad = ((found.get(key) or {}).get("rows", 0) for key in ("good_labels_broken", "wrong_labels_fixed"))
+    if good + bad:
+        return share(good, good + bad)
+    if rows is None or found:  # an estimate without pairs: the clean rows do not show what given labels are worth
+        return None
+    pairs = rows.clean & (rows.given != MISSING) & (rows.corrected != MISSING)
+    return share(int((rows.given == rows.corrected)[pairs].sum()), int(pairs.sum()))
+
+
+def _complement(found: Share) -> Share:
+    return {**found, "value": 1 - found["value"], "low": 1 - found["high"], "high": 1 - found["low"]}

@@ -1,0 +1,52 @@
+"""report.html: of one run into its folder, or of several runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from labelloop.errors import DataError
+from labelloop.report.compare_page import compare_page
+from labelloop.report.page import MARK
+from labelloop.report.run_page import run_page
+from labelloop.runs.folder import write_atomically
+from labelloop.runs.survey import survey
+
+REPORT = "report.html"
+
+
+def write_report(folders: Sequence[Path], output: Path | None = None) -> Path:
+    """Writes the report of a run, or of several side by side.
+
+    Args:
+        folders: Run folders: finished, still going, failed or half-written.
+        output: Where to; without it, report.html in the folder of a single run, else in the current folder.
+
+    Returns:
+        Where it is.
+
+    Raises:
+        DataError: A folder is no run at all, or the file there is not a report.
+    """
+    runs = [survey(folder) for folder in folders]
+    if output is None:
+        output = folders[0] / REPORT if len(folders) == 1 else Path(REPORT)
+    text = run_page(runs[0]) if len(runs) == 1 else compare_page(runs)
+    return save_page(text, output)
+
+
+def save_page(text: str, output: Path) -> Path:
+    """Writes a page, and replaces nothing but an earlier one."""
+    if output.is_dir():
+        raise DataError(f"{output} is a folder; give the name of a file in it, such as {output / REPORT}")
+    if output.exists() and not _is_ours(output):
+        raise DataError(
+            f"{output} is not a report of LabelLoop, so it is not replaced; give another name with --output"
+        )
+    write_atomically(output, lambda place: place.write_text(text, encoding="utf-8"))
+    return output
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(4096)

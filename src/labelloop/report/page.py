@@ -1,0 +1,80 @@
+"""A page that is one file: styles, scripts and data inside it, nothing fetched, and nothing of the user's unescaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+MARK = '<meta name="generator" content="labelloop">'  # tells a page of ours from a file of the user's
+
+
+def asset(name: str) -> str:
+    """A style sheet or script that the package carries."""
+    return files("labelloop.report").joinpath("web", name).read_text(encoding="utf-8")
+
+
+def data_block(identity: str, content: Any) -> str:
+    """Data for the scripts of a page. No text in it can end the block."""
+    text = json.dumps(_finite(content), ensure_ascii=False, allow_nan=False)
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return f'<script type="application/json" id="{identity}">{text}</script>'
+
+
+def page(title: str, body: str, *, styles: Sequence[str], scripts: Sequence[str], blocks: Sequence[str] = ()) -> str:
+    """A whole page. Its content security policy lets only these scripts run, and nothing be fetched.
+
+    Args:
+        title: Escaped here.
+        body: HTML, escaped by whoever made it.
+        styles: Names of style sheets of the package.
+        scripts: Names of scripts of the package, in order.
+        blocks: What `data_block` made.
+    """
+    sources = [asset(name) for name in scripts]
+    allowed = " ".join(f"'sha256-{_digest(source)}'" for source in sources)
+    policy = (
+        f"default-src 'none'; script-src {allowed or chr(39) + 'none' + chr(39)}; style-src 'unsafe-inline';"
+        " img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<meta name="referrer" content="no-referrer">',
+            MARK,
+            f"<title>{escape(title)}</title>",
+            *(f"<style>{asset(name)}</style>" for name in styles),
+            "</head>",
+            f"<body>{body}",
+            *blocks,
+            *(f"<script>{source}</script>" for source in sources),
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _finite(content: Any) -> Any:
+    """The same without NaN and infinity, which JSON does not know."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    return [_finite(value) for value in content] if isinstance(content, list | tuple) else content
+
+
+def _digest(source: str) -> str:
+    return base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()

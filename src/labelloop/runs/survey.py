@@ -1,0 +1,184 @@
+"""A run folder as far as it can be read: whole, still going, failed, half-written or of an older version."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from labelloop.errors import DataError
+from labelloop.runs.folder import OUR_FILES, read_metrics
+from labelloop.runs.preview import PREVIEW, Preview, read_preview
+from labelloop.types import MISSING, Floats, Labels
+
+COLUMNS = ("id", "given_label", "corrected_label", "corrected_confidence", "verified", "label_score")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What there is of a run, and what is missing.
+
+    Attributes:
+        path: The run folder, or None for a run in memory.
+        record: What run.json says; empty where it cannot be read.
+        metrics: A record for every epoch.
+        labels: labels.parquet, or None.
+        targets: The corrected soft labels [n, C], or None.
+        preview: What some rows look like, or None.
+        missing: What is not there and why, in words.
+    """
+
+    path: Path | None
+    record: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    labels: pa.Table | None
+    targets: Floats | None
+    preview: Preview | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return "this run" if self.path is None else self.path.resolve().name
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes as text, in the order of the columns of `targets`."""
+        names = (self.record.get("data") or {}).get("classes")
+        if names:
+            return [str(name) for name in names]
+        if self.labels is None:
+            return []
+        found: set[Any] = set()
+        for column in ("given_label", "corrected_label"):
+            if column in self.labels.column_names:
+                found |= set(self.labels[column].unique().to_pylist())
+        return [str(name) for name in sorted(found - {None}, key=str)]
+
+    def codes(self, column: str) -> Labels:
+        """A column of labels as numbers of classes [n], -1 where missing."""
+        assert self.labels is not None
+        if column not in self.labels.column_names:
+            return np.full(len(self.labels), MISSING)
+        values = self.labels[column].combine_chunks().dictionary_encode()
+        place = {name: k for k, name in enumerate(self.classes)}
+        known = np.array([place.get(str(name), MISSING) for name in values.dictionary.to_pylist()] or [MISSING])
+        index = values.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.where(index < 0, MISSING, known[index])
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """A column of numbers [n], NaN where missing."""
+        assert self.labels is not None
+        if column not in self.labels.column_names:
+            return np.full(len(self.labels), np.nan)
+        return self.labels[column].to_numpy().astype(np.float64)
+
+    def flags(self, column: str) -> NDArray[np.bool_]:
+        """A column of yes and no [n], no where missing."""
+        assert self.labels is not None
+        if column not in self.labels.column_names:
+            return np.zeros(len(self.labels), bool)
+        return self.labels[column].fill_null(False).to_numpy().astype(bool)
+
+
+def survey(folder: Path) -> Survey:
+    """Reads what can be read of a run folder.
+
+    Raises:
+        DataError: It is no run folder at all.
+    """
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise DataError(f"{folder} {what}; give the folder that `labelloop fit --output-dir` wrote")
+    if not any((folder / name).exists() for name in OUR_FILES):
+        raise DataError(f"{folder} is not a run folder: it has no run.json; give the folder of --output-dir")
+    missing: list[str] = []
+    record = _record(folder, missing)
+    labels = _labels(folder, missing)
+    targets = _targets(folder, labels, missing)
+    return Survey(folder, record, _metrics(folder, missing), labels, targets, _preview(folder, missing), tuple(missing))
+
+
+def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        missing.append("run.json is not there: settings, rounds and the estimate are unknown")
+        return {}
+    except ValueError as error:
+        missing.append(f"run.json is damaged ({error}): settings, rounds and the estimate are unknown")
+        return {}
+    if not isinstance(found, dict):
+        missing.append("run.json holds no record: settings, rounds and the estimate are unknown")
+        return {}
+    state = found.get("state")
+    if state == "running":
+        missing.append("the run is still going, or was killed: its labels come at the end; continue a killed one with"
+                       " `labelloop fit --resume`")  # fmt: skip
+    elif state == "failed":
+        missing.append(f"the run failed: {found.get('stop_reason') or 'no reason is recorded'}")
+    elif state == "interrupted":
+        missing.append("the run was interrupted; continue it with `labelloop fit --resume`")
+    elif state != "finished":
+        missing.append("run.json does not say how the run ended: it is half-written, or of an older version")
+    if state == "finished" and not found.get("estimate"):
+        missing.append("there is no estimate of how good the labels are: an older version made the run")
+    return found
+
+
+def _metrics(folder: Path, missing: list[str]) -> list[dict[str, Any]]:
+    try:
+        found = read_metrics(folder)
+    except (DataError, ValueError) as error:
+        missing.append(f"the record of the epochs cannot be read: {error}")
+        return []
+    return [row for row in found if isinstance(row, dict) and "epoch" in row]
+
+
+def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
+    try:
+        table = pq.read_table(folder / "labels.parquet")
+    except FileNotFoundError:
+        missing.append("labels.parquet is not there: nothing is known of single rows yet")
+        return None
+    except (pa.ArrowInvalid, OSError, ValueError) as error:
+        missing.append(f"labels.parquet is damaged ({error}): nothing is known of single rows")
+        return None
+    lacking = [name for name in COLUMNS if name not in table.column_names]
+    if lacking:
+        missing.append(f"labels.parquet has no column {', '.join(lacking)}: an older version made it")
+    return table
+
+
+def _targets(folder: Path, labels: pa.Table | None, missing: list[str]) -> Floats | None:
+    try:
+        targets = np.load(folder / "targets.npy", allow_pickle=False, mmap_mode="r")
+    except FileNotFoundError:
+        missing.append("targets.npy is not there: the noise matrix is unknown")
+        return None
+    except (OSError, ValueError, EOFError) as error:
+        missing.append(f"targets.npy is damaged ({error}): the noise matrix is unknown")
+        return None
+    if labels is not None and (targets.ndim != 2 or len(targets) != len(labels)):
+        missing.append(
+            f"{len(labels)} rows in labels.parquet and {len(targets)} in targets.npy: they are of different runs"
+        )
+        return None
+    return targets
+
+
+def _preview(folder: Path, missing: list[str]) -> Preview | None:
+    try:
+        return read_preview(folder)
+    except FileNotFoundError:
+        if (folder / "labels.parquet").exists():
+            missing.append(f"{PREVIEW} is not there: rows are shown without their texts, values or pictures")
+    except (pa.ArrowInvalid, OSError, ValueError) as error:
+        missing.append(f"{PREVIEW} is damaged ({error}): rows are shown without their texts, values or pictures")
+    return None

@@ -1,0 +1,186 @@
+"""What rows look like, kept with a run: a thumbnail, a text or a few values, of a stated sample of the rows."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from labelloop.data.images.files import ImageFiles
+from labelloop.data.readers.csv_file import csv_header, read_csv
+from labelloop.data.readers.jsonl_file import read_jsonl
+from labelloop.data.table import Table
+from labelloop.errors import DataError
+from labelloop.runs.preview import Preview
+
+MOST = {"image": 10_000, "text": 100_000, "values": 100_000}  # rows that are kept
+SIDE = 96  # pixels of a thumbnail, at most
+LETTERS = 300  # of a text, and 40 of a value
+COLUMNS = 8
+TEXTS = ("text", "sentence", "content", "comment", "review", "body")  # columns that are shown where rows are arrays
+
+
+def make_preview(table: Table, labels: pa.Table) -> Preview | None:
+    """What the rows look like that a person will want to see; None where that is not known.
+
+    Args:
+        table: The rows.
+        labels: Their labels.parquet, which says which rows matter: the clean ones, the doubtful ones and the changes.
+    """
+    looks = _looks(table)
+    if looks is None:
+        return None
+    kind, columns, show = looks
+    most = MOST[kind]
+    rows = wanted_rows(labels, most)
+    sample = "all rows"
+    if len(rows) < len(labels):
+        what = "clean ones, the most doubtful and the most confident changes"
+        sample = f"{len(rows):,} of {len(labels):,} rows are kept: {what}"
+    return Preview(kind, rows.tolist(), show(rows), columns, sample)
+
+
+def wanted_rows(labels: pa.Table, most: int) -> NDArray[np.int64]:
+    """At most so many rows, in order: a third clean ones, then in turn the most doubtful and the surest changes."""
+    count = len(labels)
+    if count <= most:
+        return np.arange(count)
+    confidence = np.nan_to_num(labels["corrected_confidence"].to_numpy(), nan=2.0)
+    clean, changed = (labels[name].to_numpy().astype(bool) for name in ("verified", "changed"))
+    doubtful = np.argsort(np.where(clean, 3.0, confidence), kind="stable")
+    surest = np.argsort(np.where(changed & ~clean, -confidence, 3.0), kind="stable")[: int((changed & ~clean).sum())]
+    parts = [np.flatnonzero(clean)[: most // 3]]
+    both = np.empty(2 * min(len(doubtful), len(surest)), np.int64)
+    both[0::2], both[1::2] = doubtful[: len(both) // 2], surest[: len(both) // 2]
+    ranked = np.concatenate([*parts, both, doubtful])
+    _, first = np.unique(ranked, return_index=True)
+    return np.sort(ranked[np.sort(first)[:most]])
+
+
+Rows = NDArray[np.int64]
+Looks = tuple[str, tuple[str, ...], Callable[[Rows], list[Any]]]
+
+
+def _looks(table: Table) -> Looks | None:
+    """The kind of preview, the names of its values, and a function from rows to what they look like."""
+    inputs = table.inputs
+    if isinstance(inputs, ImageFiles):
+        return "image", (), lambda rows: [_thumbnail_of_file(inputs.path(row)) for row in rows.tolist()]
+    if isinstance(inputs, np.ndarray) and inputs.ndim == 4:
+        if find_spec("PIL") is None:
+            return None
+        scale = _scale(inputs)
+        return "image", (), lambda rows: [_thumbnail(inputs[row], scale) for row in rows.tolist()]
+    own = _own_columns(table.origin) if table.origin is not None else None
+    if own is not None and len(own) == len(table):
+        text = table.text_form.column if table.text_form is not None else _text_column(own, table)
+        if text is not None and text in own.column_names:
+            return "text", (), lambda rows: [_cut(value, LETTERS) for value in own[text].take(rows).to_pylist()]
+        if shown := _value_columns(own, table):
+            return "values", tuple(shown), lambda rows: _values(own.select(shown).take(rows))
+    if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
+        width = min(COLUMNS, inputs.shape[1])
+        names = table.column_names[:width] or tuple(f"x[{k}]" for k in range(width))
+        return "values", names, lambda rows: [[f"{v:.4g}" for v in line] for line in inputs[rows, :width].tolist()]
+    return None
+
+
+def _values(shown: pa.Table) -> list[list[str]]:
+    columns = [[_cut(value, 40) for value in column.to_pylist()] for column in shown.columns]
+    return [list(line) for line in zip(*columns, strict=True)]
+
+
+def _own_columns(origin: Mapping[str, Any]) -> pa.Table | None:
+    """The columns of the file that the rows came from; None where it has none, or is gone."""
+    path, kind = Path(str(origin.get("path", ""))), origin.get("kind")
+    try:
+        if kind == "parquet":
+            return pq.read_table(path)
+        if kind == "jsonl":
+            return read_jsonl(path)
+        if kind in ("csv", "tsv"):
+            separator = "\t" if kind == "tsv" else ","
+            names = csv_header(path, separator)
+            return read_csv(path, separator, len(names), names)
+    except (OSError, ValueError, DataError):
+        warnings.warn(f"{path}: the rows cannot be read again to show them in the report", stacklevel=2)
+    return None
+
+
+def _others(own: pa.Table, table: Table) -> list[str]:
+    """The columns that are not labels or ids."""
+    origin = table.origin or {}
+    taken = {origin.get(key) for key in ("label_column", "clean_column", "id_column")} | {"label", "clean_label", "id"}
+    return [name for name in own.column_names if name not in taken]
+
+
+def _text_column(own: pa.Table, table: Table) -> str | None:
+    """A column of texts, by its name and its values."""
+    texts = [name for name in _others(own, table) if pa.types.is_string(own.schema.field(name).type)]
+    return next((name for name in texts if name.lower() in TEXTS), None)
+
+
+def _value_columns(own: pa.Table, table: Table) -> list[str]:
+    simple = [
+        name
+        for name in _others(own, table)
+        if not pa.types.is_nested(own.schema.field(name).type) and not pa.types.is_binary(own.schema.field(name).type)
+    ]
+    return simple[:COLUMNS]
+
+
+def _cut(value: Any, most: int) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _scale(inputs: NDArray) -> tuple[float, float]:
+    """From and to which value pixels go: 0 to 255, 0 to 1, or what a first part of the images has."""
+    if inputs.dtype == np.uint8:
+        return 0.0, 255.0
+    part = inputs[:1000]
+    low, high = float(np.nanmin(part)), float(np.nanmax(part))
+    if low >= 0 and high <= 1:
+        return 0.0, 1.0
+    return (0.0, 255.0) if low >= 0 and 1 < high <= 255 else (low, max(high, low + 1e-6))
+
+
+def _thumbnail(pixels: NDArray, scale: tuple[float, float]) -> bytes | None:
+    from PIL import Image
+
+    low, high = scale
+    values = (
+        pixels if pixels.dtype == np.uint8 else np.clip((pixels - low) / (high - low) * 255, 0, 255).astype(np.uint8)
+    )
+    if values.shape[2] == 1:
+        values = values[:, :, 0]
+    return _encoded(Image.fromarray(values[..., :3] if values.ndim == 3 else values))
+
+
+def _thumbnail_of_file(path: Path) -> bytes | None:
+    """None where the image is gone or cannot be decoded."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", (2 * SIDE, 2 * SIDE))
+            return _encoded(image.convert("RGB"))
+    except Exception:  # a damaged image can fail in any way
+        return None
+
+
+def _encoded(image: Any) -> bytes:
+    image.thumbnail((SIDE, SIDE))
+    place = io.BytesIO()
+    image.save(place, "JPEG", quality=80)
+    return place.getvalue()
