@@ -112,7 +112,7 @@ def test_every_default_is_the_codes():
             if value(row[column]) != settings[key]:
                 wrong.append(f"{key} in {column}: PAPER.md says {row[column]}, the code {settings[key]!r}")
     assert wrong == []
-    assert compared == 3 * len(leaves(Config())) > 90
+    assert compared == 3 * len(leaves(Config())) > 80
 
 
 def test_every_setting_is_in_the_table_once_and_says_where_it_comes_from():
@@ -120,7 +120,7 @@ def test_every_setting_is_in_the_table_once_and_says_where_it_comes_from():
     keys = [code(row["Key"]) for row in rows]
     assert sorted(keys) == sorted(leaves(Config()))
     assert {f"corrector.{field.name}" for field in fields(CorrectorConfig)} <= set(keys)
-    assert len(fields(Config)) + len(fields(CorrectorConfig)) - 1 == len(keys) > 30
+    assert len(fields(Config)) + len(fields(CorrectorConfig)) - 1 == len(keys) > 25
     open_rows = 0
     for row in rows:
         assert row["Where the paper says it"], row
@@ -161,9 +161,6 @@ def test_every_value_the_paper_does_not_have_is_named_and_off():
     for key in (
         "noisy_loss_weight_after",
         "clean_rows_train",
-        "settled_below",
-        "freeze_base",
-        "corrector.noisy_view",
         "corrector.standardise",
         "corrector.optimizer",
         "corrector.inputs",

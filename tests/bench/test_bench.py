@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from labelloop.experiments import bench
 from tiny_runs import GRID, processes, start_bench, tiny, without_clocks
 
+from labelloop.bench import pool as bench
 from labelloop.bench.experiment import run_experiment
 from labelloop.bench.grid import read_grid
 from labelloop.bench.pool import Outcome, bench_report, run_bench

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from labelloop.experiments import bench
 from tiny_runs import GRID, tiny
 
+from labelloop.bench import pool as bench
 from labelloop.bench.check import check_experiments
 from labelloop.bench.experiment import Experiment
 from labelloop.bench.grid import KINDS, expand, read_grid

@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from labelloop.experiments import experiment as module
 
+from labelloop.bench import experiment as module
 from labelloop.bench.experiment import Experiment, load_data, make_noisy_problem
 from labelloop.data.datasets import DATASETS
 from labelloop.data.datasets.labelled import labelled

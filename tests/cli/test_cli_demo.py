@@ -6,9 +6,9 @@ import re
 
 import pytest
 from cli_tools import contents, labels_of, run_json
-from labelloop.experiments import demo as demo_module
 
 from labelloop.methods.configure import recipe_config
+from labelloop.workflows import demo as demo_module
 
 TITLES = (
     "cross-entropy on the noisy labels",

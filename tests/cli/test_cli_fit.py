@@ -323,7 +323,7 @@ def test_an_embedding_beside_named_columns_is_found_again(labelloop, tmp_path):
 def test_the_command_line_wins_over_the_file_and_the_file_over_the_recipe(labelloop, tmp_path):
     (tmp_path / "c.toml").write_text(
         "epochs = 9\nwarm_up = 2\ncorrect_every = 1\n[network_options]\nhidden = [8]\n"
-        '[corrector]\nhidden = 5\nmax_epochs = 6\nnoisy_view = "sampled"\n'
+        "[corrector]\nhidden = 5\nmax_epochs = 6\npatience = 4\n"
     )
     flags = ("--config", tmp_path / "c.toml", "--set", "epochs=4", "--set", "corrector.max_epochs=3")
     assert labelloop("fit", *csv_names(tmp_path), "--output-dir", tmp_path / "run", *flags).code == 0
@@ -332,7 +332,7 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_recipe(labell
     assert config["learning_rate"] == 0.05  # the recipe
     assert config["momentum"] == 0.9  # the default
     corrector = config["corrector"]
-    assert (corrector["hidden"], corrector["max_epochs"], corrector["noisy_view"]) == (5, 3, "sampled")
+    assert (corrector["hidden"], corrector["max_epochs"], corrector["patience"]) == (5, 3, 4)
     assert corrector["optimizer"] == "adamw"  # the recipe, though the file has a table of the same name
     assert len(metrics_of(tmp_path / "run")) == 4
 
@@ -347,7 +347,7 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_recipe(labell
         (["--set", "epochs=true"], ["epochs must be a whole number"]),
         (["--set", "epochs=0"], ["epochs must be at least 1"]),
         (["--set", "learning_rate=fast"], ["learning_rate must be a number", "'fast'"]),
-        (["--set", "freeze_base=1"], ["freeze_base must be true or false"]),
+        (["--set", "corrector.standardise=1"], ["corrector.standardise must be true or false"]),
         (["--set", "corrector=5"], ["corrector has keys of its own", "corrector.inputs"]),
         (["--set", "epochs"], ["'epochs'", "key=value"]),
         (["--set", "combination=convx"], ["combination", "'convex'"]),

@@ -44,8 +44,7 @@ LONG = (
     "network_options.hidden=[8]",
     "corrector.hidden=16",
     "corrector.max_epochs=40",
-    "corrector.inputs=features+past_features",
-    "freeze_base=true",
+    "corrector.inputs=features+logits",
 )
 RESULTS = ("labels.parquet", "targets.npy", "model.safetensors", "model.json")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelloop.errors import UsageError
 from labelloop.methods.closed_loop import combination
 from labelloop.methods.closed_loop.combination import (
     TINY,
@@ -219,11 +220,41 @@ def test_combined_rows_are_the_weighted_sum_and_sum_to_one(mixture):
     np.testing.assert_allclose(combined, expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("order", [[0, 1], [1, 0]], ids=["last", "first"])
-def test_a_component_that_is_not_a_number_gets_no_weight(order):
-    rng = np.random.default_rng(0)
-    labels = rng.integers(3, size=20)
-    good = component("random", labels, 3, rng)
-    broken = np.full_like(good, np.nan)
-    weights = fit_simplex_weights([[good, broken][k] for k in order], labels)
-    np.testing.assert_array_equal(weights[order], [1, 0])
+GOOD = np.full((4, 3), 1 / 3, np.float32)
+LABELS = np.array([0, 1, 2, 0])
+BROKEN = np.where(np.arange(12).reshape(4, 3) == 7, np.nan, GOOD)
+
+
+@pytest.mark.parametrize(
+    ("components", "labels", "words"),
+    [
+        ([], LABELS, "no components"),
+        ([GOOD[:0]], LABELS[:0], "no clean rows"),
+        ([GOOD, GOOD[:, :2]], LABELS, "component 1 has the shape"),
+        ([GOOD, BROKEN], LABELS, "component 1, row 2 holds a value that is not a number"),
+        ([GOOD], LABELS[:3], "one clean label for every row"),
+        ([GOOD], np.array([0, -1, 2, 0]), "the label of row 1 is missing"),
+        ([GOOD], np.array([0, 1, 3, 0]), "the label of row 2 is 3"),
+        ([GOOD], np.array([0.0, 1.0, 2.0, 0.0]), "whole numbers"),
+    ],
+)
+def test_what_cannot_be_weighed_is_refused_in_words(components, labels, words):
+    with pytest.raises(UsageError, match=words):
+        fit_simplex_weights(components, labels)
+
+
+@pytest.mark.parametrize(
+    ("components", "weights", "words"),
+    [
+        ([], [], "0 components and 0 weights"),
+        ([GOOD], [0.5, 0.5], "1 components and 2 weights"),
+        ([GOOD, GOOD], [0.5, 0.6], "sum to 1"),
+        ([GOOD, GOOD], [1.5, -0.5], "not be negative"),
+        ([GOOD, GOOD], [np.nan, 1.0], "sum to 1"),
+        ([GOOD, BROKEN], [0.5, 0.5], "component 1, row 2"),
+        ([GOOD, GOOD[:2]], [0.5, 0.5], "component 1 has the shape"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused_in_words(components, weights, words):
+    with pytest.raises(UsageError, match=words):
+        combine(components, np.array(weights))

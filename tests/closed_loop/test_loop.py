@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -274,7 +273,6 @@ def test_a_run_leaves_the_global_random_states_alone():
     config = tiny_config(problem, network_options={"hidden": [16], "dropout": 0.5})
     before = random_states()
     run(problem, config, truth=truth)
-    run(problem, replace(config, settled_below=1.01))  # leaves the loop early
     assert random_states() == before
 
 
@@ -297,23 +295,23 @@ class Noted:
         self.corrector: list[dict] = []
         self.components: list[list[np.ndarray]] = []
         self.combined: list[list[np.ndarray]] = []
-        fit_corrector, weights, combine = loop.fit_corrector, loop.fit_simplex_weights, loop.combine
+        fit_corrector, weights, combine = loop.fit_corrector, loop.combination_weights, loop.combine
         names = list(inspect.signature(fit_corrector).parameters)
 
         def note_corrector(*arguments):
             self.corrector.append(dict(zip(names, arguments, strict=True)))
             return fit_corrector(*arguments)
 
-        def note_weights(components, labels, previous):
+        def note_weights(combination, components, labels, previous):
             self.components.append(components)
-            return weights(components, labels, previous)
+            return weights(combination, components, labels, previous)
 
         def note_combine(components, omega):
             self.combined.append(components)
             return combine(components, omega)
 
         monkeypatch.setattr(loop, "fit_corrector", note_corrector)
-        monkeypatch.setattr(loop, "fit_simplex_weights", note_weights)
+        monkeypatch.setattr(loop, "combination_weights", note_weights)
         monkeypatch.setattr(loop, "combine", note_combine)
 
 
@@ -336,7 +334,7 @@ def test_paired_rows_show_their_real_label_and_unpaired_ones_the_posterior(monke
 def test_the_base_of_an_unlabelled_row_is_its_posterior(monkeypatch):
     problem, _ = tiny_problem(unlabelled=30)
     noted = Noted(monkeypatch)
-    config = tiny_config(problem, epochs=4, warm_up=3, lr_drops=())
+    config = tiny_config(problem, epochs=4, warm_up=3, learning_rate_drops=())
     run(problem, config)
     at_correction = run(problem, replace(config, epochs=3)).model
     base = noted.combined[0][0]
@@ -348,7 +346,7 @@ def test_the_base_of_an_unlabelled_row_is_its_posterior(monkeypatch):
 def test_the_posterior_and_columns_are_those_of_the_classifier_in_evaluation_mode(monkeypatch):
     problem, _ = tiny_problem(images=True)
     noted = Noted(monkeypatch)
-    config = tiny_config(problem, images=True, epochs=4, warm_up=3, lr_drops=())
+    config = tiny_config(problem, images=True, epochs=4, warm_up=3, learning_rate_drops=())
     run(problem, config)
     at_correction = run(problem, replace(config, epochs=3)).model  # the same classifier, as it was then
     expected = extract(at_correction, problem.clean, quiet())
@@ -386,25 +384,11 @@ def test_components_are_the_base_and_every_correction_so_far_never_recomputed(mo
     np.testing.assert_allclose(fitted.targets, expected, atol=1e-6)
 
 
-def test_sampled_views_are_one_hot_everywhere_but_the_network_draws_its_own(monkeypatch):
-    problem, _ = tiny_problem(paired=15, unlabelled=30)
-    noted = Noted(monkeypatch)
-    run(problem, tiny_config(problem, corrector={"noisy_view": "sampled"}))
-    for given, on_val, on_train in zip(noted.corrector, noted.components, noted.combined, strict=True):
-        assert set(np.unique(on_val[0])) == set(np.unique(on_train[0])) == {0, 1}
-        unpaired = given["noisy"][15:]
-        assert ((unpaired > 0) & (unpaired < 1)).all(), "the network is handed the posterior, and draws every pass"
-        paired = given["clean_val"] < 15
-        np.testing.assert_array_equal(on_val[0][paired], np.eye(3)[problem.clean.labels[given["clean_val"][paired]]])
-        np.testing.assert_array_equal(on_train[0][:90], np.eye(3)[problem.train.labels[:90]])
-
-
 @pytest.mark.parametrize(
     "inputs",
     [
         ("logits",),
         ("probabilities",),
-        ("past_features",),
         ("extra",),
         ("features+extra+logits",),
         ("features", "logits", "extra"),
@@ -417,11 +401,6 @@ def test_every_input_of_the_correction_network_works_in_a_run(monkeypatch, input
     assert all(r["corrector"]["inputs"] in inputs for r in fitted.rounds)
     np.testing.assert_allclose(fitted.targets.sum(axis=1), 1, atol=1e-6)
     np.testing.assert_array_equal(noted.corrector[0]["columns"]["extra"], problem.clean.extra)
-    if inputs == ("past_features",):
-        widths = [given["columns"]["past_features"].shape[1] for given in noted.corrector]
-        assert widths == [16, 32, 48]
-        first, second = (given["columns"] for given in noted.corrector[:2])
-        np.testing.assert_array_equal(second["past_features"], np.hstack([first["features"], second["features"]]))
 
 
 def test_an_input_that_the_data_lacks_is_refused():
@@ -466,7 +445,7 @@ def test_unlabelled_rows_get_a_corrected_label():
     assert (fitted.targets[140:].argmax(axis=1) == truth.train_labels[140:]).mean() > 0.6
 
 
-@pytest.mark.parametrize("changes", [{}, {"freeze_base": True}, {"corrector": {"noisy_view": "sampled"}}])
+@pytest.mark.parametrize("changes", [{}, {"noisy_loss_weight_after": 0.0}])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_no_round_is_worse_on_clean_val_than_any_of_its_components(changes, seed):
     problem, _ = tiny_problem(paired=10, seed=seed)
@@ -477,28 +456,6 @@ def test_no_round_is_worse_on_clean_val_than_any_of_its_components(changes, seed
         assert record["clean_val_loss"] <= min(record["component_losses"]) + 1e-9
         assert sum(record["weights"]) == pytest.approx(1)
         assert min(record["weights"]) >= 0
-
-
-@pytest.mark.parametrize("noisy_view", ["soft", "sampled"])
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_with_a_frozen_base_the_loss_on_clean_val_never_rises(seed, noisy_view):
-    problem, _ = tiny_problem(seed=seed)
-    config = tiny_config(
-        problem, epochs=14, correct_every=1, freeze_base=True, corrector={"noisy_view": noisy_view, "max_epochs": 4}
-    )
-    losses = [r["clean_val_loss"] for r in run(problem, config, seed=seed).rounds]
-    assert len(losses) == 11
-    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(losses))
-    assert losses[-1] < losses[0]
-
-
-def test_a_frozen_base_keeps_the_posteriors_of_the_first_round_in_the_combination_alone(monkeypatch):
-    problem, _ = tiny_problem()
-    noted = Noted(monkeypatch)
-    run(problem, tiny_config(problem, freeze_base=True))
-    bases = [components[0] for components in noted.components]
-    assert all(np.array_equal(base, bases[0]) for base in bases)
-    assert not np.array_equal(noted.corrector[0]["noisy"], noted.corrector[1]["noisy"])
 
 
 def test_the_latest_correction_alone(monkeypatch):
@@ -520,22 +477,6 @@ def test_labels_moved_counts_the_rows_whose_label_changed(monkeypatch):
     results = iter([first, second, second])
     monkeypatch.setattr(loop, "combine", lambda *_: next(results))
     assert [r["labels_moved"] for r in run(problem, tiny_config(problem)).rounds] == [30 / 120, 6 / 120, 0]
-
-
-@pytest.mark.parametrize(("threshold", "rounds", "epochs"), [(0.3, 2, 5), (0.1, 2, 5), (0.01, 3, 7), (0.0, 3, 8)])
-def test_it_stops_once_the_labels_have_settled_and_says_so(monkeypatch, threshold, rounds, epochs):
-    problem, _ = tiny_problem()
-    noisy = np.eye(3, dtype=np.float32)[problem.train.labels]
-    first, second = noisy.copy(), noisy.copy()
-    first[:30] = np.roll(noisy[:30], 1, axis=1)
-    second[:36] = np.roll(noisy[:36], 1, axis=1)
-    results = iter([first, second, second])
-    monkeypatch.setattr(loop, "combine", lambda *_: next(results))
-    runtime = quiet()
-    fitted = fit(problem, tiny_config(problem, settled_below=threshold), runtime)
-    assert len(fitted.rounds) == rounds
-    assert len(runtime.history) == epochs
-    assert fitted.stop_reason == ("labels settled" if threshold else "epoch limit")
 
 
 def test_an_unlabelled_row_has_no_label_that_could_move(monkeypatch):
@@ -588,12 +529,9 @@ class Interrupted(Runtime):
 
 VARIANTS = {
     "plain": {},
-    "past_features": {"corrector": {"inputs": ("past_features",)}},
-    "candidates": {"corrector": {"inputs": ("features", "past_features+extra")}},
+    "candidates": {"corrector": {"inputs": ("features", "logits+extra")}},
     "dropout": {"network_options": {"hidden": [16], "dropout": 0.4}},
     "batch norm": {"images": True, "augment": "crop-flip"},
-    "frozen base": {"freeze_base": True, "correct_every": 1},
-    "sampled": {"corrector": {"noisy_view": "sampled"}},
     "latest": {"combination": "latest"},
     "clean rows too": {"clean_rows_train": "after_warm_up", "noisy_loss_weight_after": 0.1},
 }
@@ -633,7 +571,7 @@ def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(name, tmp_pat
 
 
 def test_a_run_may_be_interrupted_again_and_again(tmp_path):
-    problem, config, truth = variant("past_features")
+    problem, config, truth = variant("candidates")
     whole = run(problem, config)
     folder = new_folder(tmp_path / "run")
     for epoch in range(1, config.epochs + 1):
@@ -647,13 +585,13 @@ def test_a_resumed_run_hands_the_weights_of_the_last_round_to_the_next(monkeypat
     problem, config, truth = variant("plain")
     with pytest.raises(KeyboardInterrupt):
         fit(problem, config, Interrupted(new_folder(tmp_path / "run"), 4, "save", truth))
-    original, handed = loop.fit_simplex_weights, []
+    original, handed = loop.combination_weights, []
 
-    def note(components, labels, previous):
+    def note(combination, components, labels, previous):
         handed.append(previous)
-        return original(components, labels, previous)
+        return original(combination, components, labels, previous)
 
-    monkeypatch.setattr(loop, "fit_simplex_weights", note)
+    monkeypatch.setattr(loop, "combination_weights", note)
     fitted = run(problem, config, folder=RunFolder(tmp_path / "run", resume=True))
     assert [weights.tolist() for weights in handed] == [record["weights"] for record in fitted.rounds[:-1]]
 
@@ -661,15 +599,6 @@ def test_a_resumed_run_hands_the_weights_of_the_last_round_to_the_next(monkeypat
 def test_a_folder_changes_nothing(tmp_path):
     problem, config, _ = variant("plain")
     assert_same(run(problem, config, folder=new_folder(tmp_path / "run")), run(problem, config))
-
-
-def test_a_settled_run_stays_settled_when_it_is_resumed(tmp_path):
-    problem, _ = tiny_problem()
-    config = tiny_config(problem, settled_below=1.01)
-    first = run(problem, config, folder=new_folder(tmp_path / "run"))
-    assert first.stop_reason == "labels settled"
-    again = run(problem, config, folder=RunFolder(tmp_path / "run", resume=True))
-    assert_same(again, first)
 
 
 def test_resuming_continues_rather_than_starting_again(tmp_path):

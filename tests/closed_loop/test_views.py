@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny import tiny_config, tiny_problem
 
-from labelloop.methods.closed_loop.views import columns, noisy_view, present, rows_to_train_on
+from labelloop.methods.closed_loop.views import columns, noisy_view, rows_to_train_on
 from labelloop.training.targets import one_hot, together
 from labelloop.types import MISSING, Extracted
 
@@ -51,7 +51,7 @@ def test_the_verified_label_is_never_shown_as_the_noisy_one():
 
 def test_the_columns_are_what_the_network_says():
     seen, extra = extracted(5), np.ones((5, 2), np.float32)
-    named = columns(seen, extra, [])
+    named = columns(seen, extra)
     assert set(named) == {"features", "logits", "probabilities", "extra"}
     assert named["features"] is seen.features
     assert named["logits"] is seen.logits
@@ -61,23 +61,7 @@ def test_the_columns_are_what_the_network_says():
         named["probabilities"], exponentials / exponentials.sum(axis=1, keepdims=True), atol=1e-6
     )
     assert named["probabilities"].dtype == np.float32
-    assert "extra" not in columns(seen, None, [])
-
-
-def test_past_features_stand_side_by_side_oldest_first():
-    first, second = np.zeros((5, 4), np.float32), np.ones((5, 4), np.float32)
-    named = columns(extracted(5), None, [first, second])
-    np.testing.assert_array_equal(named["past_features"], np.hstack([first, second]))
-
-
-def test_labels_are_presented_softly_or_drawn():
-    problem, _ = tiny_problem()
-    view = extracted(50).noisy_posterior
-    soft = present(view, tiny_config(problem), np.random.default_rng(0))
-    np.testing.assert_array_equal(soft, view)
-    drawn = present(view, tiny_config(problem, corrector={"noisy_view": "sampled"}), np.random.default_rng(0))
-    assert set(np.unique(drawn)) == {0, 1}
-    np.testing.assert_array_equal(drawn.sum(axis=1), 1)
+    assert "extra" not in columns(seen, None)
 
 
 def test_a_missing_label_is_a_row_of_zeros():

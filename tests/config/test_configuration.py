@@ -129,11 +129,11 @@ def test_toml_files_are_read_or_named(tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_configuration_survives_json_and_can_be_built_again(method):
-    config = METHODS[method].config(network_options={"hidden": (8, 4)}, lr_drops=(0.5,))
+    config = METHODS[method].config(network_options={"hidden": (8, 4)}, learning_rate_drops=(0.5,))
     stored = to_dict(config)
     assert json.loads(json.dumps(stored)) == stored  # a tuple would come back as a list and look like a change
     again = build_config(METHODS[method].config, stored)
-    assert again.lr_drops == (0.5,)
+    assert again.learning_rate_drops == (0.5,)
     assert to_dict(again) == stored
     if isinstance(config, Config):
         assert again.corrector == config.corrector

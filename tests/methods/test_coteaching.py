@@ -53,7 +53,7 @@ def test_the_first_step_equals_a_plain_one():
     problem = small_problem(unlabelled=0)
     config = small_config(
         "co-teaching", problem, noise_rate=0.5, forget_epochs=1, epochs=2, batch_size=90, weight_decay=0.0,
-        network_options={"hidden": [16]}, momentum=0.0, lr_drops=(),
+        network_options={"hidden": [16]}, momentum=0.0, learning_rate_drops=(),
     )  # fmt: skip
     fitted = coteaching.fit(problem, config, quiet())
     models = [new_classifier(config, problem, seed) for seed in (0, integer(0, "second network"))]

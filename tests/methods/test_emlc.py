@@ -408,7 +408,7 @@ def test_the_record_says_how_much_is_kept():
 
 def test_the_defaults_are_the_published_ones():
     config = Config()
-    assert (config.clean_batch_size, config.student_steps, config.teacher_lr_factor) == (128, 5, 1.0)
+    assert (config.clean_batch_size, config.student_steps, config.teacher_learning_rate_factor) == (128, 5, 1.0)
     assert (config.gate_loss, config.mix_g, config.gate_width, config.official_order) == ("none", False, 128, False)
     assert METHODS["emlc"].fit is fit
 
@@ -421,7 +421,7 @@ def test_the_defaults_are_the_published_ones():
         ({"clean_batch_size": 0}, "clean_batch_size"),
         ({"clean_batch_size": 1, "mix_g": True}, "mix_g"),
         ({"gate_width": 0}, "gate_width"),
-        ({"teacher_lr_factor": 0.0}, "teacher_lr_factor"),
+        ({"teacher_learning_rate_factor": 0.0}, "teacher_learning_rate_factor"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(changes, message):

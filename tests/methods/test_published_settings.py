@@ -23,8 +23,8 @@ DEFAULTS = {
     },
     "l2b": {"clean_batch_size": 128, "warm_up": 10, "clip": 0.25, "weight_norm": "org", "temperature": 1.0},
     "emlc": {
-        "clean_batch_size": 128, "student_steps": 5, "teacher_lr_factor": 1.0, "gate_width": 128, "gate_loss": "none",
-        "mix_g": False, "official_order": False,
+        "clean_batch_size": 128, "student_steps": 5, "teacher_learning_rate_factor": 1.0, "gate_width": 128,
+        "gate_loss": "none", "mix_g": False, "official_order": False,
     },
     "dmlp": {
         "purify_epochs": 100, "block_size": 7000, "label_learning_rate": 0.01, "label_weight_decay": 3e-4,
@@ -83,7 +83,7 @@ def test_a_look_ahead_takes_the_rate_that_the_classifier_has_now(module, name, w
 
 
 def test_the_teacher_has_plain_sgd_at_the_rate_of_the_student(monkeypatch):
-    seen = groups_seen(emlc, monkeypatch, "emlc", 4, student_steps=1, teacher_lr_factor=0.5)
+    seen = groups_seen(emlc, monkeypatch, "emlc", 4, student_steps=1, teacher_learning_rate_factor=0.5)
     np.testing.assert_allclose([group["lr"] for group in seen], np.array(DROPPING) / 2)
     assert {(group["is"], group["momentum"], group["weight_decay"]) for group in seen} == {(torch.optim.SGD, 0, 0)}
 

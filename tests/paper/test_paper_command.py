@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from labelloop.experiments import paper, paper_files
 
 from labelloop.bench.tables import best
 from labelloop.cli import main
 from labelloop.errors import DataError, UsageError
+from labelloop.paper import grids as paper_files
+from labelloop.paper import items as paper
 from labelloop.paper.agreement import agreement, same_numbers
 from labelloop.paper.evidence import compact, expand, read_evidence, write_evidence
 from labelloop.paper.figures import draw
@@ -75,7 +76,7 @@ def repository(tmp_path_factory):
         (root / "paper" / f"{name}.toml").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper_files, "paper_folder", lambda: root / "paper")
-        patch.setattr(paper, "paper_folder", lambda: root / "paper")
+        patch.setattr(paper, "evidence_folder", lambda: root / "evidence")
         item = paper.find_item("table1")
         fresh, words = paper.rerun(item, "small", root / "first", 2, 0)
         assert "nothing to compare" in words
@@ -193,7 +194,7 @@ def test_clothing1m_shows_test_rows_and_those_that_judge_the_corrections(reposit
 def test_the_learning_rate_drops_stand_in_the_dynamics():
     from labelloop.paper.figures import drops
 
-    assert drops({"config": {"epochs": 100, "lr_drops": [0.6, 0.8]}}) == [60, 80]
+    assert drops({"config": {"epochs": 100, "learning_rate_drops": [0.6, 0.8]}}) == [60, 80]
 
 
 def test_stored_runs_keep_what_they_must():
@@ -299,9 +300,7 @@ def test_best_leaves_out_a_network_that_is_thrown_away():
 
 
 def test_every_stored_run_of_the_repository_is_one_that_a_table_asks_for():
-    wanted = {
-        e.key for item in paper_files.read_items(ROOT / "paper").values() for p in item.parts for e in p.experiments
-    }
+    wanted = {e.key for item in paper_files.read_items().values() for p in item.parts for e in p.experiments}
     stored = read_evidence(ROOT / "evidence")
     assert len(stored) > 100
     assert stored.keys() <= wanted

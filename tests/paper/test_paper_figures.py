@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from labelloop.experiments import paper
 
 from labelloop.cli import main
+from labelloop.paper import figures as paper_figures
+from labelloop.paper import items as paper
 from labelloop.paper.figures import THICK, curve, draw, styles_of
-from labelloop.report import figure, paper_figures
+from labelloop.report import figure
 
 pytest.importorskip("matplotlib", reason="figures need the extra report")
 
@@ -19,7 +20,7 @@ FINE_TUNE = "fine-tune on clean"
 
 def run(title, accuracies, seed=0, epochs=3):
     history = [{"epoch": number + 1, "test_accuracy": value} for number, value in enumerate(accuracies)]
-    config = {"epochs": epochs, "lr_drops": [0.6]}
+    config = {"epochs": epochs, "learning_rate_drops": [0.6]}
     return {"title": title, "history": history, "config": config, "experiment": {"seed": seed}, "rounds": []}
 
 

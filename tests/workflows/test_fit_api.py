@@ -371,13 +371,3 @@ def test_a_tuple_among_the_options_can_be_resumed(tmp_path):
     config = QUICK | {"network_options": {"hidden": (8,)}}
     first = quick_fit(ROWS, config=config, output_dir=tmp_path)
     assert same_result(quick_fit(ROWS, config=config, output_dir=tmp_path, resume=True), first)
-
-
-def test_labels_that_have_settled_end_the_run_and_resume_knows(tmp_path):
-    config = QUICK | {"epochs": 30, "settled_below": 1.1}
-    stopped = quick_fit(ROWS, config=config, output_dir=tmp_path)
-    assert stopped.stop_reason == "labels settled"
-    assert len(stopped.history) == 3  # warm-up, and the two corrections that are compared
-    again = quick_fit(ROWS, config=config, output_dir=tmp_path, resume=True)
-    assert again.stop_reason == "labels settled"
-    assert same_result(again, stopped)

@@ -14,7 +14,7 @@ import numpy as np
 
 from labelloop.bench.tables import setting
 from labelloop.config.base import TrainingConfig
-from labelloop.config.build import to_dict
+from labelloop.config.build import deciding, to_dict
 from labelloop.config.recipes import DEFAULT_RECIPE
 from labelloop.correction.final import final_labels
 from labelloop.data.datasets import DATASETS, LabelledData, load_dataset
@@ -106,7 +106,7 @@ class Experiment:
         Not the rate, where the noise brings its own, nor where a noise file lies; but what stands in it does. Nor
         which labels are handed back, where no clean row has a given label, without which there is nothing to choose.
         """
-        decides = asdict(self) | {"name": "", "recipe": DEFAULT_RECIPE, "config": to_dict(self.method_config)}
+        decides = asdict(self) | {"name": "", "recipe": "", "config": deciding(self.method_config)}
         if not self.paired:
             decides["config"].pop("final_labels", None)
         if self.noise in (*OWN_RATE, "none", "file"):

@@ -12,6 +12,11 @@ AUGMENTATIONS = ("auto", "none", "crop-flip", "own")
 NORMALISATIONS = ("auto", "columns", "whole", "none")
 
 
+def added(default: Any) -> Any:
+    """A setting that came after runs were stored: while it keeps its default, it does not change a run's key."""
+    return field(default=default, metadata={"added": True})
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """Network, optimiser and schedule.
@@ -25,8 +30,8 @@ class TrainingConfig:
         learning_rate: Of SGD at the start.
         momentum: Of SGD.
         weight_decay: Of SGD.
-        lr_drops: Where the learning rate drops, as fractions of `epochs`, so that they move with it.
-        lr_factor: What it is multiplied by at each drop.
+        learning_rate_drops: Where the learning rate drops, as fractions of `epochs`, so that they move with it.
+        learning_rate_factor: What it is multiplied by at each drop.
         augment: "crop-flip" (images in memory), "own" (image files: resized crop, flip, colour jitter, grey), "none",
             or "auto": own for image files, crop-flip for colour images in memory.
         normalise: How the model scales its inputs by the mean and deviation of the training rows: "columns" each by
@@ -42,8 +47,8 @@ class TrainingConfig:
     learning_rate: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    lr_drops: tuple[float, ...] = (0.6, 0.8)
-    lr_factor: float = 0.1
+    learning_rate_drops: tuple[float, ...] = (0.6, 0.8)
+    learning_rate_factor: float = 0.1
     augment: str = "auto"
     normalise: str = "auto"
 
@@ -57,8 +62,10 @@ class TrainingConfig:
             raise UsageError(f"momentum must be at least 0 and below 1, not {self.momentum}")
         if not 0 <= self.weight_decay < math.inf:
             raise UsageError(f"weight_decay must not be negative, but is {self.weight_decay}")
-        if any(not 0 < drop <= 1 for drop in self.lr_drops):
-            raise UsageError(f"lr_drops are fractions of epochs, between 0 and 1, not {list(self.lr_drops)}")
+        if any(not 0 < drop <= 1 for drop in self.learning_rate_drops):
+            raise UsageError(
+                f"learning_rate_drops are fractions of epochs, between 0 and 1, not {list(self.learning_rate_drops)}"
+            )
         for key, known in (("augment", AUGMENTATIONS), ("normalise", NORMALISATIONS)):
             value = getattr(self, key)
             if value not in known:
@@ -69,8 +76,8 @@ class TrainingConfig:
 
     def drop_epochs(self) -> tuple[int, ...]:
         """The numbers of finished epochs after which the learning rate drops."""
-        return tuple(round(drop * self.epochs) for drop in self.lr_drops)
+        return tuple(round(drop * self.epochs) for drop in self.learning_rate_drops)
 
     def learning_rate_in(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 1."""
-        return self.learning_rate * self.lr_factor ** sum(epoch > drop for drop in self.drop_epochs())
+        return self.learning_rate * self.learning_rate_factor ** sum(epoch > drop for drop in self.drop_epochs())

@@ -120,6 +120,17 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
     return value
 
 
+def deciding(config: Any) -> dict[str, Any]:
+    """The settings that tell runs apart: all but those added later (`config.base.added`) that keep their default."""
+    found: dict[str, Any] = {}
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if one.metadata.get("added") and value == one.default:
+            continue
+        found[one.name] = deciding(value) if is_dataclass(value) else _plain(value)
+    return found
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """The configuration as JSON can hold it."""
     return {key: _plain(value) for key, value in asdict(config).items()}

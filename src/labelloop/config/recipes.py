@@ -18,7 +18,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "epochs": 15,
         "batch_size": 256,
         "learning_rate": 0.01,
-        "lr_drops": [1 / 3, 2 / 3],
+        "learning_rate_drops": [1 / 3, 2 / 3],
         "warm_up": 3,
         "correct_every": 3,
     },

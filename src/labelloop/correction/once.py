@@ -9,7 +9,7 @@ import numpy as np
 from labelloop.methods.closed_loop.combination import combine, fit_simplex_weights
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import fit_corrector
-from labelloop.methods.closed_loop.views import columns, noisy_view, present
+from labelloop.methods.closed_loop.views import columns, noisy_view
 from labelloop.seeds import integer, stream
 from labelloop.splits import stratified_split
 from labelloop.types import MISSING, Extracted, Floats, Labels
@@ -56,11 +56,10 @@ def correct_once(seen: Seen, clean: Labels, config: Config, seed: int) -> Floats
     teachers = np.flatnonzero(clean != MISSING)
     labels = clean[teachers]
     clean_fit, clean_val = stratified_split(labels, config.clean_fit_fraction, stream(seed, "clean-val"))
-    soft = noisy_view(seen.given, seen.extracted)  # [n, C]
-    view = present(soft, config, stream(seed, "refit-view"))
-    named = columns(seen.extracted, seen.extra, [seen.extracted.features] if config.wants("past_features") else [])
+    view = noisy_view(seen.given, seen.extracted)  # [n, C]
+    named = columns(seen.extracted, seen.extra)
     corrector = fit_corrector(
-        soft[teachers], {name: values[teachers] for name, values in named.items()}, labels, clean_fit, clean_val,
+        view[teachers], {name: values[teachers] for name, values in named.items()}, labels, clean_fit, clean_val,
         config.corrector, integer(seed, "corrector"),
     )  # fmt: skip
     components = [view, corrector(view, named)]

@@ -77,7 +77,7 @@ def _fit(
         if epoch > config.epochs:
             assert isinstance(config, FineTuneConfig)
             rows, targets = _clean(problem)
-            schedule = replace(config, learning_rate=config.fine_tune_learning_rate, lr_drops=())
+            schedule = replace(config, learning_rate=config.fine_tune_learning_rate, learning_rate_drops=())
         with runtime.phase("train"):
             loss = train_epoch(model, rows, targets, targets, 0.0, optimizer, schedule, runtime, epoch)
         runtime.record(epoch, model, problem, given, {"loss": loss})

@@ -151,7 +151,7 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
             optimizer = new_optimizer(model, config)
         # The schedule starts again after the warm-up, whose learning rate never drops.
         warming = epoch <= warm_up
-        schedule = replace(config, lr_drops=()) if warming else config
+        schedule = replace(config, learning_rate_drops=()) if warming else config
         number = epoch if warming else epoch - warm_up
         with runtime.phase("train"):
             hard = one_hot(targets[known].argmax(axis=1), problem.num_classes)

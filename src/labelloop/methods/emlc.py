@@ -35,7 +35,7 @@ class Config(TrainingConfig):
         weights: A file with weights from which the encoders of student and teacher both start, or empty.
         clean_batch_size: Clean rows for each step of the teacher.
         student_steps: K, the steps of the student for one step of the teacher. 1 makes its gradient exact.
-        teacher_lr_factor: The teacher's learning rate, as a multiple of the student's.
+        teacher_learning_rate_factor: The teacher's learning rate, as a multiple of the student's.
         gate_width: The width of the gate's label embedding and of its hidden layer.
         gate_loss: What else teaches the gate: every second clean row with a false label that it shall not keep:
             "random", or "adversarial", the teacher's likeliest wrong class; "none" is no such loss.
@@ -46,7 +46,7 @@ class Config(TrainingConfig):
 
     clean_batch_size: int = 128
     student_steps: int = 5
-    teacher_lr_factor: float = 1.0
+    teacher_learning_rate_factor: float = 1.0
     gate_width: int = 128
     gate_loss: str = "none"
     mix_g: bool = False
@@ -59,8 +59,8 @@ class Config(TrainingConfig):
                 raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
         if self.mix_g and self.clean_batch_size < 2:
             raise UsageError("mix_g halves the clean batch: clean_batch_size must be at least 2")
-        if not self.teacher_lr_factor > 0:
-            raise UsageError(f"teacher_lr_factor must be above 0, not {self.teacher_lr_factor}")
+        if not self.teacher_learning_rate_factor > 0:
+            raise UsageError(f"teacher_learning_rate_factor must be above 0, not {self.teacher_learning_rate_factor}")
         if self.gate_loss not in GATE_LOSSES:
             raise UsageError(f"gate_loss: unknown value {self.gate_loss!r}; {nearest(self.gate_loss, GATE_LOSSES)}")
 
@@ -112,7 +112,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         student.train()
         teacher.train()
         optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
-        teacher_optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch) * config.teacher_lr_factor
+        teacher_optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch) * config.teacher_learning_rate_factor
         total, kept = torch.zeros(2, device=runtime.device)
         rows = config.batch_size * config.student_steps
         with runtime.phase("train"):

@@ -96,7 +96,7 @@ def styles_of(titles: Iterable[str]) -> dict[str, Style]:
 def drops(record: Mapping[str, Any]) -> list[int]:
     """The epochs after which the learning rate drops."""
     config = record["config"]
-    return [round(share * config["epochs"]) for share in config["lr_drops"]]
+    return [round(share * config["epochs"]) for share in config["learning_rate_drops"]]
 
 
 def curve(records: Records, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

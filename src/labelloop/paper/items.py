@@ -127,7 +127,7 @@ def dry_run(item: Item, scale: str) -> str:
 
 def _settings(experiment: Experiment) -> str:
     config = to_dict(experiment.method_config)
-    config["lr_drops"] = list(experiment.method_config.drop_epochs())  # in epochs, as the paper has them
+    config["learning_rate_drops"] = list(experiment.method_config.drop_epochs())  # in epochs, as the paper has them
     config["augment"] = augmentation(experiment)
     sizes = f"clean = {experiment.clean}" if experiment.clean else "clean rows of the data set"
     if experiment.dataset in ROWS_OF:
@@ -161,7 +161,7 @@ def details(experiment: Experiment) -> dict[str, Any]:
         "weight decay": config.weight_decay,
         "learning rate": config.learning_rate,
         "drops after epoch": list(config.drop_epochs()),
-        "drop factor": config.lr_factor,
+        "drop factor": config.learning_rate_factor,
         "corrects every": config.correct_every,
         "λ": config.noisy_loss_weight,
         "clean split": config.clean_fit_fraction,

@@ -60,7 +60,7 @@ class Result:
             then instant correction made the labels, from networks that had not seen the row.
         estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
             intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
-        stop_reason: "epoch limit" or "labels settled".
+        stop_reason: Why the training ended: "epoch limit".
         config: The settings, with every "auto" replaced.
         output_dir: The run folder, or None.
     """

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from labelloop.types import Floats, Labels
+from labelloop.errors import UsageError
+from labelloop.types import MISSING, Floats, Labels
 
 TINY = 1e-12  # keeps log finite where every component gives the true class no chance
 
@@ -39,6 +40,38 @@ def _true_class(components: Sequence[Floats], labels: Labels) -> NDArray[np.floa
     return np.stack([c[np.arange(len(labels)), labels] for c in components]).astype(np.float64)  # [K, M]
 
 
+def check_components(components: Sequence[Floats]) -> list[Floats]:
+    """The components as arrays, refused where they cannot be mixed."""
+    arrays = [np.asarray(component) for component in components]
+    if not arrays:
+        raise UsageError("there are no components; give at least one array of rows that sum to 1")
+    for number, array in enumerate(arrays):
+        if array.ndim != 2 or array.shape != arrays[0].shape:
+            raise UsageError(
+                f"component {number} has the shape {array.shape} and component 0 {arrays[0].shape}; "
+                "all must be [rows, classes] alike"
+            )
+        if not np.isfinite(array).all():
+            row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
+            raise UsageError(f"component {number}, row {row} holds a value that is not a number; leave it out")
+    return arrays
+
+
+def check_labels(labels: Labels, rows: int, num_classes: int) -> None:
+    """Refuses clean labels that are missing, out of range or not one for every row."""
+    if labels.shape != (rows,):
+        raise UsageError(f"{rows} rows, but labels of the shape {labels.shape}; give one clean label for every row")
+    if not rows:
+        raise UsageError("there are no clean rows; give at least one")
+    if labels.dtype.kind not in "iu":
+        raise UsageError(f"labels must be whole numbers from 0 to {num_classes - 1}, not {labels.dtype}")
+    wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if len(wrong):
+        value = int(labels[wrong[0]])
+        what = "is missing" if value == MISSING else f"is {value}"
+        raise UsageError(f"the label of row {wrong[0]} {what}; clean labels run from 0 to {num_classes - 1}")
+
+
 def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: Weights | None = None) -> Weights:
     """Finds the weights of Eq. 5.
 
@@ -49,10 +82,14 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
 
     Returns:
         Weights [K], non-negative, summing to 1.
+
+    Raises:
+        UsageError: No components, no rows, components of different shapes, a label that is missing or out of range, or
+            a value that is not a number.
     """
+    components, labels = check_components(components), np.asarray(labels)
+    check_labels(labels, *components[0].shape)
     true_class = _true_class(components, labels)
-    usable = np.isfinite(true_class.sum(axis=1))  # a network that diverged has no say
-    true_class[~usable] = 0
     count = len(components)
     # From a vertex SLSQP can stop at once, far from the minimum; from the middle not. PAPER.md, guess 15.
     found = minimize(
@@ -65,16 +102,36 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": lambda w: np.ones_like(w)},
         options={"ftol": 1e-9, "maxiter": 200},
     )
-    found_weights = np.where(usable & np.isfinite(found.x), found.x.clip(0), 0)
+    found_weights = np.where(np.isfinite(found.x), found.x.clip(0), 0)
     candidates = [found_weights / found_weights.sum()] if found_weights.sum() > 0 else []
-    candidates += [vertex for vertex, fit in zip(np.eye(count), usable, strict=True) if fit]
+    candidates += list(np.eye(count))
     if previous is not None:
         candidates.append(np.append(previous, np.zeros(count - len(previous))))
-    return min(candidates or [np.eye(count)[0]], key=lambda w: mixture_loss(w, true_class))
+    return min(candidates, key=lambda w: mixture_loss(w, true_class))
+
+
+def combination_weights(
+    combination: str, components: Sequence[Floats], labels: Labels, previous: Weights | None
+) -> Weights:
+    """The weights of a round: those of Eq. 5 ("convex"), or all weight on the newest component ("latest")."""
+    if combination == "latest":
+        return np.eye(len(components))[-1]
+    return fit_simplex_weights(components, labels, previous)
 
 
 def combine(components: Sequence[Floats], weights: Weights) -> Floats:
-    """The convex combination of Eq. 2, [N, C]. A component with weight zero is not read."""
+    """The convex combination of Eq. 2, [N, C]. A component with weight zero is not read.
+
+    Raises:
+        UsageError: No components, another number of weights, weights that are not on the simplex, components of
+            different shapes, or a value that is not a number.
+    """
+    weights = np.asarray(weights, np.float64)
+    if not len(components) or len(components) != len(weights):
+        raise UsageError(f"{len(components)} components and {len(weights)} weights; give one weight for each component")
+    if not np.isfinite(weights).all() or weights.min() < 0 or abs(weights.sum() - 1) > 1e-6:
+        raise UsageError(f"weights must not be negative and must sum to 1, but are {weights.tolist()}")
+    check_components([component for weight, component in zip(weights, components, strict=True) if weight > 0])
     used = [(weight, component) for weight, component in zip(weights, components, strict=True) if weight > 0]
     if len(used) == 1:
         return used[0][1]  # exactly that component: no rounding

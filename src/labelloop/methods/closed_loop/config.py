@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from labelloop.config.base import TrainingConfig
+from labelloop.config.base import TrainingConfig, added
 from labelloop.errors import UsageError, nearest
 from labelloop.methods.closed_loop.corrector import CorrectorConfig
 
@@ -25,11 +25,8 @@ class Config(TrainingConfig):
         correct_every: Epochs between corrections.
         clean_fit_fraction: Share of the clean rows that train the correction network; the rest are clean_val.
         combination: "convex" (Eq. 2), or "latest": the newest correction alone.
-        freeze_base: Whether the simulated labels of the clean rows stay those of the first round in the combination.
         clean_rows_train: Whether the clean rows also train the classifier with their clean labels: "never" (the
             paper), "always", or "after_warm_up".
-        settled_below: Stop once a correction changes less than this share of the labels that the correction before it
-            gave; 0 never does.
         final_labels: The labels to hand back: "loop", those that the loop ends with (the paper), or "held_out", labels
             made once more by networks that have not seen the row, if enough rows have both labels and judge these no
             worse.
@@ -37,15 +34,13 @@ class Config(TrainingConfig):
     """
 
     noisy_loss_weight: float = 0.5
-    noisy_loss_weight_after: float = -1.0
+    noisy_loss_weight_after: float = added(-1.0)
     warm_up: int = 40
     correct_every: int = 5
     clean_fit_fraction: float = 0.8
     combination: str = "convex"
-    freeze_base: bool = False
     clean_rows_train: str = "never"
-    settled_below: float = 0.0
-    final_labels: str = "loop"
+    final_labels: str = added("loop")
     corrector: CorrectorConfig = field(default_factory=CorrectorConfig)
 
     def __post_init__(self) -> None:

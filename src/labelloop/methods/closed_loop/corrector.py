@@ -1,7 +1,7 @@
 """The correction network r(noisy label, columns; φ): a two-layer network from what is known of a row to its label.
 
 It is trained on clean_fit and selected on clean_val. The noisy label of a clean row is the real one where the row is
-paired, else the simulated posterior f_n(x), presented softly (the paper) or as a one-hot label drawn from it.
+paired, else the simulated posterior f_n(x).
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from labelloop.errors import UsageError, nearest
+from labelloop.methods.closed_loop.combination import check_components, check_labels
 from labelloop.seeds import integer, stream
 from labelloop.types import Floats, Labels
 
-INPUTS = ("features", "logits", "probabilities", "past_features", "extra")
-NOISY_VIEWS = ("soft", "sampled")
+INPUTS = ("features", "logits", "probabilities", "extra")
 OPTIMIZERS = ("sgd", "adamw")
-SELECT_BY = ("loss", "accuracy")
 CHUNK = 8192  # rows corrected at a time: a million rows of features are not copied as a whole
 
 
@@ -33,7 +32,6 @@ class CorrectorConfig:
     Attributes:
         inputs: What it sees beside the noisy label: names of INPUTS, several joined by "+". With more than one entry
             each is a candidate, and the one best on clean_val is kept.
-        noisy_view: How the noisy label of an unpaired clean row is presented: "soft" posterior, or "sampled" one-hot.
         hidden: Hidden units.
         optimizer: "sgd", or "adamw", which small clean sets need.
         learning_rate: Until the loss on clean_val first rises.
@@ -43,12 +41,10 @@ class CorrectorConfig:
         batch_size: Rows a step.
         max_epochs: Passes over clean_fit, at most.
         patience: Passes without improvement on clean_val, after the drop of the learning rate, that end the training.
-        select_by: What "best on clean_val" means: "loss" or "accuracy".
         standardise: Whether the columns are scaled to mean 0 and deviation 1 on clean_fit.
     """
 
     inputs: tuple[str, ...] = ("features",)
-    noisy_view: str = "soft"
     hidden: int = 256
     optimizer: str = "sgd"
     learning_rate: float = 1e-3
@@ -58,7 +54,6 @@ class CorrectorConfig:
     batch_size: int = 32
     max_epochs: int = 100
     patience: int = 10
-    select_by: str = "loss"
     standardise: bool = False
 
     def __post_init__(self) -> None:
@@ -70,10 +65,10 @@ class CorrectorConfig:
                     raise UsageError(f"corrector.inputs: unknown input {name!r}; {nearest(name, INPUTS)}")
         if not self.inputs:
             raise UsageError("corrector.inputs is empty; give at least one, such as 'features'")
-        for key, known in (("noisy_view", NOISY_VIEWS), ("optimizer", OPTIMIZERS), ("select_by", SELECT_BY)):
-            value = getattr(self, key)
-            if value not in known:
-                raise UsageError(f"corrector.{key}: unknown value {value!r}; {nearest(value, known)}")
+        if self.optimizer not in OPTIMIZERS:
+            raise UsageError(
+                f"corrector.optimizer: unknown value {self.optimizer!r}; {nearest(self.optimizer, OPTIMIZERS)}"
+            )
         for key in ("learning_rate", "low_learning_rate"):
             if not 0 < getattr(self, key) < np.inf:
                 raise UsageError(f"corrector.{key} must be above 0, not {getattr(self, key)}")
@@ -131,14 +126,6 @@ class Corrector:
         return corrected
 
 
-def draw_one_hot(posterior: Floats, rng: np.random.Generator) -> Floats:
-    """A one-hot label for every row, drawn from the row. A row that is one-hot already stays as it is."""
-    edges = posterior.cumsum(axis=1, dtype=np.float64)
-    uniform = rng.random((len(posterior), 1)) * edges[:, -1:]
-    drawn = (uniform >= edges).sum(axis=1).clip(max=posterior.shape[1] - 1)
-    return np.eye(posterior.shape[1], dtype=np.float32)[drawn]
-
-
 def fit_corrector(
     noisy: Floats,
     columns: Mapping[str, Floats],
@@ -157,16 +144,23 @@ def fit_corrector(
         clean_fit: Positions of the rows to train on.
         clean_val: Positions of the rows to select on.
         config: Settings.
-        seed: For the initial weights, the order of the rows and the drawn labels.
+        seed: For the initial weights and the order of the rows.
+
+    Raises:
+        UsageError: No rows, a label that is missing or out of range, an unknown input, or a value that is not a number.
     """
     config = config or CorrectorConfig()
     if not len(clean_fit) or not len(clean_val):
         raise UsageError(f"{len(clean_fit)} rows to train on and {len(clean_val)} to select on; both need at least one")
-    labels = np.asarray(labels, np.int64)
+    noisy, labels = check_components([noisy])[0], np.asarray(labels)
+    used = np.concatenate([clean_fit, clean_val])
+    if used.min() < 0 or used.max() >= len(noisy):
+        raise UsageError(f"clean_fit and clean_val name rows from {used.min()} to {used.max()} of {len(noisy)}")
+    check_labels(labels, *noisy.shape)
+    _check_columns(columns, config, len(noisy))
+    labels = labels.astype(np.int64)
     fitted = [_fit_one(noisy, columns, labels, clean_fit, clean_val, c, config, seed) for c in config.inputs]
-    if config.select_by == "loss":
-        return min(fitted, key=lambda c: c.clean_val_loss)
-    return max(fitted, key=lambda c: c.clean_val_accuracy)
+    return min(fitted, key=lambda c: c.clean_val_loss)
 
 
 def _fit_one(
@@ -186,28 +180,22 @@ def _fit_one(
         # Rounding alone gives a constant column a tiny deviation, and dividing by that would blow it up.
         scale = np.where(deviation > 1e-6 * np.abs(mean), deviation, 1).astype(np.float32)
     picked = (picked - mean) / scale
-    sampled = config.noisy_view == "sampled"
-    noisy_val = draw_one_hot(noisy[clean_val], stream(seed, "corrector-view")) if sampled else noisy[clean_val]
-    x_val, y_val = _assemble(noisy_val, picked[clean_val]), torch.from_numpy(labels[clean_val])
+    x_val, y_val = _assemble(noisy[clean_val], picked[clean_val]), torch.from_numpy(labels[clean_val])
     x_fit = _assemble(noisy[clean_fit], picked[clean_fit])  # [m, C + E]
     y_fit = torch.eye(noisy.shape[1])[torch.from_numpy(labels[clean_fit])]  # [m, C]
 
     network = _new_network(x_fit.shape[1], config.hidden, noisy.shape[1], integer(seed, "corrector-init"))
     optimizer = _new_optimizer(network, config)
-    best_key, best_state, best_epoch = np.inf, _copy(network), 0
+    best_loss, best_state, best_epoch = np.inf, _copy(network), 0
     previous_loss, dropped_at, epoch = np.inf, None, 0
     for epoch in range(1, config.max_epochs + 1):
-        rng = stream(seed, "corrector-batches", epoch)
-        if sampled:  # a new draw every pass
-            x_fit[:, : noisy.shape[1]] = torch.from_numpy(draw_one_hot(noisy[clean_fit], rng))
-        order = torch.from_numpy(rng.permutation(len(x_fit)))
+        order = torch.from_numpy(stream(seed, "corrector-batches", epoch).permutation(len(x_fit)))
         for x, y in zip(x_fit[order].split(config.batch_size), y_fit[order].split(config.batch_size), strict=True):
             set_gradients(network, x, y)
             optimizer.step()
-        val_loss, val_accuracy = _evaluate(network, x_val, y_val)
-        key = val_loss if config.select_by == "loss" else -val_accuracy
-        if np.isfinite(val_loss) and key < best_key:
-            best_key, best_state, best_epoch = key, _copy(network), epoch
+        val_loss, _ = _evaluate(network, x_val, y_val)
+        if np.isfinite(val_loss) and val_loss < best_loss:
+            best_loss, best_state, best_epoch = val_loss, _copy(network), epoch
         if dropped_at is None and val_loss > previous_loss:
             dropped_at = epoch
             for group in optimizer.param_groups:
@@ -218,9 +206,10 @@ def _fit_one(
     if best_epoch == 0:
         warnings.warn(
             f"the correction network on {inputs!r} diverged: its columns reach {np.abs(picked).max():.3g}; "
-            "set corrector.standardise = true, or leave those columns out. This round it has learnt nothing.",
+            "set corrector.standardise = true, or leave those columns out. It holds all classes equally likely.",
             stacklevel=3,
         )
+        best_state = {name: torch.zeros_like(value) for name, value in best_state.items()}
     network.load_state_dict(best_state)
     network.requires_grad_(False)
     val_loss, val_accuracy = _evaluate(network, x_val, y_val)
@@ -244,6 +233,21 @@ def set_gradients(network: CorrectionNetwork, x: torch.Tensor, y: torch.Tensor) 
     error_hidden = (error @ second.weight).mul_(hidden > 0)  # [B, H]
     first.weight.grad, first.bias.grad = error_hidden.T @ x, error_hidden.sum(dim=0)
     second.weight.grad, second.bias.grad = error.T @ hidden, error.sum(dim=0)
+
+
+def _check_columns(columns: Mapping[str, Floats], config: CorrectorConfig, rows: int) -> None:
+    """Refuses columns of another length or with values that are not numbers, among those that are asked for."""
+    for name in dict.fromkeys(name for candidate in config.inputs for name in candidate.split("+")):
+        if name not in columns:
+            continue  # `_pick` says so
+        values = np.asarray(columns[name])
+        if values.ndim != 2 or len(values) != rows:
+            raise UsageError(
+                f"columns[{name!r}] has the shape {values.shape}; give [{rows}, any], a row for each label"
+            )
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+            raise UsageError(f"columns[{name!r}], row {row} holds a value that is not a number")
 
 
 def _pick(columns: Mapping[str, Floats], inputs: str) -> Floats:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from scipy.special import softmax
 
 from labelloop.methods.closed_loop.config import Config
-from labelloop.methods.closed_loop.corrector import draw_one_hot
 from labelloop.training.targets import one_hot, together
 from labelloop.types import MISSING, Extracted, Floats, Labels, Problem, Rows
 
@@ -19,12 +16,7 @@ def noisy_view(labels: Labels, extracted: Extracted) -> Floats:
     return np.where(known, one_hot(labels, extracted.noisy_posterior.shape[1]), extracted.noisy_posterior)
 
 
-def present(view: Floats, config: Config, rng: np.random.Generator) -> Floats:
-    """The noisy labels as the correction network is shown them: as they are, or drawn from the posterior."""
-    return draw_one_hot(view, rng) if config.corrector.noisy_view == "sampled" else view
-
-
-def columns(extracted: Extracted, extra: Floats | None, past_features: Sequence[Floats]) -> dict[str, Floats]:
+def columns(extracted: Extracted, extra: Floats | None) -> dict[str, Floats]:
     """All that the correction network may ask for beside the noisy label, by name, each [N, any]."""
     named = {
         "features": extracted.features,
@@ -33,8 +25,6 @@ def columns(extracted: Extracted, extra: Floats | None, past_features: Sequence[
     }
     if extra is not None:
         named["extra"] = extra
-    if past_features:
-        named["past_features"] = np.concatenate(past_features, axis=1)
     return named
 
 

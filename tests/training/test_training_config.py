@@ -32,11 +32,11 @@ def test_the_learning_rate_drops_after_60_and_80_finished_epochs():
 
 
 def test_the_drops_move_with_the_number_of_epochs():
-    config = TrainingConfig(epochs=15, lr_drops=(1 / 3, 2 / 3), learning_rate=0.01)
+    config = TrainingConfig(epochs=15, learning_rate_drops=(1 / 3, 2 / 3), learning_rate=0.01)
     assert config.drop_epochs() == (5, 10)
     rates = [config.learning_rate_in(epoch) for epoch in (5, 6, 10, 11)]
     np.testing.assert_allclose(rates, [0.01, 0.001, 0.001, 0.0001])
-    assert TrainingConfig(lr_drops=()).learning_rate_in(100) == 0.1
+    assert TrainingConfig(learning_rate_drops=()).learning_rate_in(100) == 0.1
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_drops_move_with_the_number_of_epochs():
         ({"batch_size": -1}, "batch_size"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"learning_rate": float("nan")}, "learning_rate"),
-        ({"lr_drops": (60, 80)}, "fractions"),
+        ({"learning_rate_drops": (60, 80)}, "fractions"),
         ({"augment": "crop_flip"}, "did you mean 'crop-flip'"),
     ],
 )

@@ -1,0 +1,89 @@
+"""What the rounds of the loop leave behind, and how a checkpoint holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labelloop.methods.closed_loop.combination import Weights, clean_loss
+from labelloop.methods.closed_loop.corrector import Corrector
+from labelloop.training.checkpoint import Checkpoint
+from labelloop.types import Correction, Extracted, Floats, Labels
+
+FIRST = "first_"  # begins the names under which the file of round 1 keeps `first`
+
+
+@dataclass
+class LoopState:
+    """What one round hands to the next.
+
+    Attributes:
+        targets: ŷ, the labels that the classifier is trained on [N, C].
+        past: The corrections so far: past[k - 1] is (ȳ_k, ȳᵐ_k).
+        rounds: A record of every correction.
+        first: What the network of the first round said of the clean rows: no clean label had reached it yet.
+    """
+
+    targets: Floats
+    past: list[Correction] = field(default_factory=list)
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    first: Extracted | None = None
+
+    @property
+    def weights(self) -> Weights | None:
+        """ω of the last round, or None before the first."""
+        return np.array(self.rounds[-1]["weights"]) if self.rounds else None
+
+    @property
+    def next_round(self) -> int:
+        return len(self.past) + 1
+
+    def close_round(
+        self,
+        epoch: int,
+        targets: Floats,
+        weights: Weights,
+        val: list[Floats],
+        val_labels: Labels,
+        corrector: Corrector,
+    ) -> None:
+        """Takes over the new targets and records the round.
+
+        Args:
+            epoch: After which epoch it was.
+            targets: ŷ_{t+1} [N, C].
+            weights: ω_t [K].
+            val: What each component says of clean_val, [K] arrays of [V, C].
+            val_labels: The clean labels of clean_val [V].
+            corrector: The correction network of this round.
+        """
+        labelled = self.targets.any(axis=1)
+        moved = float((labelled & (targets.argmax(axis=1) != self.targets.argmax(axis=1))).mean())
+        self.targets = targets
+        self.rounds.append({
+            "round": len(self.past),
+            "epoch": epoch,
+            "weights": weights.tolist(),
+            "clean_val_loss": clean_loss(val, val_labels, weights),
+            "component_losses": [clean_loss([v], val_labels, np.ones(1)) for v in val],
+            "corrector": corrector.summary(),
+            "labels_moved": moved,
+        })  # fmt: skip
+
+    def to_save(self) -> dict[str, Any]:
+        """The state as `Runtime.save` takes it. Arrays of earlier rounds are already on disk and not written again."""
+        past = [{"train": p.train, "clean": p.clean} for p in self.past]
+        if past and self.first is not None:
+            past[0] |= {FIRST + name: value.copy() for name, value in vars(self.first).items()}  # their own bytes
+        return {"arrays": {"targets": self.targets}, "past": past, "values": {"rounds": self.rounds}}
+
+    @classmethod
+    def restored(cls, saved: Checkpoint | None, targets: Floats) -> LoopState:
+        """The state of a checkpoint; without one the first state, with these targets."""
+        if saved is None:
+            return cls(targets)
+        past = [Correction(p["train"], p["clean"]) for p in saved.past]
+        first = {k.removeprefix(FIRST): v for p in saved.past[:1] for k, v in p.items() if k.startswith(FIRST)}
+        return cls(saved.arrays["targets"], past, saved.values["rounds"], Extracted(**first) if first else None)
