@@ -7,7 +7,6 @@ checkpoint, to the same result.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import select
@@ -29,6 +28,11 @@ from labelloop.bench.experiment import Experiment
 from labelloop.bench.tables import best, last, render, table
 from labelloop.errors import DataError, UsageError
 from labelloop.runs.folder import read_json
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 POLL_SECONDS = 0.05
 FAILED, BUSY = 1, 75  # exit codes of an experiment's process
@@ -59,6 +63,11 @@ def run_bench(
         UsageError: Settings that do not fit. Nothing has been run then.
         DataError: Data that cannot be used. Nothing has been run then.
     """
+    if fcntl is None:
+        raise UsageError(
+            "a bench needs Linux or macOS, for file locks and fork; on Windows run it in WSL. "
+            "`labelloop fit --method NAME` runs one method at a time everywhere"
+        )
     if jobs < 1:
         raise UsageError(f"--jobs must be at least 1, not {jobs}")
     if folder.exists() and not folder.is_dir():

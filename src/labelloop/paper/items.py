@@ -38,6 +38,10 @@ CAPTIONS = {
 }
 EFFICIENCY = "efficiency.json"
 ROWS_OF = {"cifar10": 50_000, "cifar100": 50_000}
+NONE_STORED = (
+    "No runs are stored here: they are in evidence/ of a checkout of the repository, not in the installed package. "
+    "Run this command in a checkout, or make the runs with --rerun."
+)
 Records = Mapping[str, Mapping[str, Any]]
 
 
@@ -45,8 +49,12 @@ Records = Mapping[str, Mapping[str, Any]]
 
 
 def evidence_folder() -> Path:
-    """Where the repository keeps what was measured."""
-    return Path(__file__).resolve().parents[3] / "evidence"
+    """Where stored runs are: in the checkout this package runs from, else in the one this command runs in.
+
+    An installed wheel holds the grids but no runs, so the folder need not exist.
+    """
+    own = Path(__file__).resolve().parents[3] / "evidence"
+    return own if own.is_dir() else Path("evidence").resolve()
 
 
 def stored_runs(runs: Path | None = None) -> dict[str, dict[str, Any]]:
@@ -82,6 +90,8 @@ def list_items(runs: Records) -> str:
         lines += [f"  {scale:5}  {_state(item, scale, runs)}" for scale in SCALES]
         if item.note:
             lines.append(f"  note   {item.note}")
+    if not runs and not evidence_folder().is_dir():
+        lines += ["", NONE_STORED]
     return "\n".join(lines)
 
 
@@ -204,6 +214,8 @@ def show(item: Item, scale: str, runs: Records) -> str:
         else:
             values = item.values if item.shows in ("accuracy", "tally") else ("last", "best")
             blocks += [accuracy_table(item, part, records, value, note) for value in values]
+    if not runs and not evidence_folder().is_dir() and item.shows != "details":
+        blocks.append(NONE_STORED)
     return "\n\n".join(blocks)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,11 @@ from labelloop.runs.metrics import accuracy, label_metrics
 from labelloop.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from labelloop.training.extract import extract
 from labelloop.types import Floats, Labels, Problem, Truth
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 
 class Runtime:
@@ -162,10 +166,12 @@ class Runtime:
         if self.folder is not None:
             self.folder.append_metrics(row)
 
-    def _peak_memory(self) -> int:
-        """The most memory this process has held so far, in MiB: on the GPU where there is one."""
+    def _peak_memory(self) -> int | None:
+        """The most memory this process has held so far, in MiB: on the GPU where there is one; None on Windows."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) // 2**20
+        if resource is None:
+            return None
         unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 2**20
 
