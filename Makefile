@@ -1,20 +1,25 @@
-# Four commands; each sets up what it needs on a machine that has Python 3.11, pip, gcc and make, and reuses it afterwards.
+# Each command sets up what it needs on a machine that has Python 3.11 or newer, pip, gcc and make, and reuses it afterwards.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Idle OpenMP threads that spin make two busy processes many times slower; this must be set before torch is imported.
 export OMP_WAIT_POLICY := passive
 
-test: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
+test quick coverage: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
 
-.PHONY: demo test check bench web clean
+.PHONY: demo test quick check docs bench dist coverage matrix web clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) torch==2.13.0
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(READY)
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 demo: $(READY)
@@ -23,11 +28,19 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto
 
+# The tests that train next to nothing: an answer in under a minute.
+quick: $(READY)
+	$(BIN)/python -m pytest --numprocesses auto -m 'not slow'
+
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_architecture.py
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 bench: $(READY)
 	$(BIN)/python benchmarks/augmentation.py
@@ -37,5 +50,17 @@ bench: $(READY)
 web:  # the chart library inside reports, built anew from the npm registry; its versions stand in web/package.json
 	cd web && npm install --no-package-lock --no-audit --no-fund && node build.mjs
 
+# A wheel, installed in an environment that has none of our sources, in which the demo runs.
+dist: $(READY)
+	.ci/dist
+
+coverage: $(READY)
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report
+
+# The oldest and the newest dependencies that pyproject.toml allows, each in an environment of its own.
+matrix: $(READY)
+	.ci/matrix
+
 clean:
-	rm -rf $(VENV) build src/*.egg-info
+	rm -rf $(VENV) build dist src/*.egg-info

@@ -71,7 +71,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         corrected_labels_: A label for every row, in the type of `y`: the verified one, else the corrected one.
         corrected_proba_: The same as probabilities [n, C].
         label_quality_: How much those believe the given label; low is bad, NaN where none was given [n].
-        noise_matrix_: T[true, noisy] [C, C], rows sum to 1: how often a label of the one class was given as the other.
+        noise_matrix_: `T[true, noisy]`, C × C, rows sum to 1: how often each true class was given each label.
             It counts the rows with a given label, each as its corrected probabilities; a class that these never name
             has its row of the identity.
         combination_weights_: A row for every correction [K, K + 1] that sums to 1: the weights of the given labels and
