@@ -343,7 +343,7 @@ class Page:
         blocks = []
         for name in ("table1", "table2", "table3", "table5", "table6", "table7", "table8", "recipe"):
             item = self.items[name]
-            blocks.append(f"### {item.place}: {item.title}\n\n`labelloop paper {name} --scale small`")
+            blocks.append(f"## {item.place}: {item.title}\n\n`labelloop paper {name} --scale small`")
             for part in item.at("small"):
                 records = records_of(part, self.runs)
                 missing = len(part.experiments) - len(records)
