@@ -18,3 +18,9 @@ def shared_data() -> Path:
         if place and Path(place).is_dir():
             return Path(place)
     pytest.skip("no real data here: set LABELLOOP_DATA to the folder that holds it")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds or leaves features in the user's own cache."""
+    monkeypatch.setenv("LABELLOOP_CACHE", str(tmp_path_factory.mktemp("cache")))

@@ -20,6 +20,7 @@ ALLOWED = {
     "data": set(),
     "noise": set(),
     "models": set(),
+    "encoders": set(),
     "runs": set(),
     "training": {"models", "runs", "config"},
     "methods": {"training", "models", "runs", "config"},

@@ -5,8 +5,8 @@ Shape letters: N training rows, M clean rows, C classes, D features, K component
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,48 @@ class Rows(Sized):
 
     def __len__(self) -> int:
         return len(self.index)
+
+
+@dataclass(frozen=True)
+class RawInputs(Sized):
+    """Texts or images as they came, before an encoder makes features of them.
+
+    Attributes:
+        kind: "text" or "image".
+        items: Texts; or images as paths, bytes, Pillow images or uint8 arrays [H, W, C].
+    """
+
+    kind: str
+    items: Sequence[Any]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
+
+
+@dataclass(frozen=True)
+class EncoderForm:
+    """How raw rows became inputs; kept in model.json so that new rows are treated alike.
+
+    Attributes:
+        name: The encoder, as `--encoder` takes it.
+        kind: "text" or "image".
+        version: Differs where the same row could get other features.
+        trained: Whether the encoder is the network that was trained, instead of making features once.
+        column: The column of the texts; None for images, and for texts that came as a list.
+        width: Numbers a row of features; None where the encoder is trained.
+        preprocessing: What is done to a row before the network.
+    """
+
+    name: str
+    kind: str
+    version: str
+    trained: bool = False
+    column: str | None = None
+    width: int | None = None
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

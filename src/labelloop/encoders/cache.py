@@ -1,0 +1,152 @@
+"""Features kept on disk, so that no row is encoded twice.
+
+A folder for each encoder and version holds `features.f32`, rows of float32, and `keys.bin`, for each of them the key of
+its content and a checksum. Both are only added to, the features first: what is interrupted loses what it was about to
+add, and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.encoders.content import KEY
+from labelloop.encoders.encoder import Encoder
+from labelloop.errors import DataError
+from labelloop.types import Floats, Labels
+
+PLACE = "LABELLOOP_CACHE"  # the environment variable that names the folder
+RECORD = KEY + 4  # bytes: the key, and the CRC-32 of the features
+ABOUT, KEYS, FEATURES, LOCK = "about.json", "keys.bin", "features.f32", "lock"
+
+
+def cache_folder() -> Path:
+    """$LABELLOOP_CACHE, else labelloop in the user's folder of caches."""
+    if said := os.environ.get(PLACE):
+        return Path(said).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "labelloop"
+
+
+class FeatureCache:
+    """The features of one encoder in one version.
+
+    Args:
+        root: The folder of all encoders.
+        encoder: Whose features these are.
+
+    Raises:
+        OSError: The folder cannot be made or read.
+    """
+
+    def __init__(self, root: Path, encoder: Encoder) -> None:
+        library = encoder.name.partition(":")[0]
+        digest = hashlib.blake2b(f"{library}\0{encoder.kind}\0{encoder.version}".encode(), digest_size=8).hexdigest()
+        readable = re.sub(r"[^A-Za-z0-9.-]+", "-", encoder.name)[-40:].strip("-.")
+        self.folder = root / f"{readable}-{digest}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._about = {"encoder": encoder.name, "kind": encoder.kind, "version": encoder.version}
+        self._width: int | None = None
+        self._rows: dict[bytes, int] = {}
+        self._sums: NDArray[np.uint32] = np.zeros(0, np.uint32)
+        (self.folder / LOCK).touch()
+        with self._locked():
+            self._read()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def width(self) -> int | None:
+        """Numbers a row; None while nothing is kept."""
+        return self._width
+
+    def find(self, keys: Sequence[bytes | None]) -> Labels:
+        """Where the features of each key are, -1 where they are not [n]."""
+        return np.array([-1 if key is None else self._rows.get(key, -1) for key in keys], dtype=np.int64)
+
+    def read(self, positions: Labels) -> tuple[Floats, NDArray[np.bool_]]:
+        """Features [n, D], and which of them are whole: a damaged row is to be encoded again."""
+        count = len(self._sums)
+        assert self._width is not None
+        stored = np.memmap(self.folder / FEATURES, np.float32, "r", shape=(count, self._width))
+        features = np.array(stored[positions])
+        whole = [zlib.crc32(row.tobytes()) == self._sums[p] for row, p in zip(features, positions, strict=True)]
+        return features, np.array(whole, dtype=bool)
+
+    def add(self, keys: Sequence[bytes], features: Floats) -> None:
+        """Keeps rows. Two processes may do so at a time; what one adds, the other sees when it opens the cache anew."""
+        features = np.ascontiguousarray(features, np.float32)
+        with self._locked():
+            if not (self.folder / ABOUT).exists():
+                self._write_about(features.shape[1])
+            elif (kept := self._read_about()) != features.shape[1]:
+                raise DataError(
+                    f"encoder {self._about['encoder']!r} gives {features.shape[1]} numbers a row, and gave {kept}"
+                    f" before ({self.folder}); take the encoder as it was, or delete that folder"
+                )
+            self._width = features.shape[1]
+            start = self._whole_rows()
+            with (self.folder / FEATURES).open("r+b" if (self.folder / FEATURES).exists() else "wb") as file:
+                file.truncate(start * 4 * self._width)
+                file.seek(0, os.SEEK_END)
+                file.write(features.data)
+            sums = [zlib.crc32(row.tobytes()) for row in features]
+            record = b"".join(key + s.to_bytes(4, "little") for key, s in zip(keys, sums, strict=True))
+            with (self.folder / KEYS).open("r+b" if (self.folder / KEYS).exists() else "wb") as file:
+                file.truncate(start * RECORD)
+                file.seek(0, os.SEEK_END)
+                file.write(record)
+            if start != len(self._sums):  # another process added rows meanwhile
+                self._read()
+                return
+            self._rows |= {key: start + i for i, key in enumerate(keys)}
+            self._sums = np.concatenate([self._sums, np.array(sums, np.uint32)])
+
+    def _read(self) -> None:
+        self._width = self._read_about()
+        count = self._whole_rows()
+        records = np.zeros((0, RECORD), np.uint8)
+        if count:
+            records = np.fromfile(self.folder / KEYS, np.uint8, count * RECORD).reshape(-1, RECORD)
+        self._sums = np.ascontiguousarray(records[:, KEY:]).view("<u4").ravel()
+        self._rows = {record[:KEY].tobytes(): i for i, record in enumerate(records)}
+
+    def _whole_rows(self) -> int:
+        """Rows of which both parts are there: a process may have been stopped between the two."""
+        if self._width is None:
+            return 0
+        sizes = [
+            (self.folder / name).stat().st_size if (self.folder / name).exists() else 0 for name in (KEYS, FEATURES)
+        ]
+        return min(sizes[0] // RECORD, sizes[1] // (4 * self._width))
+
+    def _read_about(self) -> int | None:
+        try:
+            return int(json.loads((self.folder / ABOUT).read_text(encoding="utf-8"))["width"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{self.folder / ABOUT} is damaged; delete the folder, it only saves time") from None
+
+    def _write_about(self, width: int) -> None:
+        about: dict[str, Any] = {**self._about, "width": width}
+        partial = self.folder / f".{ABOUT}.{os.getpid()}"
+        partial.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        partial.replace(self.folder / ABOUT)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.folder / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield

@@ -1,0 +1,256 @@
+"""Rows through an encoder, once: those that the cache knows are read from it, the others encoded and kept."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from labelloop.encoders.cache import FeatureCache, cache_folder
+from labelloop.encoders.content import key_of, name_of, opened, sorted_by_length, why_unreadable
+from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded
+from labelloop.encoders.numbers import checked
+from labelloop.errors import DataError, some
+from labelloop.types import Floats, RawInputs
+
+IN_MEMORY = 1 << 30  # bytes of features; more are kept in a memory-mapped file
+READ_AT_ONCE = 4096  # rows of the cache
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What became of some rows.
+
+    Attributes:
+        features: [n, D] in the order of the rows, zeros where unreadable; memory-mapped above IN_MEMORY bytes.
+        unreadable: The row, the name and the reason of every image that cannot be opened.
+        from_cache: Rows whose features were in the cache.
+        encoded: Rows that the encoder was called for. Equal rows are encoded once.
+    """
+
+    features: Floats
+    unreadable: tuple[tuple[int, str, str], ...]
+    from_cache: int
+    encoded: int
+
+
+def encode_rows(
+    raw: RawInputs,
+    encoder: Encoder,
+    source: str = "the given rows",
+    *,
+    width: int | None = None,
+    cache: Path | None = None,
+    progress: bool | None = None,
+    in_memory: int = IN_MEMORY,
+) -> Encoded:
+    """Features of texts or images.
+
+    Args:
+        raw: The rows.
+        encoder: As `open_encoder` gives it.
+        source: Where the rows come from, for messages.
+        width: The numbers a row that are expected, where they are known.
+        cache: The folder of the cache; without it, that of `cache_folder`.
+        progress: Whether to draw a progress bar; None draws one only in a terminal.
+        in_memory: Bytes of features above which they are kept in a memory-mapped file.
+
+    Raises:
+        DataError: No row can be read, or the encoder fails or returns something else than finite numbers [N, D] with
+            the same D as before.
+    """
+    keys, unreadable = _keys(raw)
+    store = _open_cache(cache or cache_folder(), encoder)
+    room = _Room(len(raw), in_memory, None if store is None else store.folder)
+    kept = 0
+    if store is not None and len(store):
+        if width not in (None, store.width):
+            raise DataError(
+                f"{source}: encoder {encoder.name!r} gives {store.width} numbers a row, and {width} are expected; take"
+                " the encoder that the model was trained with"
+            )
+        kept = _from_cache(store, keys, room)
+    missing: dict[bytes, list[int]] = {}  # the rows of each content that is to be encoded
+    for row in np.flatnonzero(~room.full).tolist():
+        if (key := keys[row]) is not None:
+            missing.setdefault(key, []).append(row)
+    if missing:
+        unreadable += _encode_missing(raw, encoder, missing, store, room, width, source, progress)
+    if len(unreadable) == len(raw):
+        first, reason = unreadable[0]
+        raise DataError(f"{source}: no row can be read, such as {name_of(raw.items[first], first)} ({reason})")
+    named = tuple((row, name_of(raw.items[row], row), reason) for row, reason in sorted(unreadable))
+    return Encoded(room.features, named, kept, len(raw) - len(named) - kept)
+
+
+def _from_cache(store: FeatureCache, keys: Sequence[bytes | None], room: _Room) -> int:
+    """Fills in the rows that the cache has whole, and counts them."""
+    found = store.find(keys)
+    known = np.flatnonzero(found >= 0)
+    kept = 0
+    for start in range(0, len(known), READ_AT_ONCE):
+        part = known[start : start + READ_AT_ONCE]
+        values, whole = store.read(found[part])
+        if whole.any():
+            room.put(part[whole], values[whole])
+        kept += int(whole.sum())
+    return kept
+
+
+def _encode_missing(
+    raw: RawInputs,
+    encoder: Encoder,
+    missing: Mapping[bytes, Sequence[int]],
+    store: FeatureCache | None,
+    room: _Room,
+    width: int | None,
+    source: str,
+    progress: bool | None,
+) -> list[tuple[int, str]]:
+    """Encodes every content once, for all rows that have it; returns the rows that cannot be opened, and why."""
+    loaded = encoder.load()
+    if raw.kind == TEXT:
+        _warn_of_texts(raw, loaded, encoder, source)
+    twins = {rows[0]: (key, rows) for key, rows in missing.items()}
+    order = sorted_by_length(raw, twins)
+    unreadable: list[tuple[int, str]] = []
+    hide = None if progress is None else not progress
+    with tqdm(total=len(order), unit=raw.kind, desc="encoding", disable=hide, leave=False) as bar:
+        for rows, items, bad in _batches(raw, order, loaded.rows):
+            unreadable += [(twin, reason) for row, reason in bad for twin in twins[row][1]]
+            if rows:
+                values = _call(loaded, rows, items, room.width or width, encoder, source)
+                if store is not None:
+                    store.add([twins[row][0] for row in rows], values)
+                for row, value in zip(rows, values, strict=True):
+                    room.put(np.array(twins[row][1]), value)
+            bar.update(len(rows) + len(bad))
+    return unreadable
+
+
+def _keys(raw: RawInputs) -> tuple[list[bytes | None], list[tuple[int, str]]]:
+    keys: list[bytes | None] = []
+    bad: list[tuple[int, str]] = []
+    for row, item in enumerate(raw.items):
+        try:
+            keys.append(key_of(item))
+        except OSError as error:
+            keys.append(None)
+            bad.append((row, why_unreadable(item, error)))
+    return keys, bad
+
+
+def _open_cache(root: Path, encoder: Encoder) -> FeatureCache | None:
+    try:
+        return FeatureCache(root, encoder)
+    except OSError as error:
+        warnings.warn(
+            f"features are not kept for the next run, because {root} cannot be written ({error.strerror}); name another"
+            " folder in the environment variable LABELLOOP_CACHE",
+            stacklevel=3,
+        )
+        return None
+
+
+def _batches(
+    raw: RawInputs, order: Sequence[int], size: int
+) -> Iterator[tuple[list[int], list[Any], list[tuple[int, str]]]]:
+    """Rows, what is in them, and those that cannot be opened; images are opened while the batch before is encoded."""
+    parts = [list(order[start : start + size]) for start in range(0, len(order), size)]
+    if raw.kind != IMAGE:
+        yield from (_opened(raw, part) for part in parts)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(_opened, raw, parts[0])
+        for part in parts[1:]:
+            ready, coming = coming.result(), pool.submit(_opened, raw, part)
+            yield ready
+        yield coming.result()
+
+
+def _opened(raw: RawInputs, part: Sequence[int]) -> tuple[list[int], list[Any], list[tuple[int, str]]]:
+    rows: list[int] = []
+    items: list[Any] = []
+    bad: list[tuple[int, str]] = []
+    for row in part:
+        try:
+            items.append(opened(raw.items[row]))
+            rows.append(row)
+        except ImportError:
+            raise
+        except Exception as error:  # a damaged image can fail in any way
+            bad.append((row, why_unreadable(raw.items[row], error)))
+    return rows, items, bad
+
+
+def _call(
+    loaded: Loaded, rows: list[int], items: list[Any], width: int | None, encoder: Encoder, source: str
+) -> Floats:
+    where = f"{source}: encoder {encoder.name!r}, {len(rows)} rows from row {min(rows)} on"
+    try:
+        found = loaded.encode(items)
+    except Exception as error:  # a library or the user's code may raise anything
+        raise DataError(f"{where}: failed ({type(error).__name__}: {' '.join(str(error).split())[:300]})") from error
+    return checked(found, rows, width, where)
+
+
+def _warn_of_texts(raw: RawInputs, loaded: Loaded, encoder: Encoder, source: str) -> None:
+    empty = [row for row, text in enumerate(raw.items) if not text.strip()]
+    if empty:
+        warnings.warn(
+            f"{source}: {len(empty)} texts are empty and all get the same features: row {some(empty)} (the first row is"
+            " 0)",
+            stacklevel=4,
+        )
+    if loaded.limit is None:
+        return
+    # A word is one token or more, so these are surely cut; counting tokens would read every text twice.
+    cut = [row for row, text in enumerate(raw.items) if _longer(text, loaded.limit)]
+    if cut:
+        warnings.warn(
+            f"{source}: {len(cut)} texts are longer than the {loaded.limit} tokens that encoder {encoder.name!r} reads,"
+            f" so only their beginning counts: row {some(cut)} (the first row is 0)",
+            stacklevel=4,
+        )
+
+
+def _longer(text: str, tokens: int) -> bool:
+    return len(text) > tokens and (len(text) > 20 * tokens or len(text.split()) > tokens)
+
+
+class _Room:
+    """Where features of n rows go, in memory or in a mapped file, made when their width is known."""
+
+    def __init__(self, rows: int, in_memory: int, folder: Path | None) -> None:
+        self._rows, self._in_memory, self._folder = rows, in_memory, folder
+        self._features: NDArray | None = None
+        self.full = np.zeros(rows, dtype=bool)
+
+    @property
+    def width(self) -> int | None:
+        return None if self._features is None else self._features.shape[1]
+
+    @property
+    def features(self) -> Floats:
+        assert self._features is not None
+        return self._features
+
+    def put(self, rows: NDArray, values: Floats) -> None:
+        if self._features is None:
+            shape = (self._rows, values.shape[-1])
+            if 4 * shape[0] * shape[1] <= self._in_memory:
+                self._features = np.zeros(shape, np.float32)
+            else:
+                # Beside the cache, because the usual place may be memory; it is gone when nothing maps it any more.
+                with tempfile.TemporaryFile(dir=self._folder) as file:
+                    self._features = np.memmap(file, np.float32, "w+", shape=shape)
+        self._features[rows] = values
+        self.full[rows] = True

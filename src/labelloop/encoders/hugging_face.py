@@ -1,0 +1,128 @@
+"""`transformers:NAME`: texts or images through a model of that library, by name or from a folder."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from labelloop.encoders.encoder import BATCH, IMAGE, TEXT, Encoder, Loaded
+from labelloop.encoders.libraries import device_of, from_library, need, quiet
+from labelloop.encoders.versions import folder_version, hub_version, state_version
+from labelloop.errors import UsageError
+
+LIBRARY = "transformers"
+LONGEST = 512  # tokens of a text, where the model says no less
+
+
+def open_transformers(name: str, place: str, kind: str, device: str, with_weights: bool) -> Encoder:
+    need("transformers", LIBRARY, name)
+    folder = Path(place).expanduser()
+    known = None if folder.is_dir() else hub_version((place,), LIBRARY)
+
+    @cache
+    def load() -> Loaded:
+        options = {} if known is None else {"revision": known[1]}
+        where = str(folder) if folder.is_dir() else place
+        return _load(name, where, kind, device_of(device), with_weights, options)
+
+    if folder.is_dir():
+        return Encoder(name, kind, folder_version(folder, LIBRARY), load)
+    if known is not None:
+        return Encoder(name, kind, known[2], load)
+    return Encoder(name, kind, state_version(load().module.state_dict(), LIBRARY, load().preprocessing), load)
+
+
+def _load(name: str, place: str, kind: str, device: str, with_weights: bool, options: dict[str, Any]) -> Loaded:
+    with from_library(name, place, LIBRARY), quiet():
+        from transformers import AutoImageProcessor, AutoTokenizer
+
+        model, has_pooler = _model(name, place, with_weights, options)
+        model = model.to(device).eval()
+        opener = AutoImageProcessor if kind == IMAGE else AutoTokenizer
+        try:
+            reader = opener.from_pretrained(place, **options)
+        except Exception as error:
+            lacking = "an image processor" if kind == IMAGE else "a tokenizer"
+            raise UsageError(
+                f"encoder {name!r} has no {lacking.split(' ', 1)[1]} that loads, so it cannot read {kind}s"
+                f" ({' '.join(str(error).split())[:200]}); take a model of {kind}s, or save {lacking} beside it"
+            ) from error
+    if kind == TEXT:
+        return _of_texts(model, reader, device)
+    return _of_images(model, reader, device, has_pooler)
+
+
+def _model(name: str, place: str, with_weights: bool, options: dict[str, Any]) -> tuple[Any, bool]:
+    """The network, and whether its pooling layer, if it has one, came with weights."""
+    from transformers import AutoConfig, AutoModel
+
+    if not with_weights:
+        return AutoModel.from_config(AutoConfig.from_pretrained(place, **options)), True
+    model, info = AutoModel.from_pretrained(place, output_loading_info=True, **options)
+    missing = sorted(info["missing_keys"])
+    drawn = [key for key in missing if "pooler" not in key]
+    if drawn:
+        raise UsageError(
+            f"encoder {name!r}: {len(drawn)} weights are missing from it, such as {drawn[0]}, and would be random;"
+            " take a model that is saved whole"
+        )
+    return model, not missing
+
+
+def _of_texts(model: Any, tokenizer: Any, device: str) -> Loaded:
+    import torch
+
+    from labelloop.encoders.network import TextNetwork
+
+    limit = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None) or LONGEST, LONGEST)
+    network = TextNetwork(model)
+
+    def encode(texts: list[Any]) -> Any:
+        batch = tokenizer(texts, truncation=True, max_length=limit, padding=True, return_tensors="pt").to(device)
+        with torch.inference_mode():
+            return network.features(batch["input_ids"], batch["attention_mask"])
+
+    def prepare(texts: list[Any]) -> Any:
+        return tokenizer(texts, truncation=True, max_length=limit, padding=False)["input_ids"]
+
+    about = {"tokens": limit, "pooling": "mean"}
+    return Loaded(encode, BATCH, limit, about, network, prepare, _saver(model, tokenizer))
+
+
+def _of_images(model: Any, processor: Any, device: str, has_pooler: bool) -> Loaded:
+    import torch
+
+    from labelloop.encoders.network import ImageNetwork
+
+    network = ImageNetwork(model, has_pooler)
+
+    def prepare(images: list[Any]) -> Any:
+        # Said and not guessed: an image of one pixel could be taken for one of three channels.
+        found = processor(images=images, return_tensors="pt", input_data_format="channels_last")
+        return found["pixel_values"]
+
+    def encode(images: list[Any]) -> Any:
+        with torch.inference_mode():
+            return network(prepare(images).to(device))
+
+    about = {key: value for key, value in processor.to_dict().items() if _is_plain(value)}
+    about["pooling"] = "of the network" if has_pooler else "mean"
+    return Loaded(encode, BATCH, None, about, network, prepare, _saver(model, processor))
+
+
+def _saver(model: Any, reader: Any) -> Any:
+    def save(folder: Path) -> None:
+        with quiet():
+            model.save_pretrained(folder)
+            reader.save_pretrained(folder)
+
+    return save
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)

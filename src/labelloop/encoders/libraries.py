@@ -1,0 +1,76 @@
+"""The libraries that encoders come from: imported only when used, quiet, and with a message for what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from labelloop.errors import UsageError
+
+
+def need(module: str, extra: str, name: str) -> None:
+    """Refuses at once where a library is not installed."""
+    try:
+        found = find_spec(module) is not None
+    except (ImportError, ValueError):
+        found = False
+    if not found:
+        raise UsageError(f"encoder {name!r} needs {extra}: install it with pip install 'labelloop[{extra}]'")
+
+
+def device_of(device: str) -> str:
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+
+
+@contextmanager
+def from_library(name: str, place: str, library: str) -> Iterator[None]:
+    """Turns what a library raises while it loads a model into a message that says what to do."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            f"encoder {name!r}: {library} cannot be imported ({error}); install it again with pip install"
+            f" 'labelloop[{library}]'"
+        ) from error
+    except UsageError:
+        raise
+    except Exception as error:  # the libraries raise many kinds
+        reason = " ".join(str(error).split())[:300]
+        if Path(place).expanduser().is_dir():
+            advice = f"the folder {place} holds no model that {library} can load; save one there with save_pretrained"
+        elif os.sep in place and place.startswith((".", "/", "~")):
+            advice = f"there is no folder {place}"
+        else:
+            advice = (
+                f"there is no folder {place!r} here, and {library} found no model of that name; check the spelling and"
+                " the network, or give a folder"
+            )
+        raise UsageError(f"encoder {name!r}: {advice} ({type(error).__name__}: {reason})") from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars and no notes of the libraries' own while a model is loaded or saved."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            from transformers.utils import logging
+        except ImportError:
+            yield
+            return
+        level = logging.get_verbosity()
+        bars = logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level)
+            if bars:
+                logging.enable_progress_bar()
