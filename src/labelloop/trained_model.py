@@ -18,8 +18,8 @@ from scipy.special import softmax
 from labelloop.data.checks import check_columns, check_finite
 from labelloop.data.encoding import Column, from_json, to_json
 from labelloop.data.images.store import ImageForm
-from labelloop.data.readers.text import TextForm
 from labelloop.data.table import Table, from_arrays
+from labelloop.data.texts import TextForm
 from labelloop.errors import DataError, some
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
 from labelloop.runs.folder import read_json, write_atomically

@@ -80,7 +80,7 @@ def fewer_labels_than_rows(folder: Path) -> Files:
 def fewer_clean_labels_than_rows(folder: Path) -> Files:
     for name, array in (("X", DATA.X), ("y", DATA.y), ("c", DATA.y_clean[:24])):
         np.save(folder / f"{name}.npy", array)
-    return [folder / "X.npy", "--labels", folder / "y.npy", "--clean-labels", folder / "c.npy"]
+    return [folder / "X.npy", "--labels", folder / "y.npy", "--clean-file", folder / "c.npy"]
 
 
 def infinite_array(folder: Path) -> Files:

@@ -99,7 +99,7 @@ def npy_ints(folder: Path) -> list[object]:
     np.save(folder / "X.npy", DATA.X)
     np.save(folder / "y.npy", np.where(DATA.y < 0, np.nan, DATA.y))
     np.save(folder / "checked.npy", DATA.y_clean)
-    return [folder / "X.npy", "--labels", folder / "y.npy", "--clean-labels", folder / "checked.npy"]
+    return [folder / "X.npy", "--labels", folder / "y.npy", "--clean-file", folder / "checked.npy"]
 
 
 # Of arrays all columns are scaled alike and of named columns each by itself, so there are two results.

@@ -14,7 +14,7 @@ from PIL import Image
 from real_images import CLASSES, pictures
 
 from labelloop.data.datasets import image_store
-from labelloop.data.readers.read import read_table
+from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
 
 QUICK = (
@@ -198,7 +198,7 @@ def test_the_size_of_the_images(pixels, tmp_path):
     write_tree(tmp_path / "a", pixels)
     assert read_table(tmp_path / "a").inputs.shape == (48, 32, 32, 3)
     assert np.array_equal(read_table(tmp_path / "a").inputs[0], pixels[names("png").index(sorted(names("png"))[0])])
-    assert read_table(tmp_path / "a", image_size=8).inputs.shape == (48, 8, 8, 3)
+    assert read_table(tmp_path / "a", ReadOptions(image_size=8)).inputs.shape == (48, 8, 8, 3)
     Image.new("L", (100, 50)).save(tmp_path / "a" / "cat" / "99.png")
     assert read_table(tmp_path / "a").inputs.shape == (49, 64, 64, 3)
 
@@ -295,4 +295,4 @@ def test_wrong_usage_of_images(pixels, labelloop, tmp_path):
     assert ended.code == 2
     assert "these rows have none" in ended.err
     with pytest.raises(DataError, match="no column 'pictures'"):
-        read_table(tmp_path / "rows.csv", file_name_column="pictures")
+        read_table(tmp_path / "rows.csv", ReadOptions(file_name_column="pictures"))

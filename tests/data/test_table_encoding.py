@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from labelloop.data.encoding import Column, encode_columns, fit_category, fit_number, from_json, to_json
-from labelloop.data.readers.read import read_table
+from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
 
 ALL = np.ones(6, dtype=bool)
@@ -92,7 +92,7 @@ def test_a_file_is_encoded_and_another_in_the_same_way(tmp_path):
     other = tmp_path / "b.csv"
     other.write_text("colour,size\nblue,\nred,4\ngreen,5\n")
     with pytest.warns(UserWarning, match=r"b\.csv: column 'colour' has categories that training did not \(green\)"):
-        again = read_table(other, encoding=table.encoding, labels_required=False)
+        again = read_table(other, ReadOptions(encoding=table.encoding, labels_required=False))
     assert again.column_names == table.column_names
     assert again.inputs.tolist() == [[3.5, 1, 1, 0], [4, 0, 0, 1], [5, 0, 0, 0]]
 
@@ -102,7 +102,7 @@ def test_categories_that_are_numbers_in_the_other_file_stay_names(tmp_path):
     (tmp_path / "a.csv").write_text("\n".join(["n,code,label", *rows]) + "\n")
     table = read_table(tmp_path / "a.csv")
     (tmp_path / "b.csv").write_text("n,code\n1,007\n2,007\n")
-    again = read_table(tmp_path / "b.csv", encoding=table.encoding, labels_required=False)
+    again = read_table(tmp_path / "b.csv", ReadOptions(encoding=table.encoding, labels_required=False))
     assert again.inputs[:, 1:].tolist() == [[1, 0], [1, 0]]
 
 
@@ -124,7 +124,7 @@ def test_json_lines(tmp_path):
     assert table.ids.tolist() == [row["id"] for row in rows]  # and no dates
     assert table.inputs.tolist() == [[0, 0.5], [1, 0.5], [2, 0.5], [3, 0.5]]
     assert table.labels.tolist() == ["x", "y", "x", "y"]
-    assert read_table(path, feature_columns=["n"]).inputs[:, 0].tolist() == [0, 1, 2, 3]
+    assert read_table(path, ReadOptions(feature_columns=["n"])).inputs[:, 0].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

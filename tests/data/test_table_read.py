@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelloop.data.problem import check, make_problem
-from labelloop.data.readers.read import read_table
+from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError, UsageError
 
 X = np.array([[1.5, 2], [3, 4], [5, 6], [7, 8]], dtype=np.float32)
@@ -86,27 +86,27 @@ def test_npy_with_labels_in_files_of_their_own(tmp_path):
     np.save(tmp_path / "y.npy", np.array([0, 1, 0, 1]))
     np.save(tmp_path / "clean.npy", np.array([-1, -1, -1, 1]))
     table = read_table(
-        tmp_path / "x.npy", labels_path=tmp_path / "y.npy", clean_labels_path=str(tmp_path / "clean.npy")
+        tmp_path / "x.npy", ReadOptions(labels_path=tmp_path / "y.npy", clean_file=tmp_path / "clean.npy")
     )
     assert np.array_equal(table.inputs, X)
     assert table.labels.tolist() == [0, 1, 0, 1]
     assert table.clean_labels.tolist() == [-1, -1, -1, 1]
     assert table.ids.tolist() == ["0", "1", "2", "3"]
     assert not table.ids_given
-    assert read_table(tmp_path / "x.npy", labels_required=False).labels is None
+    assert read_table(tmp_path / "x.npy", ReadOptions(labels_required=False)).labels is None
     with raises("give them as labels_path", tmp_path / "x.npy"):
         read_table(tmp_path / "x.npy")
     np.save(tmp_path / "short.npy", np.array([0, 1, 0]))
     with raises("4 rows of inputs, but 3 labels", tmp_path / "x.npy"):
-        read_table(tmp_path / "x.npy", labels_path=tmp_path / "short.npy")
+        read_table(tmp_path / "x.npy", ReadOptions(labels_path=tmp_path / "short.npy"))
     with raises("no such file", tmp_path / "none.npy"):
-        read_table(tmp_path / "x.npy", labels_path=tmp_path / "none.npy")
+        read_table(tmp_path / "x.npy", ReadOptions(labels_path=tmp_path / "none.npy"))
 
 
 def test_labels_path_goes_only_with_npy(tmp_path):
     path = write(tmp_path / "a.csv", "a,label\n1,2\n")
-    with pytest.raises(UsageError, match=r"go with \.npy files"):
-        read_table(path, labels_path="y.npy")
+    with pytest.raises(UsageError, match=r"goes with an \.npy file"):
+        read_table(path, ReadOptions(labels_path="y.npy"))
 
 
 def test_whole_numbers_beside_blanks_stay_whole_in_csv(tmp_path):
@@ -142,12 +142,14 @@ def test_columns_by_argument(tmp_path):
     path = write(tmp_path / "a.csv", "name,a,b,c,guess,checked,part\nr1,1,2,3,x,,train\nr2,4,5,6,y,x,TEST\n")
     table = read_table(
         path,
-        label_column="guess",
-        clean_column="checked",
-        id_column="name",
-        feature_columns=["b", "a"],
-        split_column="part",
-        extra_columns=["c"],
+        ReadOptions(
+            label_column="guess",
+            clean_column="checked",
+            id_column="name",
+            feature_columns=["b", "a"],
+            split_column="part",
+            extra_columns=["c"],
+        ),
     )
     assert table.inputs.tolist() == [[2, 1], [5, 4]]
     assert table.column_names == ("b", "a")
@@ -180,7 +182,7 @@ def test_two_columns_that_could_be_the_label(tmp_path):
     with raises("'label' and 'target' could both be meant; say which with label_column", path):
         read_table(path)
     with pytest.warns(UserWarning, match=r"not among the features: 'target' \(by its name a label"):
-        assert read_table(path, label_column="label").column_names == ("f",)
+        assert read_table(path, ReadOptions(label_column="label")).column_names == ("f",)
 
 
 def test_a_true_label_is_neither_clean_label_nor_feature(tmp_path):
@@ -195,7 +197,7 @@ def test_a_verified_flag_is_not_a_label(tmp_path):
     path = write(tmp_path / "a.csv", "f,label,verified\n1,2,true\n2,3,false\n")
     with pytest.warns(UserWarning, match="'verified' holds true and false"):
         assert read_table(path).clean_labels is None
-    assert read_table(path, clean_column="verified").clean_labels.tolist() == ["true", "false"]
+    assert read_table(path, ReadOptions(clean_column="verified")).clean_labels.tolist() == ["true", "false"]
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -204,10 +206,10 @@ def test_an_embedding_column_of_parquet(tmp_path, fixed):
     path = tmp_path / "a.parquet"
     columns = {"vector": pa.array(X.tolist(), kind), "size": [1, 2, 3, 4], "label": ["a", "b", "a", "b"]}
     pq.write_table(pa.table(columns), path)
-    for table in (read_table(path), read_table(path, embedding_column="vector")):
+    for table in (read_table(path), read_table(path, ReadOptions(embedding_column="vector"))):
         assert np.array_equal(table.inputs, X)
         assert table.column_names == ("vector[0]", "vector[1]")
-    both = read_table(path, embedding_column="vector", feature_columns=["size"])
+    both = read_table(path, ReadOptions(embedding_column="vector", feature_columns=["size"]))
     assert np.array_equal(both.inputs, np.column_stack([X, [1, 2, 3, 4]]))
     assert both.column_names == ("vector[0]", "vector[1]", "size")
 
@@ -235,9 +237,9 @@ def test_embedding_columns_that_cannot_be_used(tmp_path):
     assert read_table(path).column_names == ("embedding[0]",)
     save(t=["[1, 2]", "[3, 4]"])
     with raises("column 't' is of type string, not lists of numbers", path):
-        read_table(path, embedding_column="t")
+        read_table(path, ReadOptions(embedding_column="t"))
     with raises("no column 'embeding'", path):
-        read_table(path, embedding_column="embeding")
+        read_table(path, ReadOptions(embedding_column="embeding"))
 
 
 def test_parquet_types(tmp_path):
@@ -248,15 +250,15 @@ def test_parquet_types(tmp_path):
         "category": pa.array(["b", "a", None]).dictionary_encode(),
     }
     pq.write_table(pa.table(columns), path)
-    table = read_table(path, label_column="category")
+    table = read_table(path, ReadOptions(label_column="category"))
     assert table.column_names == ("flag", "flag=(missing)", "big")
     assert table.inputs.tolist() == [[1, 0, 2.0**60], [0, 0, 1], [0.5, 1, 2]]
     assert table.labels.tolist() == ["b", "a", ""]
     with raises("column 'when' is of type timestamp[us], which cannot hold labels", path):
         pq.write_table(pa.table({"f": [1], "when": pa.array([0], pa.timestamp("us"))}), path)
-        read_table(path, label_column="when")
+        read_table(path, ReadOptions(label_column="when"))
     with raises("column 'when' is of type timestamp[us], not numbers (row 0 holds 1970", path):
-        read_table(path, label_column="f", feature_columns=["when"])
+        read_table(path, ReadOptions(label_column="f", feature_columns=["when"]))
 
 
 def test_whole_numbers_keep_their_type_in_parquet(tmp_path):
@@ -310,12 +312,14 @@ def test_arrays_of_npz_by_name(tmp_path):
     )
     table = read_table(
         path,
-        embedding_column="deep",
-        label_column="crowd",
-        clean_column="expert",
-        id_column="name",
-        split_column="part",
-        extra_columns=["a", "b"],
+        ReadOptions(
+            embedding_column="deep",
+            label_column="crowd",
+            clean_column="expert",
+            id_column="name",
+            split_column="part",
+            extra_columns=["a", "b"],
+        ),
     )
     assert table.column_names == ("deep[0]", "deep[1]")
     assert table.labels.tolist() == [0, 1, 0, 1]
@@ -332,9 +336,9 @@ def test_npz_files_that_cannot_be_used(tmp_path):
     np.savez(path, X=X, target=[0, 1, 0, 1])
     with raises("no labels; expected one of y, label, labels (given) or y_clean", path):
         read_table(path)
-    assert read_table(path, labels_required=False).labels is None
+    assert read_table(path, ReadOptions(labels_required=False)).labels is None
     with raises("no array 'targets'; did you mean 'target'?", path):
-        read_table(path, label_column="targets")
+        read_table(path, ReadOptions(label_column="targets"))
     np.savez(path, X=X, x=X, y=[0, 1, 0, 1])
     with raises("X and x could both be meant; say which with embedding_column", path):
         read_table(path)
@@ -356,7 +360,7 @@ def test_npz_files_that_cannot_be_used(tmp_path):
         read_table(path)
     np.save(tmp_path / "b.npy", np.array([{"a": 1}], dtype=object))
     with raises("cannot be read as arrays", tmp_path / "b.npy"):
-        read_table(tmp_path / "b.npy", labels_required=False)
+        read_table(tmp_path / "b.npy", ReadOptions(labels_required=False))
     with path.open("wb") as file:
         np.save(file, X)
     with raises("rename it to end in .npy", path):
@@ -364,24 +368,24 @@ def test_npz_files_that_cannot_be_used(tmp_path):
     with (tmp_path / "c.npy").open("wb") as file:
         np.savez(file, X=X)
     with raises("rename it to end in .npz", tmp_path / "c.npy"):
-        read_table(tmp_path / "c.npy", labels_required=False)
+        read_table(tmp_path / "c.npy", ReadOptions(labels_required=False))
 
 
 def test_a_column_that_is_not_there_shows_the_nearest(tmp_path):
     path = write(tmp_path / "a.csv", "width,height,label\n1,2,x\n")
     for argument in ("label_column", "clean_column", "id_column", "split_column"):
         with raises("no column 'lable'; did you mean 'label'?", path):
-            read_table(path, **{argument: "lable"})
+            read_table(path, ReadOptions(**{argument: "lable"}))
     with raises("no column 'widht'; did you mean 'width'", path):
-        read_table(path, feature_columns=["widht"])
+        read_table(path, ReadOptions(feature_columns=["widht"]))
     with raises("no column 'hight'; did you mean 'height'", path):
-        read_table(path, extra_columns=["hight"])
+        read_table(path, ReadOptions(extra_columns=["hight"]))
     with raises("column 'width' is named for two uses", path):
-        read_table(path, id_column="width", extra_columns=["width"])
+        read_table(path, ReadOptions(id_column="width", extra_columns=["width"]))
     with raises("column 'label' is a feature and has another use too", path):
-        read_table(path, label_column="label", extra_columns=["width"], feature_columns=["label"])
+        read_table(path, ReadOptions(label_column="label", extra_columns=["width"], feature_columns=["label"]))
     with raises("no features are named", path):
-        read_table(path, feature_columns=[])
+        read_table(path, ReadOptions(feature_columns=[]))
 
 
 def test_no_label_column(tmp_path):
@@ -391,7 +395,7 @@ def test_no_label_column(tmp_path):
         path,
     ):
         read_table(path)
-    table = read_table(path, labels_required=False)
+    table = read_table(path, ReadOptions(labels_required=False))
     assert table.labels is None
     assert table.column_names == ("width", "class")
 
@@ -399,11 +403,11 @@ def test_no_label_column(tmp_path):
 def test_a_feature_column_with_text(tmp_path):
     path = write(tmp_path / "a.csv", "a,b,label\n1,2,x\n2,two,y\n3,three,y\n")
     with raises("column 'b' cannot be a feature: 3 different values in 3 rows, like text or ids", path):
-        read_table(path, feature_columns=["a", "b"])
+        read_table(path, ReadOptions(feature_columns=["a", "b"]))
     with pytest.warns(UserWarning, match=r"'b' \(3 different values in 3 rows"):
         assert read_table(path).column_names == ("a",)
     with raises("column 'b' is not numbers: row 1 holds 'two'", path):
-        read_table(path, feature_columns=["a"], extra_columns=["b"])
+        read_table(path, ReadOptions(feature_columns=["a"], extra_columns=["b"]))
 
 
 def test_a_slip_in_a_column_of_numbers_is_not_left_out_in_silence(tmp_path):
@@ -420,7 +424,7 @@ def test_blank_numbers_are_the_median_and_are_marked(tmp_path):
     assert table.inputs[:, 1:].tolist() == [[2, 0], [5, 1], [5, 1], [5, 1], [8, 0]]
     check(table)
     with raises("in column b, row 1, 2, 3", path):
-        check(read_table(path, feature_columns=["a", "b"], as_they_are=True))
+        check(read_table(path, ReadOptions(feature_columns=["a", "b"], as_they_are=True)))
 
 
 def test_empty_files(tmp_path):
@@ -498,18 +502,18 @@ def test_the_columns_of_an_earlier_table_are_found_again(tmp_path):
     first = read_table(write(tmp_path / "a.csv", "a,b,label\n1,2,x\n3,4,y\n"))
     later = write(tmp_path / "b.csv", "new,b,a\n9,2,1\n9,4,3\n")
     assert np.array_equal(
-        read_table(later, feature_columns=first.column_names, labels_required=False).inputs, first.inputs
+        read_table(later, ReadOptions(feature_columns=first.column_names, labels_required=False)).inputs, first.inputs
     )
     np.savez(tmp_path / "a.npz", X=X, y=[0, 1, 0, 1])
     pq.write_table(pa.table({"vector": X.tolist()}), tmp_path / "b.parquet")
     pq.write_table(pa.table({"vector": X[:, :1].tolist()}), tmp_path / "c.parquet")
     names = read_table(tmp_path / "a.npz").column_names
-    again = read_table(tmp_path / "b.parquet", feature_columns=names, labels_required=False)
+    again = read_table(tmp_path / "b.parquet", ReadOptions(feature_columns=names, labels_required=False))
     assert np.array_equal(again.inputs, X)
     with raises("has 1 feature columns where 2 are expected", tmp_path / "c.parquet"):
-        read_table(tmp_path / "c.parquet", feature_columns=names, labels_required=False)
+        read_table(tmp_path / "c.parquet", ReadOptions(feature_columns=names, labels_required=False))
     with raises("has 2 feature columns where 2 are expected (missing: a, b; unknown: X[0], X[1])", tmp_path / "a.npz"):
-        read_table(tmp_path / "a.npz", feature_columns=["a", "b"])
+        read_table(tmp_path / "a.npz", ReadOptions(feature_columns=["a", "b"]))
 
 
 def test_a_csv_of_100_000_rows_and_50_columns_is_read_checked_and_split_quickly(tmp_path):

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelloop.data.readers.read import read_table
-from labelloop.data.readers.text import BATCH, TextForm, embed_texts
+from labelloop.data.readers import ReadOptions, read_table
+from labelloop.data.texts import BATCH, TextForm, embed_texts
 from labelloop.errors import DataError, UsageError
 
 MODULE = """
@@ -139,7 +139,7 @@ def test_a_wrong_answer_is_refused(module, factory, said):
 
 def test_a_text_is_taken_as_it_is_written(module, tmp_path):
     (tmp_path / "t.csv").write_text('target,other,label\n007,1,x\n,2,y\n"NA, a",3,x\n')
-    table = read_table(tmp_path / "t.csv", text_column="target", embedder=f"{module}:lengths")
+    table = read_table(tmp_path / "t.csv", ReadOptions(text_column="target", embedder=f"{module}:lengths"))
     assert table.inputs.tolist() == [[3, 0], [0, 0], [5, 1]]  # by its name it could be the label, and by sight a number
     assert table.column_names == ("target[0]", "target[1]")
     assert table.labels.tolist() == ["x", "y", "x"]
@@ -149,7 +149,7 @@ def test_a_text_is_taken_as_it_is_written(module, tmp_path):
 
 def test_null_in_json_lines_is_an_empty_text(module, tmp_path):
     (tmp_path / "t.jsonl").write_text('{"text": null, "label": "x"}\n{"text": "ab", "label": "y"}\n{"label": "y"}\n')
-    table = read_table(tmp_path / "t.jsonl", text_column="text", embedder=f"{module}:lengths")
+    table = read_table(tmp_path / "t.jsonl", ReadOptions(text_column="text", embedder=f"{module}:lengths"))
     assert table.inputs[:, 0].tolist() == [0, 2, 0]
 
 
@@ -167,7 +167,7 @@ def test_null_in_json_lines_is_an_empty_text(module, tmp_path):
 def test_wrong_columns_are_refused(module, tmp_path, said, options):
     (tmp_path / "t.jsonl").write_text('{"text": "a", "size": 1, "label": "x"}\n')
     with pytest.raises((DataError, UsageError)) as error:
-        read_table(tmp_path / "t.jsonl", **{"embedder": f"{module}:lengths", **options})
+        read_table(tmp_path / "t.jsonl", ReadOptions(**{"embedder": f"{module}:lengths", **options}))
     assert said in str(error.value)
 
 
@@ -175,4 +175,4 @@ def test_arrays_and_folders_have_no_texts(module, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((2, 2)))
     for path in (tmp_path / "x.npy", tmp_path):
         with pytest.raises(UsageError, match="a column of a table"):
-            read_table(path, text_column="text", embedder=f"{module}:lengths")
+            read_table(path, ReadOptions(text_column="text", embedder=f"{module}:lengths"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from labelloop.data.problem import classes_of, encoded
-from labelloop.data.readers.read import read_table
+from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import Table
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import label_table
@@ -28,7 +28,7 @@ def made_run(data: Path, folder: Path, corrected: dict[int, tuple[str, float]], 
     """A finished run on a file in which some rows are corrected: row -> (class, confidence). Others agree, at 0.75."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of columns that are no features
-        table = read_table(data, **columns)  # type: ignore[arg-type]
+        table = read_table(data, ReadOptions(**columns))  # type: ignore[arg-type]
     return run_of(table, folder, corrected)
 
 

@@ -15,6 +15,7 @@ import labelloop
 from labelloop.correction.curve import _power_law
 from labelloop.correction.stored_run import read_stored_run
 from labelloop.data.datasets.digits import digits
+from labelloop.data.readers import ReadOptions
 from labelloop.errors import DataError, UsageError
 from labelloop.workflows.correct_file import correct_file
 from labelloop.workflows.plan import plan_run
@@ -28,7 +29,7 @@ def fill_in(path: Path, labels: dict[str, object]) -> Path:
     with copy.open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=rows[0])
         writer.writeheader()
-        writer.writerows(row | {"clean_label": labels.get(row["id"], "")} for row in rows)
+        writer.writerows(row | {"clean_label": labels.get(row["row"], "")} for row in rows)
     return copy
 
 
@@ -59,10 +60,11 @@ def test_verified_rows_make_digits_better_and_planned_ones_more_than_random_ones
         assert curve["measured"][-1]["value"] > curve["measured"][0]["value"]
         assert curve["beyond"][1]["clean_rows"] == 150
         planned = list(csv.DictReader((folder / "verify.csv").read_text().splitlines()))
-        assert not {row["id"] for row in planned} & set(rows.astype(str))
+        assert not {row["row"] for row in planned} & set(rows.astype(str))
 
         picked = rng.permutation(np.flatnonzero(clean < 0))[:100]
-        (folder / "random.csv").write_text("id,clean_label\n" + "".join(f"{row},{true[row]}\n" for row in picked))
+        lines = [f"{row},{given[row]},{true[row]}\n" for row in picked]
+        (folder / "random.csv").write_text("row,given_label,clean_label\n" + "".join(lines))
         refit_run(folder / "run", fill_in(folder / "verify.csv", truth), folder / "planned")
         refit_run(folder / "run", folder / "random.csv", folder / "random")
         tables = [pq.read_table(folder / run / "labels.parquet") for run in ("run", "random", "planned")]
@@ -84,7 +86,7 @@ def test_a_run_of_correct_is_planned_and_refitted_too(tmp_path):
     given = np.where(rng.random(300) < 0.4, rng.integers(0, 3, 300), rows.true)
     clean = np.where(np.arange(300) < 40, rows.true, -1)
     np.savez(tmp_path / "rows.npz", embedding=rows.X, label=given, clean_label=clean)
-    correct_file(tmp_path / "rows.npz", output_dir=tmp_path / "run")
+    correct_file(tmp_path / "rows.npz", ReadOptions(), output_dir=tmp_path / "run")
     text, curve = plan_run(tmp_path / "run", count=30)
     assert (tmp_path / "run" / "verify.csv").exists()
     assert len(curve["measured"]) == 4
@@ -104,8 +106,9 @@ def test_rows_that_were_clean_before_go_on_judging_and_by_the_same_correction(tm
     clean = np.where(np.arange(200) < 22, rows.true, -1)
     hazy = rows.X + 3 * rng.standard_normal(rows.X.shape).astype(np.float32)
     np.savez(tmp_path / "rows.npz", embedding=hazy, label=given, clean_label=clean)
-    correct_file(tmp_path / "rows.npz", output_dir=tmp_path / "run")
-    (tmp_path / "same.csv").write_text("id,clean_label\n" + "".join(f"{k},{rows.true[k]}\n" for k in range(22)))
+    correct_file(tmp_path / "rows.npz", ReadOptions(), output_dir=tmp_path / "run")
+    lines = [f"{k},{given[k]},{rows.true[k]}\n" for k in range(22)]
+    (tmp_path / "same.csv").write_text("row,given_label,clean_label\n" + "".join(lines))
     text = refit_run(tmp_path / "run", tmp_path / "same.csv", tmp_path / "new")
     assert "0 rows newly verified, 22 clean rows in all" in text
     before, after = (json.loads((tmp_path / run / "run.json").read_text())["estimate"] for run in ("run", "new"))
@@ -116,7 +119,8 @@ def test_rows_that_were_clean_before_go_on_judging_and_by_the_same_correction(tm
 
 def test_refitting_with_what_was_known_gives_whole_soft_labels(small_run, tmp_path):
     verified = tmp_path / "same.csv"
-    verified.write_text("id,clean_label\n30,0\n31,\n")
+    given = pq.read_table(small_run / "labels.parquet")["given_label"].to_pylist()
+    verified.write_text(f"row,given_label,clean_label\n30,{given[30]},0\n31,{given[31]},\n")
     refit_run(small_run, verified, tmp_path / "new")
     targets = np.load(tmp_path / "new" / "targets.npy")
     np.testing.assert_allclose(targets.sum(axis=1), 1, rtol=1e-5)
@@ -126,16 +130,23 @@ def test_refitting_with_what_was_known_gives_whole_soft_labels(small_run, tmp_pa
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("id,label\n30,0\n", "no column 'clean_label'"),
-        ("id,clean_label\n30,7\n", "line 2: '7' is not a class"),
-        ("id,clean_label\nthirty,1\n", "line 2: no row of .* has the id 'thirty'"),
-        ("id,clean_label\n30,1\n30,2\n", "line 3: '30' has two different clean labels"),
-        ("id,clean_label\n30,\n", "no clean_label is filled in"),
+        ("row,truth\n30,0\n", "no column of labels"),
+        ("truth,clean_label\n30,0\n", "no column of ids"),
+        ("id,clean_label\n30,0\n", "joined by id, and these rows have none"),
+        ("row,clean_label\n30,0\n", "rows are named by number only"),
+        ("row,given_label,clean_label\n30,{30},7\n", "'7' is not among the 3 classes"),
+        ("row,given_label,clean_label\nthirty,0,1\n", "thirty is no row of"),
+        ("row,given_label,clean_label\n9999,0,1\n", "9999 is no row of"),
+        ("row,given_label,clean_label\n30,{30},1\n30,{30},2\n", "30 in rows 0, 1"),
+        ("row,given_label,clean_label\n30,,\n", "no clean_label is filled in"),
+        ("row,given_label,clean_label\n30,{31},1\n", "its given labels are not those of"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_and_nothing_is_written(small_run, tmp_path, text, says):
-    (tmp_path / "verified.csv").write_text(text)
-    with pytest.raises(DataError, match=says):
+    given = pq.read_table(small_run / "labels.parquet")["given_label"].to_pylist()
+    other = next(label for label in range(3) if label != given[30])
+    (tmp_path / "verified.csv").write_text(text.replace("{30}", str(given[30])).replace("{31}", str(other)))
+    with pytest.raises((DataError, UsageError), match=says):
         refit_run(small_run, tmp_path / "verified.csv", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, add_text, names, text
+from labelloop.cli.flags import add_columns, add_text, names, read_options
 
 HELP = "correct the labels of a file in seconds, without training"
 DESCRIPTION = (
@@ -39,20 +39,13 @@ def run(options: argparse.Namespace) -> int:
 
     summary = correct_file(
         options.data,
+        read_options(options),
         output=options.output,
         output_dir=options.output_dir,
-        label_column=options.label_column,
-        clean_column=options.clean_column,
-        id_column=options.id_column,
         pred_probs_columns=options.pred_probs_column,
-        embedding_column=options.embedding_column,
-        feature_columns=options.feature_columns,
-        **text(options),
         class_names=options.class_names,
         seed=options.seed,
         overwrite=options.overwrite,
-        progress=False if options.quiet else None,
-        clean_file=options.clean_file,
     )
     if not options.quiet:
         print(summary)

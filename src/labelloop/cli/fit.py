@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, add_text, columns, names, processes, text
+from labelloop.cli.flags import Renamed, add_columns, add_text, names, processes, read_options
 
 HELP = "train on a file and correct its labels"
 DESCRIPTION = (
@@ -37,11 +37,13 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--extra-columns", metavar="A,B", type=names, default=(), help="for the correction network only"
     )
-    parser.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy file, as .npy")
-    parser.add_argument("--clean-labels", type=Path, metavar="FILE", help="the clean labels of an .npy file, as .npy")
+    parser.add_argument(
+        "--labels", dest="labels_path", type=Path, metavar="FILE", help="the labels of an .npy file, as .npy"
+    )
+    parser.add_argument("--clean-labels", action=Renamed, now="--clean-file")
     parser.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
     clean = parser.add_mutually_exclusive_group()
-    clean.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id or file name")
+    clean.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, by id, file name or in order")
     clean.add_argument("--clean-folder", type=Path, metavar="FOLDER", help="clean images in class folders")
     parser.add_argument(
         "--image-size", type=int, metavar="N", help="side of the images in pixels (default: at most 64)"
@@ -76,19 +78,7 @@ def run(options: argparse.Namespace) -> int:
     summary = fit_file(
         options.data,
         output_dir=options.output_dir,
-        columns=columns(options)
-        | text(options)
-        | {
-            "clean_column": options.clean_column,
-            "split_column": options.split_column,
-            "extra_columns": options.extra_columns,
-            "labels_path": options.labels,
-            "clean_labels_path": options.clean_labels,
-            "file_name_column": options.file_name_column,
-            "image_size": options.image_size,
-            "clean_folder": options.clean_folder,
-        },
-        clean_file=options.clean_file,
+        columns=read_options(options),
         max_unreadable=options.max_unreadable,
         workers=options.workers,
         noisy_labels=options.noisy_labels,

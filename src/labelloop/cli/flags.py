@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +25,25 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def columns(options: argparse.Namespace) -> dict[str, Any]:
-    """What `add_columns` asked for."""
-    return {
-        name: getattr(options, name) for name in ("label_column", "id_column", "feature_columns", "embedding_column")
-    }
-
-
 def add_text(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--text", metavar="NAME", help="a column of texts, embedded by --embed, as the features")
     parser.add_argument(
-        "--embed", metavar="MODULE:FACTORY", help="FACTORY() returns a function from a list of texts to an array [N, D]"
+        "--text", dest="text_column", metavar="NAME", help="a column of texts, embedded by --embed, as the features"
+    )
+    parser.add_argument(
+        "--embed",
+        dest="embedder",
+        metavar="MODULE:FACTORY",
+        help="FACTORY() returns a function from a list of texts to an array [N, D]",
     )
 
 
-def text(options: argparse.Namespace) -> dict[str, Any]:
-    """What `add_text` asked for."""
-    return {"text_column": options.text, "embedder": options.embed}
+def read_options(options: argparse.Namespace) -> Any:
+    """What was said about reading the data, as a `ReadOptions`: every flag that bears the name of one of its fields."""
+    from labelloop.workflows.files import ReadOptions
+
+    names = [field.name for field in fields(ReadOptions)]
+    said = {name: value for name, value in vars(options).items() if name in names}
+    return ReadOptions(**said, progress=False if getattr(options, "quiet", False) else None)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

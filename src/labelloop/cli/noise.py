@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, columns
+from labelloop.cli.flags import add_columns, read_options
 
 HELP = "corrupt labels and write them to a file with a checksum"
 DESCRIPTION = (
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         clean=options.clean,
         paired=options.paired,
         options=parse_overrides(options.set),
-        columns=columns(options),
+        columns=read_options(options),
         overwrite=options.overwrite,
     )
     print(text, end="")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, add_text, columns, processes, text
+from labelloop.cli.flags import add_columns, add_text, processes, read_options
 
 HELP = "classify a file with the model of a run"
 DESCRIPTION = "Classify DATA with the model of RUN."
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         options.data,
         output=options.output,
         overwrite=options.overwrite,
-        columns=columns(options) | text(options) | {"file_name_column": options.file_name_column},
+        columns=read_options(options),
         workers=options.workers,
     )
     print(found, end="")

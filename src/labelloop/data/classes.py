@@ -88,6 +88,11 @@ def _from_objects(array: NDArray, what: str) -> tuple[NDArray, NDArray[np.bool_]
     return full, absent
 
 
+def is_missing(values: ArrayLike) -> NDArray[np.bool_]:
+    """Which labels are missing."""
+    return typed(values)[1]
+
+
 def _is_nan(value: Any) -> bool:
     # pandas' own missing value refuses comparison, so it is known by name: pandas is not a dependency.
     return type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float | np.floating) and value != value)

@@ -22,8 +22,8 @@ from labelloop.data.columns import (
     require,
 )
 from labelloop.data.encoding import Column, encode_columns, fit_category, fit_number, unusable
-from labelloop.data.readers.csv_file import NULL_NUMBERS, is_number
 from labelloop.data.table import to_float32
+from labelloop.data.written import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
 

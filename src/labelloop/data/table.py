@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.encoding import Column
 from labelloop.data.images.store import ImageForm, Unreadable
-from labelloop.data.readers.text import TextForm
+from labelloop.data.texts import TextForm
 from labelloop.errors import DataError
 from labelloop.types import Floats
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ from labelloop.config.build import parse_overrides, read_toml
 from labelloop.config.recipes import DEFAULT_RECIPE
 from labelloop.correction.estimate import estimate_lines
 from labelloop.data.classes import typed
-from labelloop.data.readers.clean_file import join_clean_file
+from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.readers.hub import has_test_split, is_hub_dataset
-from labelloop.data.readers.read import read_table
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
 from labelloop.methods.configure import recipe_config
@@ -36,7 +35,7 @@ def fit_file(
     path: Path,
     *,
     output_dir: Path,
-    columns: Mapping[str, Any],
+    columns: ReadOptions,
     noisy_labels: Path | None = None,
     test: Path | None = None,
     config_file: Path | None = None,
@@ -49,7 +48,6 @@ def fit_file(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool | None = None,
-    clean_file: Path | None = None,
     max_unreadable: float = MAX_UNREADABLE,
     workers: int = 0,
 ) -> str:
@@ -60,29 +58,17 @@ def fit_file(
         )
     layers = [read_toml(config_file)] if config_file else []
     config = recipe_config(method, recipe, *layers, parse_overrides(overrides))
-    table, true_labels = read_table(path, **columns, progress=progress), None
-    if clean_file is not None:
-        table = join_clean_file(table, clean_file)
+    columns = replace(columns, progress=progress)
+    table, true_labels = read_table(path, columns), None
     _check_unreadable(table, max_unreadable, output_dir)
     if noisy_labels is not None:
         table, true_labels = with_noisy_labels(table, noisy_labels)
     test_table = None
     own_test = test is None and is_hub_dataset(path) and has_test_split(path)
     if test is not None or own_test:
-        unneeded = ("labels_path", "clean_labels_path", "extra_columns", "clean_folder")
-        test_columns = {k: v for k, v in columns.items() if k not in unneeded}
-        if table.encoding:
-            test_columns |= {"feature_columns": None, "encoding": table.encoding}
-        elif columns.get("feature_columns") is None and table.text_form is None:
-            test_columns["feature_columns"] = table.column_names or None
-        if table.image_form is not None:
-            test_columns["image_form"] = table.image_form
+        test_columns = _like(table, columns)
         test_table = read_table(
-            path if test is None else test,
-            **test_columns,
-            progress=progress,
-            hub_split="test",
-            labels_required=not own_test,
+            path if test is None else test, replace(test_columns, hub_split="test", labels_required=not own_test)
         )
         _check_unreadable(test_table, max_unreadable, output_dir)
         if own_test:
@@ -103,6 +89,18 @@ def fit_file(
         workers=workers,
     )
     return summary(table, result)
+
+
+def _like(table: Table, options: ReadOptions) -> ReadOptions:
+    """How to read the test rows of a table: the same features, made in the same way."""
+    options = replace(
+        options, labels_path=None, clean_file=None, extra_columns=(), clean_folder=None, image_form=table.image_form
+    )
+    if table.encoding:
+        return replace(options, feature_columns=None, encoding=table.encoding)
+    if options.feature_columns is None and table.text_form is None:
+        return replace(options, feature_columns=table.column_names or None)
+    return options
 
 
 def _with_labels(test: Table) -> Table | None:
@@ -150,7 +148,7 @@ def summary(table: Table, result: Result) -> str:
 
 
 def predict_file(
-    run: Path, path: Path, *, output: Path | None, overwrite: bool = False, columns: Mapping[str, Any], workers: int = 0
+    run: Path, path: Path, *, output: Path | None, overwrite: bool = False, columns: ReadOptions, workers: int = 0
 ) -> str:
     """Classifies a file with the model of a run; returns CSV text, or where the result was written."""
     if output is not None:
@@ -161,15 +159,15 @@ def predict_file(
         if output.exists() and not overwrite:
             raise DataError(f"{output} exists; give another name, or --overwrite")
     model = load_model(run)
-    columns = dict(columns)
     if model.text_form is not None:
-        columns["text_column"] = columns.get("text_column") or model.text_form.column
-        columns["embedder"] = columns.get("embedder") or model.text_form.embedder
-    elif columns.get("feature_columns") is None and columns.get("embedding_column") is None and model.column_names:
-        columns |= _columns_of(model)
-    if model.image_form is not None:
-        columns["image_form"] = model.image_form
-    table = read_table(path, **columns, labels_required=False)
+        columns = replace(
+            columns,
+            text_column=columns.text_column or model.text_form.column,
+            embedder=columns.embedder or model.text_form.embedder,
+        )
+    elif columns.feature_columns is None and columns.embedding_column is None and model.column_names:
+        columns = replace(columns, **_columns_of(model))
+    table = read_table(path, replace(columns, image_form=model.image_form, labels_required=False))
     usable = table.usable
     if table.unreadable:
         examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)

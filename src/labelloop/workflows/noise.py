@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from labelloop.data.classes import decode, encode, text_of
 from labelloop.data.datasets import DATASETS, LabelledData, load_dataset
 from labelloop.data.problem import classes_of
-from labelloop.data.readers.read import read_table
+from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.noise import NOISES, Noisy, realised_rate
@@ -55,7 +55,7 @@ def make_noise_file(
     clean: int = 0,
     paired: bool = False,
     options: Mapping[str, Any] | None = None,
-    columns: Mapping[str, Any] | None = None,
+    columns: ReadOptions | None = None,
     overwrite: bool = False,
 ) -> str:
     """Corrupts the labels of a table or of a named data set, writes the file, and returns a summary.
@@ -79,7 +79,7 @@ def make_noise_file(
         raise UsageError(f"{output}: a noise file is a .parquet file")
     if output.exists() and not overwrite:
         raise DataError(f"{output} exists; give another name, or --overwrite")
-    table, inputs = _source(source, columns or {})
+    table, inputs = _source(source, columns or ReadOptions())
     if table.labels is None:
         raise DataError(f"{source} has no labels to corrupt; name their column with label_column")
     classes = classes_of(table)
@@ -201,13 +201,13 @@ def labels_from_file(path: Path, data: LabelledData) -> Noisy:
     return Noisy(given, None, None, float(file.about["nominal_rate"]))
 
 
-def _source(source: str, columns: Mapping[str, Any]) -> tuple[Table, Any]:
+def _source(source: str, columns: ReadOptions) -> tuple[Table, Any]:
     """The rows to corrupt, and a function that gives what instance-dependent noise looks at."""
     if source in DATASETS and not Path(source).exists():
         data = load_dataset(source)
         table = from_arrays(data.inputs, data.labels, source=source, class_names=data.class_names)
         return table, data.noise_inputs or (lambda: data.inputs)
-    table = read_table(source, **columns)
+    table = read_table(source, columns)
     return table, lambda: table.inputs
 
 

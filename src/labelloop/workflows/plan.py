@@ -16,7 +16,7 @@ from labelloop.correction.stored_run import StoredRun, read_stored_run
 from labelloop.errors import DataError, UsageError
 from labelloop.runs.folder import write_atomically
 from labelloop.types import MISSING, Labels
-from labelloop.workflows.refit import LAST_EPOCH
+from labelloop.workflows.refit import LAST_EPOCH, has_row_numbers
 
 COUNT = 200
 
@@ -42,6 +42,8 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
         raise DataError(f"{folder}: every row is verified; there is nothing left to plan")
     chosen = stored.labels.select(["id", "given_label", "corrected_label", "corrected_confidence"]).take(pa.array(rows))
     confidence = np.asarray(chosen["corrected_confidence"])
+    if has_row_numbers(stored):  # a name that says so: `refit` compares the given labels too
+        chosen = chosen.rename_columns(["row", *chosen.column_names[1:]])
     chosen = chosen.append_column("expected_gain", pa.array(1 - confidence))
     chosen = chosen.append_column("clean_label", pa.array([""] * len(rows)))
     write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))

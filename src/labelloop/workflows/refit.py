@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from labelloop.correction.cross_fit import MIN_CLEAN, cross_fitted
 from labelloop.correction.estimate import estimate, estimate_lines, no_estimate
 from labelloop.correction.instant import correct_scores
 from labelloop.correction.stored_run import StoredRun, read_stored_run
-from labelloop.data.classes import MISSING_TEXT
-from labelloop.data.readers.csv_file import csv_header, read_csv
-from labelloop.errors import DataError, nearest, some
+from labelloop.data.readers.clean_file import KnownRows, read_clean_labels
+from labelloop.errors import DataError, some
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import label_table
 from labelloop.runs.versions import versions
@@ -30,18 +28,17 @@ LAST_EPOCH = (
 CHOSEN = "rows that were chosen to be verified teach, but do not judge: they are no random sample"
 
 
-def refit_run(folder: Path, verified: Path, output_dir: Path, *, overwrite: bool = False) -> str:
-    """Corrects the labels of a run anew with rows that were verified since; returns a summary for people.
+def refit_run(folder: Path, clean_file: Path, output_dir: Path, *, overwrite: bool = False) -> str:
+    """Corrects the labels of a run anew with new clean rows; returns a summary for people.
 
     Args:
         folder: A finished run of `fit` or `correct`.
-        verified: A CSV file with the columns id and clean_label, such as `labelloop plan` wrote; blank labels are left
-            out.
+        clean_file: Clean labels, such as in the file that `labelloop plan` wrote: see `read_clean_labels`.
         output_dir: The folder of the new run.
         overwrite: Whether to replace the run in it.
     """
     stored = read_stored_run(folder)
-    labels = verified_labels(stored, verified)
+    labels = new_clean_labels(stored, clean_file)
     clean = np.where(labels != MISSING, labels, stored.clean)
     new = (labels != MISSING) & (stored.clean == MISSING)  # a row that was clean before judges as it did
     again = replace(stored, clean=clean)
@@ -100,41 +97,24 @@ def corrected(stored: StoredRun) -> tuple[Floats, Floats]:
     return targets, unseen
 
 
-def verified_labels(stored: StoredRun, path: Path) -> Labels:
-    """The labels of a file of verified rows, as numbers [n], -1 where it says nothing."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    names = csv_header(path, ",")
-    for name in ("id", "clean_label"):
-        if name not in names:
-            raise DataError(f"{path}: there is no column {name!r}; it needs id and clean_label, as `plan` writes them")
-    table = read_csv(path, ",", len(names), names)
-    ids, texts = (table[name].cast(pa.string()).fill_null("").to_pylist() for name in ("id", "clean_label"))
-    rows = {identity: row for row, identity in enumerate(stored.labels["id"].to_pylist())}
-    classes = {str(name): k for k, name in enumerate(stored.run["data"]["classes"])}
-    labels = np.full(len(stored.clean), MISSING)
-    for line, (identity, text) in enumerate(zip(ids, texts, strict=True), start=2):
-        text = text.strip()
-        if text in MISSING_TEXT and text not in classes:
-            continue
-        if identity not in rows:
-            raise DataError(f"{path}, line {line}: no row of {stored.folder} has the id {identity!r}; correct it")
-        if text not in classes and text.removesuffix(".0") in classes:
-            text = text.removesuffix(".0")
-        if text not in classes:
-            hint = nearest(text, classes) if len(classes) <= 20 else ""
-            raise DataError(f"{path}, line {line}: {text!r} is not a class of {stored.folder}; {hint}".rstrip("; "))
-        row = rows[identity]
-        if labels[row] not in (MISSING, classes[text]):
-            raise DataError(f"{path}, line {line}: {identity!r} has two different clean labels; keep one")
-        labels[row] = classes[text]
+def has_row_numbers(stored: StoredRun) -> bool:
+    """Whether the ids of a run are the numbers of its rows, because its source had none."""
+    source, ids = stored.run.get("source") or {}, stored.labels["id"].to_pylist()
+    return not source.get("id_column") and ids == [str(row) for row in range(len(ids))]
+
+
+def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
+    """The labels of a clean file, as numbers [n], -1 where it says nothing."""
+    ids, source = np.array(stored.labels["id"].to_pylist()), stored.run.get("source") or {}
+    columns = tuple(name for name in (source.get("id_column"), source.get("file_name_column")) if name)
+    classes = np.array(stored.classes)
+    known = KnownRows(str(stored.folder), ids, not has_row_numbers(stored), stored.given, classes, columns)
+    labels = read_clean_labels(path, known)
     tested = np.flatnonzero((labels != MISSING) & np.isnan(stored.targets).any(axis=1))
     if len(tested):
         raise DataError(
             f"{path}: {some(tested)} are test rows of {stored.folder}, which must not teach; leave them out"
         )
-    if not (labels != MISSING).any():
-        raise DataError(f"{path}: no clean_label is filled in; write the true label of each row you looked at")
     return labels
 
 

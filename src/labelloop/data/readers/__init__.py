@@ -1,1 +1,81 @@
-"""One file a format, and read.py, which chooses among them."""
+"""Files a user has, as tables: one file a format, chosen by kind in KINDS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from labelloop.data.readers.array_file import read_npy, read_npz
+from labelloop.data.readers.clean_file import join_clean_file
+from labelloop.data.readers.column_file import read_column_file, read_hub
+from labelloop.data.readers.hub import is_hub_dataset
+from labelloop.data.readers.image_tree import read_image_tree
+from labelloop.data.readers.metadata import METADATA, read_metadata
+from labelloop.data.readers.options import ReadOptions
+from labelloop.data.table import Table
+from labelloop.errors import DataError, UsageError
+
+KINDS: dict[str, Callable[[Path, ReadOptions], Table]] = {
+    "csv": read_column_file,
+    "tsv": read_column_file,
+    "parquet": read_column_file,
+    "jsonl": read_column_file,
+    "npz": read_npz,
+    "npy": read_npy,
+    "image-folder": read_image_tree,
+    "metadata-folder": read_metadata,
+    "hf-dataset": read_hub,
+}
+
+__all__ = ["KINDS", "ReadOptions", "kind_of", "read_table"]
+
+
+def read_table(path: str | Path, options: ReadOptions | None = None) -> Table:
+    """Reads a file or folder.
+
+    Args:
+        path: A .csv, .tsv, .parquet, .jsonl, .npz or .npy file; or a folder with a folder of images for each class,
+            or with images and a metadata.csv or metadata.jsonl that names them; or a Hugging Face data set, a folder
+            of `save_to_disk` or hf:name.
+        options: What is what in it; without it, all is guessed.
+
+    Raises:
+        DataError: The file cannot be used; the message names the file and the column, line or row.
+    """
+    path, options = Path(path), ReadOptions() if options is None else options
+    kind = kind_of(path)
+    _check_options(path, kind, options)
+    table = KINDS[kind](path, options)
+    return table if options.clean_file is None else join_clean_file(table, options.clean_file)
+
+
+def kind_of(path: Path) -> str:
+    """The kind of a file or folder, a name in KINDS; refuses a file that is not there or is empty."""
+    if is_hub_dataset(path):
+        return "hf-dataset"
+    if path.is_dir():
+        return "metadata-folder" if any((path / name).is_file() for name in METADATA) else "image-folder"
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in KINDS or "-" in kind:
+        formats = ", ".join(f".{name}" for name in KINDS if "-" not in name)
+        raise DataError(f"{path}: cannot read {path.suffix or 'a name without an ending'!r}; known: {formats}")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
+    return kind
+
+
+def _check_options(path: Path, kind: str, options: ReadOptions) -> None:
+    """Refuses what goes with other kinds of files."""
+    if (options.text_column is None) != (options.embedder is None):
+        raise UsageError("text_column names the texts and embedder the function that embeds them; give both")
+    if options.text_column is not None:
+        if options.feature_columns or options.embedding_column or options.file_name_column:
+            raise UsageError(f"{path}: text_column makes the embedded texts the inputs; leave other features out")
+        if kind in ("npz", "npy", "image-folder", "metadata-folder"):
+            raise UsageError(f"{path}: text_column is a column of a table: .csv, .tsv, .parquet or .jsonl")
+    if options.clean_folder is not None and kind != "image-folder":
+        raise UsageError(f"{path}: clean_folder goes with a folder of images for each class; take a clean file here")
+    if options.labels_path is not None and kind != "npy":
+        raise UsageError(f"{path}: labels_path goes with an .npy file; here labels are columns")

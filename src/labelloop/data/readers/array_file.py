@@ -4,74 +4,55 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelloop.data.checks import check_columns
 from labelloop.data.columns import names_of_array
+from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, nearest
 
 INPUT_KEYS = ("X", "x", "features", "embeddings", "images")
 LABEL_KEYS = ("y", "label", "labels")
+ID_KEYS = ("ids", "id")
 CLEAN_KEYS = ("y_clean", "clean_label", "clean_labels")
 
 
-def read_npz(
-    path: Path,
-    *,
-    input_key: str | None,
-    label_key: str | None,
-    clean_key: str | None,
-    id_key: str | None,
-    split_key: str | None,
-    extra_keys: Sequence[str],
-    labels_required: bool,
-) -> Table:
-    """A table from the arrays of an .npz file, each by the given key, else by the usual ones."""
+def read_npz(path: Path, options: ReadOptions) -> Table:
+    """A table from the arrays of an .npz file, each by the name that was said, else by the usual ones."""
     with path.open("rb") as file:
         archive = _load(file, path)
         if isinstance(archive, np.ndarray):
             raise DataError(f"{path}: holds one array and no names; rename it to end in .npy")
-        keys = archive.files
-
-        def find(said: str | None, guesses: Sequence[str], argument: str) -> str | None:
-            if said is not None and said not in keys:
-                raise DataError(f"{path}: no array {said!r}; {nearest(said, keys)}")
-            found = [said] if said is not None else [key for key in keys if key in guesses]
-            if len(found) > 1:
-                raise DataError(f"{path}: {' and '.join(found)} could both be meant; say which with {argument}")
-            return found[0] if found else None
-
-        def get(key: str | None) -> NDArray | None:
-            return None if key is None else _member(path, archive, key)
-
-        input_key = find(input_key, INPUT_KEYS, "embedding_column")
-        label_key = find(label_key, LABEL_KEYS, "label_column")
-        clean_key = find(clean_key, CLEAN_KEYS, "clean_column")
+        arrays = _Archive(path, archive)
+        input_key = arrays.find(options.embedding_column, INPUT_KEYS, "embedding_column")
+        label_key = arrays.find(options.label_column, LABEL_KEYS, "label_column")
+        clean_key = arrays.find(options.clean_column, CLEAN_KEYS, "clean_column")
+        id_key = arrays.find(options.id_column, ID_KEYS, "id_column")
+        split_key = arrays.find(options.split_column, ("split",), "split_column")
         if input_key is None:
-            raise DataError(f"{path}: no inputs; expected one of {', '.join(INPUT_KEYS)}, found {', '.join(keys)}")
-        if labels_required and label_key is None and clean_key is None:
+            raise DataError(
+                f"{path}: no inputs; expected one of {', '.join(INPUT_KEYS)}, found {', '.join(archive.files)}"
+            )
+        if options.labels_required and label_key is None and clean_key is None:
             raise DataError(
                 f"{path}: no labels; expected one of {', '.join(LABEL_KEYS)} (given) or {', '.join(CLEAN_KEYS)}"
-                f" (verified), found {', '.join(keys)}"
+                f" (clean), found {', '.join(archive.files)}"
             )
-        extra = [_columns(get(find(key, (), "extra_columns"))) for key in extra_keys]
-        inputs = get(input_key)
-        assert inputs is not None
-        class_names = get(find(None, ("class_names",), ""))
-        id_key = find(id_key, ("ids", "id"), "id_column")
-        split_key = find(split_key, ("split",), "split_column")
-        return from_arrays(
+        inputs, class_names = archive_member(path, archive, input_key), arrays.get(arrays.find(None, ("class_names",)))
+        table = from_arrays(
             inputs,
-            get(label_key),
-            get(clean_key),
-            ids=get(id_key),
-            split=get(split_key),
-            extra=np.concatenate(extra, axis=1) if extra else get(find(None, ("extra",), "extra_columns")),
+            arrays.get(label_key),
+            arrays.get(clean_key),
+            ids=arrays.get(id_key),
+            split=arrays.get(split_key),
+            extra=_extra(arrays, options.extra_columns),
             column_names=names_of_array(input_key, inputs.shape[1]) if inputs.ndim == 2 else None,
             class_names=None if class_names is None else class_names.astype(str).tolist(),
             source=str(path),
@@ -81,22 +62,74 @@ def read_npz(
                 label_column=label_key,
                 clean_column=clean_key,
                 id_column=id_key,
-                options={"embedding_column": input_key, "split_column": split_key, "extra_columns": extra_keys or None},
+                options={
+                    "embedding_column": input_key,
+                    "split_column": split_key,
+                    "extra_columns": options.extra_columns or None,
+                },
             ),
         )
+    return _checked(table, options)
 
 
-def read_npy(path: Path, labels_path: Path | None, clean_labels_path: Path | None, labels_required: bool) -> Table:
+def read_npy(path: Path, options: ReadOptions) -> Table:
     """A table from one array of inputs, with the labels in files of their own."""
-    if labels_required and labels_path is None and clean_labels_path is None:
-        raise DataError(f"{path}: an .npy file holds no labels; give them as labels_path and clean_labels_path")
-    return from_arrays(
-        _array(path),
-        None if labels_path is None else _array(labels_path),
-        None if clean_labels_path is None else _array(clean_labels_path),
-        source=str(path),
-        origin=origin_of("npy", path, options={"labels_path": labels_path, "clean_labels_path": clean_labels_path}),
-    )
+    if options.labels_required and options.labels_path is None and options.clean_file is None:
+        raise DataError(f"{path}: an .npy file holds no labels; give them as labels_path and clean_file")
+    labels = None if options.labels_path is None else read_array(Path(options.labels_path))
+    origin = origin_of("npy", path, options={"labels_path": options.labels_path})
+    return _checked(from_arrays(read_array(path), labels, source=str(path), origin=origin), options)
+
+
+def read_array(path: Path) -> NDArray:
+    """The array of an .npy file."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    with path.open("rb") as file:
+        loaded = _load(file, path)
+        if not isinstance(loaded, np.ndarray):
+            raise DataError(f"{path}: holds several named arrays; rename it to end in .npz")
+    return loaded
+
+
+@dataclass(frozen=True)
+class _Archive:
+    """The arrays of an .npz file by name."""
+
+    path: Path
+    archive: Any
+
+    def find(self, said: str | None, guesses: Sequence[str], argument: str = "") -> str | None:
+        """The name that was said, else the one among the guesses that is there."""
+        keys = self.archive.files
+        if said is not None and said not in keys:
+            raise DataError(f"{self.path}: no array {said!r}; {nearest(said, keys)}")
+        found = [said] if said is not None else [key for key in keys if key in guesses]
+        if len(found) > 1:
+            raise DataError(f"{self.path}: {' and '.join(found)} could both be meant; say which with {argument}")
+        return found[0] if found else None
+
+    def get(self, key: str | None) -> NDArray | None:
+        return None if key is None else archive_member(self.path, self.archive, key)
+
+
+def _extra(arrays: _Archive, keys: Sequence[str]) -> NDArray | None:
+    if not keys:
+        return arrays.get(arrays.find(None, ("extra",), "extra_columns"))
+    found = [arrays.get(arrays.find(key, (), "extra_columns")) for key in keys]
+    return np.concatenate([array.reshape(len(array), -1) for array in found if array is not None], axis=1)
+
+
+def _checked(table: Table, options: ReadOptions) -> Table:
+    """The table, if it has rows and the features of an earlier one, where these are named."""
+    expected = options.feature_columns
+    if options.encoding:
+        expected = [name for column in options.encoding for name in column.encoded_names]
+    if expected is not None:
+        check_columns(expected, table.column_names, table.source)
+    if not len(table):
+        raise DataError(f"{table.source}: the inputs have no rows")
+    return table
 
 
 def _load(file: BinaryIO, path: Path) -> Any:
@@ -109,7 +142,7 @@ def _load(file: BinaryIO, path: Path) -> Any:
         ) from error
 
 
-def _member(path: Path, archive: Any, key: str) -> NDArray:
+def archive_member(path: Path, archive: Any, key: str) -> NDArray:
     try:
         return archive[key]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
@@ -118,16 +151,12 @@ def _member(path: Path, archive: Any, key: str) -> NDArray:
         ) from error
 
 
-def _array(path: Path) -> NDArray:
+def read_arrays(path: Path, keys: Sequence[str]) -> dict[str, NDArray]:
+    """Those of the named arrays that an .npz file holds."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     with path.open("rb") as file:
-        loaded = _load(file, path)
-        if not isinstance(loaded, np.ndarray):
-            raise DataError(f"{path}: holds several named arrays; rename it to end in .npz")
-    return loaded
-
-
-def _columns(array: NDArray | None) -> NDArray:
-    assert array is not None
-    return array.reshape(len(array), -1)
+        archive = _load(file, path)
+        if isinstance(archive, np.ndarray):
+            raise DataError(f"{path}: holds one array and no names; rename it to end in .npy")
+        return {key: archive_member(path, archive, key) for key in keys if key in archive.files}

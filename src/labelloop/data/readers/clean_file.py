@@ -1,61 +1,220 @@
-"""Verified labels in a file of their own, joined to a table by id."""
+"""Clean labels in a file of their own, in any format, joined to rows that are known: one reader for every command."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelloop.data.checks import check_ids
-from labelloop.data.classes import class_names_of, decode, encode
-from labelloop.data.columns import CLEAN_NAMES, FILE_NAMES, ID_NAMES, LABEL_IF_NO_OTHER, LABEL_NAMES, guess
+from labelloop.data.classes import class_names_of, decode, encode, is_missing
+from labelloop.data.columns import (
+    CLEAN_NAMES,
+    FILE_NAMES,
+    GIVEN_NAMES,
+    ID_NAMES,
+    LABEL_IF_NO_OTHER,
+    LABEL_NAMES,
+    ROW_NAMES,
+    guess,
+)
 from labelloop.data.problem import encoded
-from labelloop.data.readers.read import read_text_columns
+from labelloop.data.readers.array_file import CLEAN_KEYS, ID_KEYS, LABEL_KEYS, read_array, read_arrays
+from labelloop.data.readers.arrow_file import as_text, open_columns
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
-from labelloop.types import MISSING
+from labelloop.types import MISSING, Labels
+
+FORMATS = "id (or file_name) and clean_label"
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """The rows that clean labels are joined to.
+
+    Attributes:
+        source: Where they came from, for messages.
+        ids: A text for every row [n].
+        ids_given: Whether these are the user's own, and not row numbers.
+        given: The given labels [n], -1 where missing.
+        classes: The classes in order [C].
+        id_columns: What the column of ids was called in the source.
+        in_order: Whether the rows have no names but an order that is theirs for good, as those of an array.
+    """
+
+    source: str
+    ids: NDArray
+    ids_given: bool
+    given: Labels
+    classes: NDArray
+    id_columns: tuple[str, ...] = ()
+    in_order: bool = False
+
+
+@dataclass(frozen=True)
+class _CleanFile:
+    """What a file of clean labels holds: labels, with ids, or with row numbers and given labels, or in row order."""
+
+    labels: NDArray
+    column: str
+    ids: NDArray | None = None
+    rows: NDArray | None = None
+    given: NDArray | None = None
 
 
 def join_clean_file(table: Table, path: Path) -> Table:
-    """The table with the verified labels of a file: columns id (or file_name) and clean_label (or label).
+    """The table with the clean labels of a file.
 
     Raises:
         DataError: Ids that the table does not have or that occur twice, other classes, or labels that contradict.
     """
-    if not table.ids_given and (table.origin or {}).get("kind") != "hf-dataset":  # whose rows have a fixed order
-        raise UsageError(f"{table.source}: a clean file is joined by id, and these rows have none; name id_column")
-    names, read = read_text_columns(path)
-    own = [(table.origin or {}).get(key) for key in ("id_column", "file_name_column")]
-    id_name = next((n for n in own if n in names), None) or guess(names, (*ID_NAMES, *FILE_NAMES), "", str(path))
-    label_name = guess(names, CLEAN_NAMES, "", str(path)) or guess(
-        names, (*LABEL_NAMES, *LABEL_IF_NO_OTHER), "", str(path)
-    )
-    if id_name is None or label_name is None:
-        raise DataError(
-            f"{path}: no column of {'ids' if id_name is None else 'labels'}; a clean file has the columns id (or"
-            f" file_name) and clean_label, and here are {', '.join(names)}"
-        )
-    ids, texts = read(id_name), read(label_name)
-    check_ids(ids, str(path))
-    place = {name: row for row, name in enumerate(table.ids.tolist())}
-    strange = [name for name in ids.tolist() if name not in place]
-    if strange:
-        raise DataError(
-            f"{path}: {len(strange)} of {len(ids)} ids are not in {table.source}: {some(strange)} (there they look like"
-            f" {table.ids[0]}); write both alike, or leave those rows out"
-        )
+    path = Path(path)
+    origin = dict(table.origin or {})
+    if origin:
+        origin["options"] = {**origin["options"], "clean_file": str(path.absolute())}
+    if path.suffix.lower() == ".npy" and origin.get("kind") in ("npy", "npz") and table.clean_labels is None:
+        clean_labels = _one_for_every_row(path, read_array(path), table.source, len(table))
+        return replace(table, clean_labels=clean_labels, origin=origin)  # which may name further classes
     classes = class_names_of(table.labels, table.clean_labels, table.class_names)
-    found = encode(texts, classes, f"{path}: column {label_name!r}")
-    rows = np.array([place[name] for name in ids.tolist()], dtype=np.int64)
-    merged = encoded(table, classes)[1]
-    clash = rows[(merged[rows] != MISSING) & (found != MISSING) & (merged[rows] != found)]
+    given, merged = encoded(table, classes)
+    known = KnownRows(
+        source=table.source,
+        ids=table.ids,
+        ids_given=table.ids_given or origin.get("kind") == "hf-dataset",  # whose rows have a fixed order
+        given=given,
+        classes=classes,
+        id_columns=tuple(name for name in (origin.get("id_column"), origin.get("file_name_column")) if name),
+        in_order=origin.get("kind") in ("npy", "npz"),
+    )
+    found = read_clean_labels(path, known)
+    clash = np.flatnonzero((merged != MISSING) & (found != MISSING) & (merged != found))
     if len(clash):
         raise DataError(f"{path}: other clean labels than {table.source} for {some(table.ids[clash])}; correct one")
-    merged[rows] = np.where(found == MISSING, merged[rows], found)
+    merged = np.where(found == MISSING, merged, found)
     like = table.labels if table.labels is not None else table.clean_labels
-    origin = None if table.origin is None else dict(table.origin)
-    if origin is not None:
-        origin["options"] = {**origin["options"], "clean_file": str(path.absolute())}
     clean = decode(merged, classes, None if like is None else like.dtype)
-    return replace(table, clean_labels=clean, origin=origin)
+    return replace(table, clean_labels=clean, origin=origin or None)
+
+
+def read_clean_labels(path: Path, known: KnownRows) -> Labels:
+    """The clean labels of a file, as numbers in the order of the known rows [n], -1 where it says nothing.
+
+    A file has the columns, or arrays, id (or file_name) and clean_label (or label). Rows that have no ids are found by
+    their number, in a column `row`, if the file has their given labels too, as `labelloop plan` writes it: nothing else
+    shows that the numbers are of the same rows. An array without ids goes with arrays of the same length.
+
+    Raises:
+        DataError: Ids that are not known or occur twice, other classes, other given labels, or no label at all.
+    """
+    file = _read(path, known)
+    filled = np.flatnonzero(~is_missing(file.labels))
+    if not len(filled):
+        raise DataError(f"{path}: no clean_label is filled in; write the clean label of each row you looked at")
+    if file.ids is not None:
+        place = _by_id(path, file, known)
+    elif file.rows is not None:
+        place = _by_row(path, file, known)
+    else:
+        place = _in_order(path, file, known)
+    values = file.labels
+    if values.dtype.kind == "U":  # pandas writes 3.0 for 3 where a label is missing
+        names, bare = known.classes.astype(str), np.array([text.removesuffix(".0") for text in values])
+        values = np.where(np.isin(values, names) | ~np.isin(bare, names), values, bare)
+    labels = np.full(len(known.ids), MISSING, dtype=np.int64)
+    labels[place[filled]] = encode(values, known.classes, f"{path}: {file.column}")[filled]
+    return labels
+
+
+def _by_id(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
+    assert file.ids is not None
+    if not known.ids_given:
+        raise UsageError(
+            f"{known.source}: a clean file is joined by id, and these rows have none; name id_column, or take the file"
+            " that `labelloop plan` writes"
+        )
+    check_ids(file.ids, str(path))
+    place = {name: row for row, name in enumerate(known.ids.tolist())}
+    strange = [name for name in file.ids.tolist() if name not in place]
+    if strange:
+        raise DataError(
+            f"{path}: {len(strange)} of {len(file.ids)} ids are not in {known.source}: {some(strange)} (there they look"
+            f" like {known.ids[0]}); write both alike, or leave those rows out"
+        )
+    return np.array([place[name] for name in file.ids.tolist()], dtype=np.int64)
+
+
+def _by_row(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
+    assert file.rows is not None
+    if file.given is None:
+        raise UsageError(
+            f"{path}: rows are named by number only, which may be of other rows than {known.source}; give them ids"
+            " (id_column), or keep the column given_label that `labelloop plan` writes"
+        )
+    bad = [text for text in file.rows.tolist() if not text.isdecimal() or int(text) >= len(known.ids)]
+    if bad:
+        raise DataError(f"{path}: {some(bad)} is no row of {known.source}, which has {len(known.ids)}; correct it")
+    check_ids(file.rows, str(path))
+    place = file.rows.astype(np.int64)
+    names = np.append(known.classes.astype(str), "")  # -1 finds the last
+    other = np.flatnonzero(names[known.given[place]] != np.where(is_missing(file.given), "", file.given))
+    if len(other):
+        row = place[other[0]]
+        raise DataError(
+            f"{path}: its given labels are not those of {known.source}: row {row} has {file.given[other[0]]!s} here and"
+            f" {names[known.given[row]]!s} there ({len(other)} such rows); it was made for other rows"
+        )
+    return place
+
+
+def _in_order(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
+    if not known.in_order:
+        raise UsageError(
+            f"{path}: labels without ids go with inputs in an .npy or .npz file; give them the columns {FORMATS}"
+        )
+    return np.arange(len(_one_for_every_row(path, file.labels, known.source, len(known.ids))))
+
+
+def _one_for_every_row(path: Path, labels: NDArray, source: str, count: int) -> NDArray:
+    if labels.shape != (count,):
+        raise DataError(
+            f"{path}: clean labels of shape {labels.shape}, but {source} has {count} rows; give one for every row, with"
+            " -1 or a blank where there is none"
+        )
+    return labels
+
+
+def _read(path: Path, known: KnownRows) -> _CleanFile:
+    ending = path.suffix.lower()
+    if ending == ".npy":
+        return _CleanFile(read_array(path), "clean_label")
+    if ending == ".npz":
+        return _from_arrays(path)
+    opened = open_columns(path)
+    names, source = opened.names, str(path)
+    id_name = next((name for name in known.id_columns if name in names), None)
+    id_name = id_name or guess(names, (*ID_NAMES, *FILE_NAMES), "", source)
+    row_name = None if id_name is not None else guess(names, ROW_NAMES, "", source)
+    label_name = guess(names, CLEAN_NAMES, "", source) or guess(names, (*LABEL_NAMES, *LABEL_IF_NO_OTHER), "", source)
+    if (id_name is None and row_name is None) or label_name is None:
+        what = "labels" if label_name is None else "ids"
+        raise DataError(
+            f"{path}: no column of {what}; a clean file has the columns {FORMATS}, and here are {', '.join(names)}"
+        )
+    arrow = opened.read(names)
+    given_name = next((name for name in GIVEN_NAMES if name in names and name != label_name), None)
+    columns = {
+        what: None if name is None else as_text(arrow, name)
+        for what, name in (("ids", id_name), ("rows", row_name), ("given", given_name))
+    }
+    return _CleanFile(as_text(arrow, label_name), f"column {label_name!r}", **columns)
+
+
+def _from_arrays(path: Path) -> _CleanFile:
+    found = read_arrays(path, (*CLEAN_KEYS, *LABEL_KEYS, *ID_KEYS))
+    labels = next((key for key in (*CLEAN_KEYS, *LABEL_KEYS) if key in found), None)
+    if labels is None:
+        raise DataError(f"{path}: no array of labels; a clean file has the arrays id and clean_label")
+    ids = next((found[key].astype(str) for key in ID_KEYS if key in found), None)
+    return _CleanFile(found[labels], f"array {labels!r}", ids=ids)

@@ -1,4 +1,4 @@
-"""Verified images in class folders of their own: which of them are images of the noisy folder, and which are new."""
+"""Clean images in class folders of their own: which of them are images of the noisy folder, and which are new."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class CleanFolder:
     """What a clean folder says of an image folder.
 
     Attributes:
-        verified: The verified class by row of the image folder.
+        clean: The clean class by row of the image folder.
         added: The ids, files and classes of images that are not in the image folder, sorted.
     """
 
-    verified: dict[int, str]
+    clean: dict[int, str]
     added: list[tuple[str, Path, str]]
 
 
 def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Sequence[str]) -> CleanFolder:
-    """Joins a folder of verified images to an image folder: by content, else by the file name below the class folder.
+    """Joins a folder of clean images to an image folder: by content, else by the file name below the class folder.
 
     Args:
-        clean: The folder of verified images.
+        clean: The folder of clean images.
         root: The image folder.
         names: Its images, as paths below it.
         classes: Its classes.
@@ -41,9 +41,9 @@ def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Se
         raise DataError(f"{clean}: no such folder; clean_folder is a folder with a folder of images for each class")
     if clean.resolve().is_relative_to(root.resolve()):
         raise DataError(f"{clean} lies in {root}, so its images would be noisy too; move it out")
-    verified_names, labels, _ = read_image_folder(clean, labels_required=False)
-    _check_labels(clean, root, verified_names, labels.tolist(), classes)
-    by_content = _rows_by_content(clean, verified_names, root, names)
+    clean_names, labels, _ = read_image_folder(clean, labels_required=False)
+    _check_labels(clean, root, clean_names, labels.tolist(), classes)
+    by_content = _rows_by_content(clean, clean_names, root, names)
     by_name: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         by_name.setdefault(_below_class(name), []).append(row)
@@ -54,7 +54,7 @@ def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Se
     source: dict[int, str] = {}
     found = CleanFolder({}, [])
     other_bytes = []
-    for name, label in zip(verified_names, labels.tolist(), strict=True):
+    for name, label in zip(clean_names, labels.tolist(), strict=True):
         rows, alike = by_content.get(name, []), by_name.get(_below_class(name), [])
         if len(rows) > 1 and len(set(rows) & set(alike)) == 1:
             rows = sorted(set(rows) & set(alike))
@@ -69,7 +69,7 @@ def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Se
             )
         if not rows:
             found.added.append((prefix + name, clean / name, label))
-        elif found.verified.setdefault(rows[0], label) != label:
+        elif found.clean.setdefault(rows[0], label) != label:
             raise DataError(
                 f"{clean}: {source[rows[0]]} and {name} are both {names[rows[0]]} of {root}, in two classes; delete one"
             )
@@ -89,7 +89,7 @@ def _check_labels(clean: Path, root: Path, names: Sequence[str], labels: Sequenc
     if without:
         raise DataError(
             f"{clean}: {len(without)} images are in no class folder: {some(without)}; every image of a clean folder"
-            f" is in the folder of its verified class, and none in {UNLABELLED[1]}/"
+            f" is in the folder of its clean class, and none in {UNLABELLED[1]}/"
         )
     unknown = sorted(set(labels) - set(classes))
     if unknown:

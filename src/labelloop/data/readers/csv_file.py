@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from labelloop.data.written import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
 
 BLOCK_SIZE = 8 << 20  # bytes; a row has to fit in one
 SEPARATORS = (",", ";", "\t", "|")
-NULL_NUMBERS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>", "#N/A")
 
 
 def csv_header(path: Path, delimiter: str) -> list[str]:
@@ -91,12 +91,3 @@ def _not_utf8(path: Path) -> str:
             except UnicodeDecodeError as error:
                 return f"line {line} is not in UTF-8 ({error.reason}); save the file as CSV in UTF-8"
     return "not in UTF-8; save the file as CSV in UTF-8"
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number, NaN and infinity included."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

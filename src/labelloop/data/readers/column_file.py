@@ -1,0 +1,233 @@
+"""A table with named columns, from a file or a Hugging Face data set: labels, ids, and features, images or texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from labelloop.data.columns import FILE_NAMES, Roles, names_of_array, plain, require, roles_of
+from labelloop.data.encoding import Column
+from labelloop.data.features import features_of, numbers
+from labelloop.data.images.store import ENDINGS, ImageForm, Unreadable, load_images
+from labelloop.data.readers.arrow_file import open_columns
+from labelloop.data.readers.hub import HubData, read_hub_dataset
+from labelloop.data.readers.image_folder import inside
+from labelloop.data.readers.label_columns import ids_of, labels_of
+from labelloop.data.readers.options import ReadOptions
+from labelloop.data.readers.origin import origin_of
+from labelloop.data.table import Table, from_arrays, split_names
+from labelloop.data.texts import TextForm, embed_texts
+from labelloop.errors import DataError, UsageError
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The columns of a file or data set, and what is what among them."""
+
+    path: Path
+    kind: str
+    arrow: pa.Table
+    roles: Roles
+    untyped: bool = False
+    hub: HubData | None = None
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """The inputs of a table, and how they came about."""
+
+    values: Any
+    names: Sequence[str] | None = None
+    encoding: tuple[Column, ...] = ()
+    image_form: ImageForm | None = None
+    text_form: TextForm | None = None
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+def read_column_file(path: Path, options: ReadOptions) -> Table:
+    """A table from a .csv, .tsv, .parquet or .jsonl file."""
+    opened = open_columns(path)
+    roles = _roles(opened.names, path, options)
+    text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
+    text += [column.name for column in options.encoding or () if column.kind == "category"]  # 1 is a name, and no 1.0
+    text += [] if options.text_column is None else [options.text_column]
+    arrow = opened.read(text)
+    return _table(_Source(path, path.suffix.lower().removeprefix("."), arrow, roles, opened.untyped), options)
+
+
+def read_hub(path: Path, options: ReadOptions) -> Table:
+    """A table from a Hugging Face data set."""
+    hub = read_hub_dataset(path, options.hub_split)
+    roles = _roles(hub.arrow.column_names, path, options)
+    return _table(_Source(path, "hf-dataset", hub.arrow, roles, hub=hub), options)
+
+
+def _roles(names: Sequence[str], path: Path, options: ReadOptions) -> Roles:
+    features = options.feature_columns if options.text_column is None else [options.text_column]
+    if options.encoding is not None:
+        features = [column.name for column in options.encoding]
+    return roles_of(
+        names,
+        str(path),
+        label_column=options.label_column,
+        clean_column=options.clean_column,
+        id_column=options.id_column,
+        split_column=options.split_column,
+        extra_columns=options.extra_columns,
+        feature_columns=features,
+        labels_required=options.labels_required,
+    )
+
+
+def _table(source: _Source, options: ReadOptions) -> Table:
+    arrow, roles, path, hub = source.arrow, source.roles, source.path, source.hub
+    if not arrow.num_rows:
+        raise DataError(f"{path}: column names and no rows; add the rows")
+    labels, clean_labels = labels_of(arrow, roles, path, source.untyped)
+    split = None
+    if roles.split is not None:
+        split = split_names(arrow[roles.split].cast(pa.string()).fill_null("").to_numpy(), str(path))
+    image_column = _image_column(source, options)
+    if image_column is not None:
+        inputs = _images(source, image_column, options)
+        id_column = options.id_column  # the names of the files are ids unless others are asked for
+        ids = _image_ids(source, image_column, id_column)
+    else:
+        train = np.ones(arrow.num_rows, dtype=bool) if split is None else split != "test"
+        inputs = _texts(source, options) if options.text_column else _features(source, options, train)
+        id_column = roles.id
+        ids = None if id_column is None else ids_of(arrow, id_column, path)
+    table = from_arrays(
+        inputs.values,
+        labels,
+        clean_labels,
+        ids=ids,
+        split=split,
+        extra=numbers(arrow, roles.extra, path) if roles.extra else None,
+        column_names=inputs.names,
+        source=str(path),
+        origin=origin_of(
+            "image-table" if image_column is not None and hub is None else source.kind,
+            path,
+            label_column=roles.label,
+            clean_column=None if clean_labels is None else roles.clean,
+            id_column=id_column,
+            file_name_column=image_column,
+            options=_said(source, options),
+        ),
+        class_names=None if hub is None else hub.class_names.get(roles.label or roles.clean or ""),
+    )
+    return replace(
+        table,
+        encoding=inputs.encoding,
+        image_form=inputs.image_form,
+        text_form=inputs.text_form,
+        unreadable=inputs.unreadable,
+    )
+
+
+def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
+    """What run.json keeps of the options."""
+    return {
+        "feature_columns": options.feature_columns,
+        "embedding_column": options.embedding_column,
+        "split_column": source.roles.split,
+        "extra_columns": options.extra_columns or None,
+        "text_column": options.text_column,
+        "embedder": options.embedder,
+        "image_size": options.image_size,
+        "split": None if source.hub is None else source.hub.split,
+    }
+
+
+def _features(source: _Source, options: ReadOptions, train: NDArray[np.bool_]) -> _Inputs:
+    names, values, encoding = features_of(
+        source.arrow,
+        source.roles,
+        source.path,
+        options.feature_columns,
+        options.embedding_column,
+        train,
+        options.encoding,
+        options.as_they_are,
+    )
+    return _Inputs(values, names, encoding)
+
+
+def _texts(source: _Source, options: ReadOptions) -> _Inputs:
+    """What the embedder makes of a column of texts, empty where missing."""
+    path, name = source.path, options.text_column
+    assert name is not None
+    assert options.embedder is not None
+    require(name, source.arrow.column_names, str(path))
+    if name in source.roles.used:
+        raise DataError(f"{path}: column {name!r} is the text and has another use too; name it once")
+    column = source.arrow[name]
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_null(column.type)):
+        raise DataError(f"{path}: column {name!r} is of type {column.type}, not text; write it as text")
+    form = TextForm(name, options.embedder)
+    values = embed_texts([text or "" for text in column.to_pylist()], form, str(path), options.progress)
+    return _Inputs(values, names_of_array(name, values.shape[1]), text_form=form)
+
+
+def _image_column(source: _Source, options: ReadOptions) -> str | None:
+    """The column of images or of their names, if images are the inputs."""
+    name, path = options.file_name_column, source.path
+    said = (options.feature_columns, options.embedding_column, options.encoding or None, name, options.text_column)
+    if all(word is None for word in said):
+        name = _guessed_files(source) if source.hub is None else _guessed_images(source.hub, path)
+    elif options.image_form is not None and source.hub is not None and name is None:
+        name = _guessed_images(source.hub, path)
+    if options.image_form is not None and name is None:
+        raise DataError(f"{path}: the model is one of images, and no column names their files; name file_name_column")
+    if name is not None and (options.feature_columns or options.embedding_column):
+        raise UsageError(f"{path}: file_name_column makes images the inputs; leave other features out")
+    if name is not None:
+        require(name, source.arrow.column_names, str(path))
+    return name
+
+
+def _images(source: _Source, column: str, options: ReadOptions) -> _Inputs:
+    if source.hub is None:
+        files: Sequence[Path | bytes] = inside(source.path.parent, _file_names(source, column), str(source.path))
+    elif column in source.hub.image_columns:
+        files = source.hub.images(column)
+    else:
+        raise DataError(f"{source.path}: column {column!r} holds no images")
+    values, form, unreadable = load_images(files, options.image_size, options.image_form)
+    return _Inputs(values, image_form=form, unreadable=tuple(unreadable))
+
+
+def _image_ids(source: _Source, column: str, id_column: str | None) -> NDArray | None:
+    if id_column is not None:
+        return ids_of(source.arrow, id_column, source.path)
+    return np.array(_file_names(source, column)) if source.hub is None else None
+
+
+def _file_names(source: _Source, column: str) -> list[str]:
+    return [text or "" for text in source.arrow[column].cast(pa.string()).to_pylist()]
+
+
+def _guessed_files(source: _Source) -> str | None:
+    """A column that by its name and its first value holds the names of image files."""
+    for name in source.arrow.column_names:
+        column = source.arrow[name]
+        if plain(name) in FILE_NAMES and name not in source.roles.used and pa.types.is_string(column.type):
+            first = next((text for text in column.to_pylist() if text), "")
+            if Path(first).suffix.lower() in ENDINGS:
+                return name
+    return None
+
+
+def _guessed_images(hub: HubData, path: Path) -> str | None:
+    if len(hub.image_columns) > 1:
+        raise DataError(
+            f"{path}: {' and '.join(map(repr, hub.image_columns))} could both be meant; say which with file_name_column"
+        )
+    return hub.image_columns[0] if hub.image_columns else None

@@ -1,0 +1,42 @@
+"""A folder with a folder of images for each class, as a table, with clean images from a folder of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelloop.data.images.store import load_images
+from labelloop.data.readers.clean_folder import read_clean_folder
+from labelloop.data.readers.image_folder import read_image_folder
+from labelloop.data.readers.options import ReadOptions
+from labelloop.data.readers.origin import origin_of
+from labelloop.data.table import Table, from_arrays
+
+
+def read_image_tree(root: Path, options: ReadOptions) -> Table:
+    """The images below a folder. Images of the clean folder that are not among them come last."""
+    names, labels, classes = read_image_folder(root, options.labels_required)
+    paths = [root / name for name in names]
+    said: dict[str, Any] = {"image_size": options.image_size, "clean_folder": options.clean_folder}
+    clean_labels = None
+    if options.clean_folder is not None:
+        found = read_clean_folder(options.clean_folder, root, names, classes)
+        clean_labels = [found.clean.get(row, "") for row in range(len(names))] + [c for _, _, c in found.added]
+        names = names + [name for name, _, _ in found.added]
+        paths += [path for _, path, _ in found.added]
+        labels = np.concatenate([labels, np.full(len(found.added), "", labels.dtype)])
+        said["added_rows"] = len(found.added)
+    inputs, form, bad = load_images(paths, options.image_size, options.image_form)
+    table = from_arrays(
+        inputs,
+        labels if options.labels_required else None,
+        clean_labels,
+        ids=names,
+        class_names=classes if options.labels_required else None,
+        source=str(root),
+        origin=origin_of("image-folder", root, options=said),
+    )
+    return replace(table, image_form=form, unreadable=tuple(bad))

@@ -1,0 +1,62 @@
+"""What may be said about reading a file, in one record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelloop.data.encoding import Column
+from labelloop.data.images.store import ImageForm
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read a file. Columns that are not named are guessed by name; in an .npz file they are names of arrays.
+
+    Attributes:
+        label_column: The given label.
+        clean_column: The clean label, blank where a row has none.
+        id_column: A name for every row.
+        feature_columns: The features in order; without it, every column of numbers or categories that has no other
+            use. The `column_names` of an earlier table of numbers give the same features again, or an error.
+        embedding_column: A column of lists of numbers, or the array of inputs. It comes before `feature_columns` when
+            both are given, and replaces the default features.
+        split_column: "train" or "test" for every row.
+        extra_columns: Numbers for the correction network only.
+        labels_path: The given labels of an .npy file, as another .npy file.
+        clean_file: Clean labels in a file of their own, joined by id: see `join_clean_file`.
+        clean_folder: Clean images in class folders, for an image folder: see `read_clean_folder`.
+        file_name_column: Names of image files, below the folder of the table; they replace all features.
+        image_size: The side that images are resized to.
+        text_column: A column of texts; what `embedder` makes of them replaces all features.
+        embedder: `module:factory`, where `factory()` returns a function from a list of texts to an array [N, D].
+        labels_required: Whether to refuse a file without labels.
+        encoding: That of an earlier table, for the same features again; without it, it is fitted on the rows here
+            that are not test rows. It replaces `feature_columns`.
+        image_form: That of a trained model; replaces `image_size`.
+        as_they_are: Take `feature_columns` for numbers without a gap, such as probabilities.
+        hub_split: The split of a Hugging Face data set that has several.
+        progress: Whether to draw a progress bar while texts are embedded; None draws one only in a terminal.
+    """
+
+    label_column: str | None = None
+    clean_column: str | None = None
+    id_column: str | None = None
+    feature_columns: Sequence[str] | None = None
+    embedding_column: str | None = None
+    split_column: str | None = None
+    extra_columns: Sequence[str] = ()
+    labels_path: Path | None = None
+    clean_file: Path | None = None
+    clean_folder: Path | None = None
+    file_name_column: str | None = None
+    image_size: int | None = None
+    text_column: str | None = None
+    embedder: str | None = None
+    labels_required: bool = True
+    encoding: Sequence[Column] | None = None
+    image_form: ImageForm | None = None
+    as_they_are: bool = False
+    hub_split: str = "train"
+    progress: bool | None = None
