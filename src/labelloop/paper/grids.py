@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +75,13 @@ class Item:
 class Choice:
     """A row's candidate settings on one cell of a protocol, to be chosen among by the rule of bench/choose.py."""
 
-    row: str
+    row: str  # the method's own
     protocol: str
     noise: str
     rate: float
     candidates: list[dict[str, Any]]  # what each sets
     experiments: list[Experiment]  # one for each
-    now: Experiment  # the row as the tables have it on this cell
+    now: Experiment  # the row with chosen settings as the tables have it
 
 
 def paper_folder() -> Path:
@@ -111,6 +111,8 @@ def read_item(name: str, folder: Path | None = None) -> Item:
     content = read_toml(path)
     _require(content, ITEM_KEYS, str(path))
     parts = [_part(run, common, f"{path}, [[runs]]") for run in content.get("runs", [])]
+    if content["shows"] == "tally":  # some rows are run in fewer cells
+        parts = _joined(parts)
     return Item(
         name=name,
         place=content["place"],
@@ -143,17 +145,17 @@ def read_choices(folder: Path | None = None) -> list[Choice]:
                 key: value for key, value in protocol.items() if key not in ("scale", "title", "seed", "choose")
             }
             settings = {"config": {}} | settings | cell
-            for title in common["rows"]:
-                row = _row(title, common["rows"], name, source, cell["noise"])
-                candidates = row.get("candidates", [])
-                if not candidates or "like" in common["rows"][title] or (title, name) not in asked:
+            for title, own in common["rows"].items():
+                candidates = own.get("candidates", [])
+                if not candidates or (title, name) not in asked:
                     continue
+                row = _row(title, common["rows"], name, source, cell["noise"])
                 tried = [
                     _experiment(title, row | {"config": merge(row["config"], each)}, settings, SEED, common["wrong"])
                     for each in candidates
                 ]
                 now = _experiment(title, row, settings, SEED, common["wrong"])
-                choices.append(Choice(title, name, cell["noise"], cell["rate"], candidates, tried, now))
+                choices.append(Choice(own["like"], name, cell["noise"], cell["rate"], candidates, tried, now))
     return choices
 
 
@@ -180,6 +182,15 @@ def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Par
         for noise, rate, seed in itertools.product(noises, rates, seeds_of.get(row, seeds))
     ]
     return Part(name, scale, run.get("title", title), run.get("beside", name), experiments)
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """Parts of one title as one."""
+    joined: dict[str, Part] = {}
+    for part in parts:
+        before = joined.get(part.title)
+        joined[part.title] = replace(part, experiments=[*before.experiments, *part.experiments]) if before else part
+    return list(joined.values())
 
 
 def _row(name: str, rows: Mapping[str, Any], protocol: str, source: str, noise: str) -> dict[str, Any]:

@@ -1,0 +1,119 @@
+"""What docs/recipe.md and README.md say of the default recipe, from the stored runs. write_tables.py writes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelloop.bench.tables import setting
+from labelloop.paper.grids import Item, Part
+from labelloop.paper.items import accuracy_table, comparisons, records_of
+from labelloop.paper.tally import Duel, count, of_labels, tally_text, test_accuracy
+
+CHOSEN = Path(__file__).resolve().parents[1] / "evidence" / "chosen.json"
+MEASURES = {
+    "test accuracy": test_accuracy,
+    "labels right": of_labels("corrected_label_accuracy"),
+    "good labels broken": of_labels("good_labels_broken"),
+    "calibration error": of_labels("corrected_label_ece"),
+}
+Runs = Mapping[str, Mapping[str, Any]]
+
+
+def tally(item: Item, runs: Runs) -> str:
+    """In how many cells the default is first, tied and behind, and every cell."""
+    return tally_text(comparisons(item, "small", runs))
+
+
+def summary(item: Item, runs: Runs) -> str:
+    """For README.md: the tally in a sentence, and who is ahead of the default, most often first."""
+    found = comparisons(item, "small", runs)
+    others, simple = found["test accuracy, all other methods"], found["test accuracy, simple baselines"]
+    labels, given = found["labels, all other methods"], found["labels, as given"]
+    if not others:
+        return "not measured yet"
+    ahead = sorted({duel.rival for duel in others if duel.mean < 0})
+    named = f" Best where it is not: {', '.join(ahead)}." if ahead else ""
+    return (
+        f"In {len(others)} cells of data, noise and number of clean rows, the default recipe against the best of all "
+        f"other methods there, after the last epoch: {_counts(others)} (mean difference {_mean(others)} points); "
+        f"against the best simple baseline: {_counts(simple)}; its labels against those of the best other method: "
+        f"{_counts(labels)}, against the given ones: {_counts(given)}.{named}"
+    )
+
+
+def measures(item: Item, runs: Runs, values: Sequence[str]) -> str:
+    """A table a part and a measure, as `labelloop paper` prints them."""
+    blocks = []
+    for part in item.at("small"):
+        records = records_of(part, runs)
+        missing = len(part.experiments) - len(records)
+        note = f" ({missing} of {len(part.experiments)} runs missing)" if missing else ""
+        blocks += [accuracy_table(item, part, records, value, note) for value in values if records]
+    return "\n\n".join(blocks) or "not measured yet"
+
+
+def gains(item: Item, runs: Runs) -> str:
+    """What every row of a part adds to its first, seed by seed, in points: test accuracy and labels."""
+    return "\n\n".join(_gains_of(part, runs) for part in item.at("small")) or "not measured yet"
+
+
+def _gains_of(part: Part, runs: Runs) -> str:
+    titles = list(dict.fromkeys(e.title for e in part.experiments))
+    cells = list(dict.fromkeys(setting(vars(e)) for e in part.experiments))
+    tables = {name: _by_cell(part, runs, value) for name, value in MEASURES.items()}
+    lines = [f"| {part.title}: points over {titles[0]} | " + " | ".join(cells) + " |", "|---" * (len(cells) + 1) + "|"]
+    for title in titles[1:]:
+        texts = []
+        for cell in cells:
+            both = [_gain(tables[name], cell, title, titles[0]) for name in ("test accuracy", "labels right")]
+            texts.append(
+                "–" if both[0] is None else " \\| ".join("–" if each is None else f"{each:+.1f}" for each in both)
+            )
+        lines.append(f"| {title} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def _by_cell(part: Part, runs: Runs, value: Callable[[Any], float | None]) -> dict[tuple[str, str, int], float]:
+    found = {}
+    for record in records_of(part, runs):
+        number = value(record)
+        if number is not None:
+            found[setting(record["experiment"]), record["title"], record["experiment"]["seed"]] = number
+    return found
+
+
+def _gain(numbers: Mapping[tuple[str, str, int], float], cell: str, title: str, base: str) -> float | None:
+    """The mean paired difference over the seeds that both have, in points."""
+    seeds = [seed for where, row, seed in numbers if (where, row) == (cell, title) and (cell, base, seed) in numbers]
+    if not seeds:
+        return None
+    return float(100 * np.mean([numbers[cell, title, seed] - numbers[cell, base, seed] for seed in seeds]))
+
+
+def chosen() -> str:
+    """Every choice of settings: what each candidate had right among the held-out clean rows."""
+    entries = json.loads(CHOSEN.read_text(encoding="utf-8")) if CHOSEN.exists() else {}
+    lines = ["| method | protocol | candidates, right of held-out rows | chosen |", "|---|---|---|---|"]
+    for entry in entries.values():
+        tried = "; ".join(f"{_words(one['sets'])}: {one['right']} of {one['of']}" for one in entry["candidates"])
+        taken = "not decided yet" if entry["chosen"] is None else _words(entry["chosen"])
+        lines.append(f"| {entry['row']} | {entry['protocol']} | {tried} | {taken} |")
+    return "\n".join(lines)
+
+
+def _words(sets: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in sets.items())
+
+
+def _counts(found: Sequence[Duel]) -> str:
+    counts = count(found)
+    return ", ".join(f"{word} in {counts[word]}" for word in ("first", "tied", "behind"))
+
+
+def _mean(found: Sequence[Duel]) -> str:
+    return f"{100 * np.mean([duel.mean for duel in found]):+.1f}"
