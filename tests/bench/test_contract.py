@@ -55,10 +55,10 @@ def problem_and_truth():
     return problem, truth
 
 
-def fit(method: str, truth: Truth, seed: int = 0) -> tuple[Fitted, Runtime]:
+def fit(method: str, truth: Truth, seed: int = 0, **changes: float) -> tuple[Fitted, Runtime]:
     """A method on the tiny problem, with `truth` for the record."""
     problem = shown_to(method, problem_and_truth()[0], problem_and_truth()[1])
-    config = resolve(recipe_config(method, "practical", quick_config(method)), problem)
+    config = resolve(recipe_config(method, "practical", quick_config(method) | changes), problem)
     runtime = Runtime(seed, "cpu", truth=truth, progress=False)
     return METHODS[method].fit(problem, config, runtime), runtime
 
@@ -116,9 +116,21 @@ def test_a_method_gives_the_same_again_and_leaves_the_random_state_alone(method)
     assert (np.random.get_state()[1] == before_numpy).all()  # noqa: NPY002
 
 
+INGREDIENTS = {"mixup": 0.7, "mixup_after": 1, "average_weights": 0.8}
+
+
+@pytest.mark.parametrize("key", ["mixup", "average_weights"])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_method_continues_from_its_checkpoint_to_the_same_record(method, tmp_path, monkeypatch):
-    experiment = tiny(method)
+def test_a_method_takes_what_training_offers(method, key):
+    plain, _ = fitted(method)
+    changed, _ = fit(method, problem_and_truth()[1], **{key: INGREDIENTS[key]})
+    assert not same(changed, plain)
+
+
+@pytest.mark.parametrize("ingredients", [{}, INGREDIENTS], ids=["plain", "mixed and averaged"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_continues_from_its_checkpoint_to_the_same_record(method, ingredients, tmp_path, monkeypatch):
+    experiment = tiny(method, config=ingredients)
     whole = run_experiment(experiment, progress=False)
     epochs = len(whole["history"])
     save = Runtime.save

@@ -375,7 +375,7 @@ class Watching(type(quiet())):
         self.networks.append(model)
         return super().prepare(model)
 
-    def restore(self, model, optimizer):
+    def restore(self, *parts):
         raise Stopped
 
 

@@ -37,6 +37,10 @@ class TrainingConfig:
         normalise: How the model scales its inputs by the mean and deviation of the training rows: "columns" each by
             its own (channels of images), "whole" all columns by one deviation, which keeps the weight that an
             embedding gives to each, "none", or "auto": whole for arrays of numbers, columns for the rest.
+        mixup: Batches are blended with themselves in another order, in shares drawn from Beta(mixup, mixup); 0 is off.
+        mixup_after: Finished epochs after which mixup begins.
+        average_weights: The share of itself that a moving average of the weights keeps at a step; it is then what is
+            judged and handed back. 0 is off.
     """
 
     network: str = "auto"
@@ -51,6 +55,9 @@ class TrainingConfig:
     learning_rate_factor: float = 0.1
     augment: str = "auto"
     normalise: str = "auto"
+    mixup: float = added(0.0)
+    mixup_after: int = added(0)
+    average_weights: float = added(0.0)
 
     def __post_init__(self) -> None:
         for key in ("epochs", "batch_size"):
@@ -66,6 +73,10 @@ class TrainingConfig:
             raise UsageError(
                 f"learning_rate_drops are fractions of epochs, between 0 and 1, not {list(self.learning_rate_drops)}"
             )
+        if not 0 <= self.mixup < math.inf or self.mixup_after < 0:
+            raise UsageError(f"mixup and mixup_after must not be negative, but are {self.mixup} and {self.mixup_after}")
+        if not 0 <= self.average_weights < 1:
+            raise UsageError(f"average_weights must be at least 0 and below 1, not {self.average_weights}")
         for key, known in (("augment", AUGMENTATIONS), ("normalise", NORMALISATIONS)):
             value = getattr(self, key)
             if value not in known:
@@ -81,3 +92,7 @@ class TrainingConfig:
     def learning_rate_in(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 1."""
         return self.learning_rate * self.learning_rate_factor ** sum(epoch > drop for drop in self.drop_epochs())
+
+    def mixup_in(self, epoch: int) -> float:
+        """The strength of mixup in an epoch, counted from 1; 0 is none."""
+        return self.mixup if epoch > self.mixup_after else 0.0

@@ -22,6 +22,7 @@ from labelloop.config.base import TrainingConfig
 from labelloop.models import Outputs
 from labelloop.seeds import stream
 from labelloop.training.epoch import augmented_batches
+from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
 from labelloop.types import Labels, Rows
 
@@ -144,7 +145,7 @@ class Batch(NamedTuple):
 
     position: Labels  # [B] where the training rows are among those passed in
     x: Tensor
-    labels: Tensor  # [B]
+    labels: Tensor  # [B], or [B, C] where rows are blended
     clean_x: Tensor
     clean_labels: Tensor  # [M]
     draw: int  # seeds dropout: two passes over the same rows must drop the same values
@@ -189,6 +190,18 @@ def batches_with_clean(
             torch.from_numpy(clean.clean_labels[clean_position]).to(runtime.device),
             int(draws.integers(2**62)),
         )
+
+
+def blended(batch: Batch, alpha: float, num_classes: int, rng: np.random.Generator) -> Batch:
+    """The batch with its training rows blended by mixup, their labels then rows of probabilities [B, C].
+
+    Cross-entropy is linear in its target, so the loss towards a blend of labels is the blend of the losses.
+    """
+    x, partner, share = mix(batch.x, alpha, rng)
+    if partner is None:
+        return batch
+    labels = F.one_hot(batch.labels, num_classes).float()
+    return batch._replace(x=x, labels=torch.lerp(labels[partner], labels, share))
 
 
 def _clean_order(count: int, size: int, steps: int, rng: np.random.Generator, fresh: bool) -> Labels:

@@ -16,7 +16,9 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import augmented_batches
+from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.state_arrays import from_arrays, to_arrays
@@ -66,7 +68,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     seeds = (runtime.seed, integer(runtime.seed, "second network"))
     models = [runtime.prepare(new_classifier(config, problem, seed)) for seed in seeds]
     optimizers = [new_optimizer(model, config) for model in models]
-    if saved := runtime.restore(models[0], optimizers[0]):
+    average = WeightAverage(models[0], optimizers[0], config.average_weights)
+    if saved := runtime.restore(models[0], optimizers[0], average):
         from_arrays("second", models[1], saved.arrays)
         from_arrays("second-optimizer", optimizers[1], saved.arrays)
 
@@ -74,10 +77,10 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         forgotten = forget_rate(noise_rate, config.forget_epochs, epoch)
         with runtime.phase("train"):
             loss = _epoch(models, optimizers, train, forgotten, config, runtime, epoch)
-        runtime.record(epoch, models[0], problem, given, {"loss": loss, "forgotten": forgotten})
+        runtime.record(epoch, average.model, problem, given, {"loss": loss, "forgotten": forgotten})
         arrays = to_arrays("second", models[1]) | to_arrays("second-optimizer", optimizers[1])
-        runtime.save(epoch, models[0], optimizers[0], arrays)
-    return Fitted(models[0], given, (), "epoch limit")
+        runtime.save(epoch, models[0], optimizers[0], arrays, average=average)
+    return Fitted(average.model, given, (), "epoch limit")
 
 
 def known_noise_rate(clean: Rows, config: Config) -> float:
@@ -113,10 +116,19 @@ def _epoch(
     labels = torch.from_numpy(train.labels).to(runtime.device)
     torch.manual_seed(integer(runtime.seed, "dropout", epoch))
     order = stream(runtime.seed, "batches", epoch).permutation(len(train))
+    blends = stream(runtime.seed, "mixup", epoch)
     total = torch.zeros((), device=runtime.device)
     for position, x in augmented_batches(train, order, config.batch_size, config, runtime, epoch):
         index = torch.from_numpy(position).to(runtime.device)
-        losses = [F.cross_entropy(model(x).logits, labels[index], reduction="none") for model in models]  # [B] each
+        x, partner, share = mix(x, config.mixup_in(epoch), blends)
+        logits = [model(x).logits for model in models]
+        losses = [F.cross_entropy(each, labels[index], reduction="none") for each in logits]  # [B] each
+        if partner is not None:
+            other = labels[index[partner]]
+            losses = [
+                share * loss + (1 - share) * F.cross_entropy(each, other, reduction="none")
+                for loss, each in zip(losses, logits, strict=True)
+            ]
         picked = exchanged(losses, forgotten)
         for loss, optimizer in zip(picked, optimizers, strict=True):
             optimizer.zero_grad()

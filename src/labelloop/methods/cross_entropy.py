@@ -8,6 +8,7 @@ import numpy as np
 
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
@@ -71,7 +72,8 @@ def _fit(
     given = one_hot(problem.train.labels, problem.num_classes)  # handed back as they are
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
-    runtime.restore(model, optimizer)
+    average = WeightAverage(model, optimizer, config.average_weights)
+    runtime.restore(model, optimizer, average)
     for epoch in runtime.epochs(config.epochs + fine_tune_epochs):
         rows, targets, schedule = *stage, config
         if epoch > config.epochs:
@@ -80,9 +82,9 @@ def _fit(
             schedule = replace(config, learning_rate=config.fine_tune_learning_rate, learning_rate_drops=())
         with runtime.phase("train"):
             loss = train_epoch(model, rows, targets, targets, 0.0, optimizer, schedule, runtime, epoch)
-        runtime.record(epoch, model, problem, given, {"loss": loss})
-        runtime.save(epoch, model, optimizer)
-    return Fitted(model, given, (), "epoch limit")
+        runtime.record(epoch, average.model, problem, given, {"loss": loss})
+        runtime.save(epoch, model, optimizer, average=average)
+    return Fitted(average.model, given, (), "epoch limit")
 
 
 def _noisy(problem: Problem) -> tuple[Rows, Floats]:

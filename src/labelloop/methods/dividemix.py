@@ -20,6 +20,7 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier, evaluating
 from labelloop.seeds import integer, stream
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import augmented_batches
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
@@ -99,7 +100,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     seeds = (runtime.seed, integer(runtime.seed, "second network"))
     models = [runtime.prepare(new_classifier(config, problem, seed)) for seed in seeds]
     optimizers = [new_optimizer(model, config) for model in models]
-    if saved := runtime.restore(models[0], optimizers[0]):
+    average = WeightAverage(models[0], optimizers[0], config.average_weights)
+    if saved := runtime.restore(models[0], optimizers[0], average):
         from_arrays("second", models[1], saved.arrays)
         from_arrays("second-optimizer", optimizers[1], saved.arrays)
         targets = saved.arrays["targets"]
@@ -130,10 +132,10 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                             epoch, k,
                         )
                     )  # fmt: skip
-        runtime.record(epoch, models[0], problem, targets, {"loss": losses[0], "kept": kept})
-        arrays = {"targets": targets} | to_arrays("second", models[1])
-        runtime.save(epoch, models[0], optimizers[0], arrays | to_arrays("second-optimizer", optimizers[1]))
-    return Fitted(models[0], targets, (), "epoch limit")
+        runtime.record(epoch, average.model, problem, targets, {"loss": losses[0], "kept": kept})
+        arrays = {"targets": targets} | to_arrays("second", models[1]) | to_arrays("second-optimizer", optimizers[1])
+        runtime.save(epoch, models[0], optimizers[0], arrays, average=average)
+    return Fitted(average.model, targets, (), "epoch limit")
 
 
 def warm_up_epoch(

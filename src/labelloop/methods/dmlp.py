@@ -19,6 +19,7 @@ from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
 from labelloop.runs.metrics import accuracy
 from labelloop.seeds import stream
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.batches import batches, input_shape
 from labelloop.training.epoch import train_epoch
 from labelloop.training.extract import extract
@@ -131,13 +132,16 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
     targets, rounds = given, list[dict[str, Any]]()
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
-    if saved := runtime.restore(model, optimizer):
+    average = WeightAverage(model, optimizer, config.average_weights)
+    if saved := runtime.restore(model, optimizer, average):
         targets, rounds = saved.arrays["targets"], saved.values["rounds"]
 
     for epoch in runtime.epochs(warm_up + config.epochs):
         if epoch == warm_up + 1:
             with runtime.phase("extract"):
-                features, clean_features = (_features(model, rows, source, runtime) for rows in (train, problem.clean))
+                features, clean_features = (
+                    _features(average.model, rows, source, runtime) for rows in (train, problem.clean)
+                )
                 runtime.check_outputs(epoch - 1, features, clean_features)
             with runtime.phase("purify"):
                 labels, summary = purify(
@@ -149,6 +153,7 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
             rounds = [{"round": 1, "epoch": warm_up, "features": source, **summary}]
             model.load_state_dict(new_classifier(config, problem, runtime.seed).state_dict())
             optimizer = new_optimizer(model, config)
+            average = WeightAverage(model, optimizer, config.average_weights)
         # The schedule starts again after the warm-up, whose learning rate never drops.
         warming = epoch <= warm_up
         schedule = replace(config, learning_rate_drops=()) if warming else config
@@ -157,9 +162,9 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
             hard = one_hot(targets[known].argmax(axis=1), problem.num_classes)
             loss = train_epoch(model, train, hard, hard, 0.0, optimizer, schedule, runtime, number)
         values = {"loss": loss, "stage": "warm-up" if warming else "purified labels"}
-        runtime.record(epoch, model, problem, targets, values)
-        runtime.save(epoch, model, optimizer, {"targets": targets}, values={"rounds": rounds})
-    return Fitted(model, targets, tuple(rounds), "epoch limit")
+        runtime.record(epoch, average.model, problem, targets, values)
+        runtime.save(epoch, model, optimizer, {"targets": targets}, values={"rounds": rounds}, average=average)
+    return Fitted(average.model, targets, tuple(rounds), "epoch limit")
 
 
 def _features(model: TwoHeadClassifier, rows: Rows, source: str, runtime: Runtime) -> Floats:

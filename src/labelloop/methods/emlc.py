@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,7 +18,9 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError, nearest
 from labelloop.methods.bilevel import Batch, batches_with_clean, gradient, parameters_of, slopes
 from labelloop.seeds import integer
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import soft_cross_entropy
+from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.state_arrays import from_arrays, to_arrays
@@ -102,8 +105,9 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         torch.manual_seed(integer(runtime.seed, "gate"))
         gate = Gate(teacher.head.in_features, problem.num_classes, config.gate_width).to(runtime.device)
     optimizer = new_optimizer(student, config)
+    average = WeightAverage(student, optimizer, config.average_weights)
     teacher_optimizer = torch.optim.SGD([*teacher.parameters(), *gate.parameters()])  # no momentum: nothing to store
-    if saved := runtime.restore(student, optimizer):
+    if saved := runtime.restore(student, optimizer, average):
         from_arrays("teacher", teacher, saved.arrays)
         from_arrays("gate", gate, saved.arrays)
         targets = saved.arrays["targets"]
@@ -119,15 +123,17 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             for batch in batches_with_clean(
                 train, problem.clean, rows, config.clean_batch_size, config, runtime, epoch
             ):  # fmt: skip
-                loss, taught, keep = step(student, teacher, gate, optimizer, teacher_optimizer, batch, config)
+                loss, taught, keep = step(
+                    student, teacher, gate, optimizer, teacher_optimizer, batch, config, config.mixup_in(epoch)
+                )
                 targets[known[batch.position]] = taught.cpu().numpy()
                 total += loss * len(batch.x)
                 kept += keep.sum()
             values = {"loss": float(total) / len(train), "kept": float(kept) / len(train)}
-        runtime.record(epoch, student, problem, targets, values)
+        runtime.record(epoch, average.model, problem, targets, values)
         arrays = {"targets": targets} | to_arrays("teacher", teacher) | to_arrays("gate", gate)
-        runtime.save(epoch, student, optimizer, arrays)
-    return Fitted(student, targets, (), "epoch limit")
+        runtime.save(epoch, student, optimizer, arrays, average=average)
+    return Fitted(average.model, targets, (), "epoch limit")
 
 
 def step(
@@ -138,6 +144,7 @@ def step(
     teacher_optimizer: torch.optim.Optimizer,
     batch: Batch,
     config: Config,
+    alpha: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """K steps of the student on the teacher's labels, then one step of the teacher and its gate.
 
@@ -152,7 +159,7 @@ def step(
     clean_logits, clean_features = out.logits[count:], out.features[count:]
     penalty = gate_loss(gate, clean_features, clean_logits, batch.clean_labels, config.gate_loss)
 
-    loss, lessons = teach(student, optimizer, batch, targets, config)
+    loss, lessons = teach(student, optimizer, batch, targets, config, alpha)
     examined = slice(mixed_in(batch, config), None)
     clean_loss = F.cross_entropy(student(batch.clean_x[examined]).logits, batch.clean_labels[examined])
     direction = gradient(clean_loss, parameters_of(student))
@@ -182,7 +189,12 @@ def mixed_in(batch: Batch, config: Config) -> int:
 
 
 def teach(
-    student: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, targets: Tensor, config: Config
+    student: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    targets: Tensor,
+    config: Config,
+    alpha: float = 0.0,
 ) -> tuple[Tensor, list[Lesson]]:
     """The student's steps. No gradient reaches the teacher from here.
 
@@ -192,10 +204,13 @@ def teach(
     # Parts of nearly the same size, so that no left-over row is alone in a batch.
     parts = max(1, round(len(batch.x) / config.batch_size))
     half = mixed_in(batch, config)
+    blends = np.random.default_rng(batch.draw)
     lessons, total = [], torch.zeros((), device=targets.device)
     for number, (x, part) in enumerate(
         zip(batch.x.tensor_split(parts), targets.tensor_split(parts), strict=True)
     ):  # fmt: skip
+        x, partner, share = mix(x, alpha, blends)
+        part = part if partner is None else torch.lerp(part[partner], part, share)
         x = torch.cat([x, batch.clean_x[:half]]) if half else x
         lessons.append(Lesson({name: p.detach().clone() for name, p in parameters_of(student).items()}, x, part))
         torch.manual_seed(batch.draw + 1 + number)

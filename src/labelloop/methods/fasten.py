@@ -17,7 +17,9 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import Outputs, TwoHeadClassifier
 from labelloop.seeds import integer, stream
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import augmented_batches
+from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.targets import labelled_rows, one_hot
@@ -70,7 +72,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     current = given.clone()  # [N] what each row's label was taken for at the last visit
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
-    if saved := runtime.restore(model, optimizer):
+    average = WeightAverage(model, optimizer, config.average_weights)
+    if saved := runtime.restore(model, optimizer, average):
         current = torch.from_numpy(saved.arrays["labels"]).to(runtime.device)
 
     targets = one_hot(problem.train.labels, problem.num_classes)
@@ -80,10 +83,10 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         labels = current.cpu().numpy()
         targets[known] = one_hot(labels, problem.num_classes)
         corrected = float((labels != train.labels).mean())
-        runtime.record(epoch, model, problem, targets, {"loss": loss, "corrected": corrected})
-        runtime.save(epoch, model, optimizer, {"labels": labels})
+        runtime.record(epoch, average.model, problem, targets, {"loss": loss, "corrected": corrected})
+        runtime.save(epoch, model, optimizer, {"labels": labels}, average=average)
     targets[known] = one_hot(current.cpu().numpy(), problem.num_classes)  # a finished run that is resumed has no epoch
-    return Fitted(model, targets, (), "epoch limit")
+    return Fitted(average.model, targets, (), "epoch limit")
 
 
 def _epoch(
@@ -108,15 +111,23 @@ def _epoch(
     clean_size = config.clean_per_class * problem.num_classes
     noisy_batches = augmented_batches(train, order, config.batch_size, config, runtime, epoch)
     clean_batches = augmented_batches(clean, clean_order, clean_size, config, runtime, epoch, "clean")
+    blends = stream(seed, "mixup", epoch)
     total = torch.zeros((), device=runtime.device)
     # Not strict: a left-over row that joins the last batch leaves a clean batch over.
     for (position, x), (clean_position, clean_x) in zip(noisy_batches, clean_batches, strict=False):
         index = torch.from_numpy(position).to(runtime.device)
         clean_labels = torch.from_numpy(clean.clean_labels[clean_position]).to(runtime.device)
-        out, clean_out = model(x), model(clean_x)
+        blend, partner, share = mix(x, config.mixup_in(epoch), blends)
+        out, clean_out = model(blend), model(clean_x)
         loss = step_loss(out, clean_out, current[index], clean_labels, config.noisy_head_weight)
+        logits = out.logits.detach()
+        if partner is not None:
+            other = step_loss(out, clean_out, current[index[partner]], clean_labels, config.noisy_head_weight)
+            loss = share * loss + (1 - share) * other
+            with torch.no_grad():
+                logits = model(x).logits  # what is said of a blend corrects no label
         # Written now, used at the next visit.
-        current[index] = corrected_labels(out.logits.detach(), given[index], config.threshold)
+        current[index] = corrected_labels(logits, given[index], config.threshold)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -14,8 +14,10 @@ from torch.nn import functional as F
 from labelloop.config.base import TrainingConfig
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import augmented_batches, train_epoch
 from labelloop.training.extract import extract
+from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.targets import labelled_rows, one_hot, together
@@ -47,8 +49,9 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     noisy_targets = one_hot(noisy.labels, problem.num_classes)
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
+    average = WeightAverage(model, optimizer, config.average_weights)
     transition: Floats | None = None
-    if saved := runtime.restore(model, optimizer):
+    if saved := runtime.restore(model, optimizer, average):
         transition = saved.arrays.get("transition")
 
     for epoch in runtime.epochs(2 * config.epochs):
@@ -60,16 +63,18 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             stage = "corrected loss"
             if transition is None:
                 with runtime.phase("extract"):
-                    transition = estimate(model, problem.clean, runtime)
+                    transition = estimate(average.model, problem.clean, runtime)
                 model.load_state_dict(new_classifier(config, problem, runtime.seed).state_dict())
                 optimizer = new_optimizer(model, config)  # the momentum of the first stage is of no use here
+                average = WeightAverage(model, optimizer, config.average_weights)
             with runtime.phase("train"):
                 loss = corrected_epoch(model, noisy, problem.clean, transition, optimizer, config, runtime, epoch)
-        runtime.record(epoch, model, problem, given, {"loss": loss, "stage": stage})
-        runtime.save(epoch, model, optimizer, {} if transition is None else {"transition": transition})
+        runtime.record(epoch, average.model, problem, given, {"loss": loss, "stage": stage})
+        arrays = {} if transition is None else {"transition": transition}
+        runtime.save(epoch, model, optimizer, arrays, average=average)
     assert transition is not None
     rounds = ({"round": 1, "epoch": config.epochs, "transition": transition.round(4).tolist()},)
-    return Fitted(model, given, rounds, "epoch limit")
+    return Fitted(average.model, given, rounds, "epoch limit")
 
 
 def estimate(model: TwoHeadClassifier, clean: Rows, runtime: Runtime) -> Floats:
@@ -96,7 +101,7 @@ def corrected_epoch(
         clean: Their loss is plain cross-entropy.
         transition: T[true, noisy] [C, C].
         optimizer: Its learning rate is set for this epoch.
-        config: Schedule, batch size, augmentation.
+        config: Schedule, batch size, augmentation, mixup.
         runtime: Device and seed.
         epoch: Counted from the start of the first stage.
     """
@@ -108,11 +113,17 @@ def corrected_epoch(
     matrix = runtime.tensor(transition)
     torch.manual_seed(integer(runtime.seed, "dropout", epoch))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
+    alpha, blends = config.mixup_in(epoch - config.epochs), stream(runtime.seed, "mixup", epoch)
     total = torch.zeros((), device=runtime.device)
     for position, x in augmented_batches(rows, order, config.batch_size, config, runtime, epoch):
         index = torch.from_numpy(position).to(runtime.device)
         # Noisy and clean rows in one pass: batch norm would see a handful of clean rows otherwise.
-        loss = row_losses(model(x).logits, labels[index], trusted[index], matrix).mean()
+        x, partner, share = mix(x, alpha, blends)
+        logits = model(x).logits
+        loss = row_losses(logits, labels[index], trusted[index], matrix).mean()
+        if partner is not None:
+            other = index[partner]
+            loss = share * loss + (1 - share) * row_losses(logits, labels[other], trusted[other], matrix).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -16,10 +16,13 @@ from labelloop.errors import UsageError, nearest
 from labelloop.methods.bilevel import (
     Batch,
     batches_with_clean,
+    blended,
     clean_gradient,
     parameters_of,
     slopes,
 )
+from labelloop.seeds import stream
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
@@ -76,7 +79,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     given = targets[known]
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
-    if saved := runtime.restore(model, optimizer):
+    average = WeightAverage(model, optimizer, config.average_weights)
+    if saved := runtime.restore(model, optimizer, average):
         targets = saved.arrays["targets"]
 
     for epoch in runtime.epochs(config.epochs):
@@ -87,20 +91,22 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             else:
                 model.train()
                 optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
-                total = torch.zeros((), device=runtime.device)
+                total, blends = torch.zeros((), device=runtime.device), stream(runtime.seed, "mixup", epoch)
                 for batch in batches_with_clean(
                     train, problem.clean, config.batch_size, config.clean_batch_size, config, runtime, epoch, fresh=True
                 ):
+                    given_labels = batch.labels
+                    batch = blended(batch, config.mixup_in(epoch), problem.num_classes, blends)
                     step_loss, weights, own = step(model, optimizer, batch, config)
                     total += step_loss * len(batch.x)
-                    weighted, towards = implied_targets(weights, batch.labels, own, problem.num_classes)
+                    weighted, towards = implied_targets(weights, given_labels, own, problem.num_classes)
                     targets[known[batch.position[weighted.numpy()]]] = towards[weighted].numpy()
                     idle_steps += int(not weighted.any())
                 loss = float(total) / len(train)
         # In an idle step no weight was above zero: only momentum and weight decay moved the network.
-        runtime.record(epoch, model, problem, targets, {"loss": loss, "idle_steps": idle_steps})
-        runtime.save(epoch, model, optimizer, {"targets": targets})
-    return Fitted(model, targets, (), "epoch limit")
+        runtime.record(epoch, average.model, problem, targets, {"loss": loss, "idle_steps": idle_steps})
+        runtime.save(epoch, model, optimizer, {"targets": targets}, average=average)
+    return Fitted(average.model, targets, (), "epoch limit")
 
 
 def step(

@@ -14,6 +14,7 @@ from scipy.special import log_softmax
 
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import DataError, UsageError
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
@@ -69,14 +70,15 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     rounds: list[dict[str, Any]] = []
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
-    if saved := runtime.restore(model, optimizer):
+    average = WeightAverage(model, optimizer, config.average_weights)
+    if saved := runtime.restore(model, optimizer, average):
         targets, rounds = saved.arrays["targets"], saved.values["rounds"]
 
     for epoch in runtime.epochs(config.warm_up + config.epochs):
         if epoch == config.warm_up + 1:
             with runtime.phase("extract"):
-                on_train = extract(model, problem.train, runtime).logits  # [N, C]
-                on_clean = extract(model, problem.clean, runtime).logits  # [M, C]
+                on_train = extract(average.model, problem.train, runtime).logits  # [N, C]
+                on_clean = extract(average.model, problem.clean, runtime).logits  # [M, C]
                 runtime.check_outputs(epoch - 1, on_train, on_clean)
             with runtime.phase("corrector"):
                 regression = fit_regression(
@@ -87,13 +89,14 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             rounds.append({"round": 1, "epoch": config.warm_up, "labels_moved": float(moved.mean())})
             model = runtime.prepare(new_classifier(config, problem, runtime.seed))  # nothing of the first one stays
             optimizer = new_optimizer(model, config)
+            average = WeightAverage(model, optimizer, config.average_weights)
         step = epoch if epoch <= config.warm_up else epoch - config.warm_up  # each network has the schedule to itself
         with runtime.phase("train"):
             loss = train_epoch(model, problem.train, targets, targets, 0.0, optimizer, config, runtime, step)
         stage = "warm-up" if epoch <= config.warm_up else "corrected labels"
-        runtime.record(epoch, model, problem, targets, {"loss": loss, "stage": stage})
-        runtime.save(epoch, model, optimizer, {"targets": targets}, values={"rounds": rounds})
-    return Fitted(model, targets, tuple(rounds), "epoch limit")
+        runtime.record(epoch, average.model, problem, targets, {"loss": loss, "stage": stage})
+        runtime.save(epoch, model, optimizer, {"targets": targets}, values={"rounds": rounds}, average=average)
+    return Fitted(average.model, targets, tuple(rounds), "epoch limit")
 
 
 def columns(noisy_labels: Labels, logits: Floats) -> Floats:

@@ -16,12 +16,14 @@ from labelloop.errors import UsageError, nearest
 from labelloop.methods.bilevel import (
     Batch,
     batches_with_clean,
+    blended,
     clean_gradient,
     gradient,
     parameters_of,
     slopes,
 )
-from labelloop.seeds import integer
+from labelloop.seeds import integer, stream
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.state_arrays import from_arrays, to_arrays
@@ -89,13 +91,14 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     _, train = labelled_rows(problem.train)
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
+    average = WeightAverage(model, optimizer, config.average_weights)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(runtime.seed, "weighting"))
         weighting = WeightingNetwork(config.weighting_hidden).to(runtime.device)
     weighting_optimizer = torch.optim.Adam(
         weighting.parameters(), lr=config.weighting_learning_rate, weight_decay=config.weighting_weight_decay
     )
-    if saved := runtime.restore(model, optimizer):
+    if saved := runtime.restore(model, optimizer, average):
         from_arrays("weighting", weighting, saved.arrays)
         from_arrays("weighting-optimizer", weighting_optimizer, saved.arrays)
 
@@ -103,18 +106,20 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         model.train()
         optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
         total, weight_sum = torch.zeros(2, device=runtime.device)
+        blends = stream(runtime.seed, "mixup", epoch)
         with runtime.phase("train"):
             for batch in batches_with_clean(
                 train, problem.clean, config.batch_size, config.clean_batch_size, config, runtime, epoch
             ):
+                batch = blended(batch, config.mixup_in(epoch), problem.num_classes, blends)
                 loss, weights = step(model, weighting, optimizer, weighting_optimizer, batch, config.weight_norm)
                 total += loss * len(batch.x)
                 weight_sum += weights.sum()
             values = {"loss": float(total) / len(train), "mean_weight": float(weight_sum) / len(train)}
-        runtime.record(epoch, model, problem, given, values)
+        runtime.record(epoch, average.model, problem, given, values)
         arrays = to_arrays("weighting", weighting) | to_arrays("weighting-optimizer", weighting_optimizer)
-        runtime.save(epoch, model, optimizer, arrays)
-    return Fitted(model, given, (), "epoch limit")
+        runtime.save(epoch, model, optimizer, arrays, average=average)
+    return Fitted(average.model, given, (), "epoch limit")
 
 
 def step(

@@ -13,11 +13,12 @@ from torch.nn import functional as F
 from labelloop.seeds import integer, stream
 from labelloop.training.augmentation import crop_and_flip
 from labelloop.training.batches import batches, is_images
+from labelloop.training.mixup import mix
 from labelloop.types import Floats, Labels, Rows
 
 if TYPE_CHECKING:
     from labelloop.config.base import TrainingConfig
-    from labelloop.models import TwoHeadClassifier
+    from labelloop.models import Outputs, TwoHeadClassifier
     from labelloop.training.runtime import Runtime
 
 
@@ -28,6 +29,14 @@ def soft_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Ten
     """
     labelled = (targets.sum(dim=1) > 0.5).sum().clamp(min=1)
     return -(targets * F.log_softmax(logits, dim=1)).sum() / labelled
+
+
+def loss_of_both_heads(
+    out: Outputs, targets: torch.Tensor, noisy: torch.Tensor, noisy_loss_weight: float
+) -> torch.Tensor:
+    """Eq. 1: L(f(x), ŷ) + λ L(f_n(x), ỹ)."""
+    loss = soft_cross_entropy(out.logits, targets)
+    return loss if noisy_loss_weight == 0 else loss + noisy_loss_weight * soft_cross_entropy(out.noisy_logits, noisy)
 
 
 def augmented_batches(
@@ -80,7 +89,7 @@ def train_epoch(
         noisy: Their given labels ỹ [N, C], for the noisy head. A row of zeros has none.
         noisy_loss_weight: λ.
         optimizer: Its learning rate is set for this epoch.
-        config: Schedule, batch size, augmentation.
+        config: Schedule, batch size, augmentation, mixup.
         runtime: Device and seed.
         epoch: Counted from 1; names the random streams, so that a resumed run draws what the first would have drawn.
     """
@@ -90,13 +99,17 @@ def train_epoch(
     targets_t, noisy_t = runtime.tensor(targets), runtime.tensor(noisy)
     torch.manual_seed(integer(runtime.seed, "dropout", epoch))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
+    alpha, blends = config.mixup_in(epoch), stream(runtime.seed, "mixup", epoch)
     total = torch.zeros((), device=runtime.device)
     for position, x in augmented_batches(rows, order, config.batch_size, config, runtime, epoch):
-        out = model(x)
-        index = torch.from_numpy(position)
-        loss = soft_cross_entropy(out.logits, targets_t[index])
-        if noisy_loss_weight > 0:
-            loss = loss + noisy_loss_weight * soft_cross_entropy(out.noisy_logits, noisy_t[index])  # Eq. 1
+        x, partner, share = mix(x, alpha, blends)
+        out, index = model(x), torch.from_numpy(position)
+        loss = loss_of_both_heads(out, targets_t[index], noisy_t[index], noisy_loss_weight)
+        if partner is not None:
+            other = index[partner]
+            loss = share * loss + (1 - share) * loss_of_both_heads(
+                out, targets_t[other], noisy_t[other], noisy_loss_weight
+            )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

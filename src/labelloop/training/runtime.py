@@ -17,6 +17,7 @@ from labelloop.errors import DataError
 from labelloop.models import TwoHeadClassifier, is_convolutional
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.metrics import accuracy, label_metrics
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from labelloop.training.extract import extract
 from labelloop.types import Floats, Labels, Problem, Truth
@@ -185,13 +186,17 @@ class Runtime:
         arrays: dict[str, np.ndarray] | None = None,
         past: Sequence[dict[str, np.ndarray]] = (),
         values: dict[str, Any] | None = None,
+        average: WeightAverage | None = None,
     ) -> None:
         """Writes a checkpoint after an epoch, so that an interrupted run loses less than one."""
         if self.folder is not None:
-            write_checkpoint(self.folder.checkpoint, epoch, model, optimizer, arrays or {}, past, values or {})
+            arrays = (arrays or {}) | (average.to_arrays() if average else {})
+            write_checkpoint(self.folder.checkpoint, epoch, model, optimizer, arrays, past, values or {})
 
-    def restore(self, model: TwoHeadClassifier, optimizer: torch.optim.Optimizer) -> Checkpoint | None:
-        """Puts network and optimiser back to the last checkpoint and hands back the rest of it, if there is one."""
+    def restore(
+        self, model: TwoHeadClassifier, optimizer: torch.optim.Optimizer, average: WeightAverage | None = None
+    ) -> Checkpoint | None:
+        """Puts network, optimiser and averaged weights back to the last checkpoint and hands back the rest of it."""
         if self.folder is None:
             return None
         checkpoint = read_checkpoint(self.folder.checkpoint)
@@ -200,4 +205,6 @@ class Runtime:
         if checkpoint:
             model.load_state_dict(checkpoint.model)
             optimizer.load_state_dict(checkpoint.optimizer)
+            if average:
+                average.from_arrays(checkpoint.arrays)
         return checkpoint

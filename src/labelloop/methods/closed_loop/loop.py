@@ -9,6 +9,7 @@ from labelloop.methods.closed_loop.state import LoopState
 from labelloop.methods.closed_loop.views import columns, noisy_view, rows_to_train_on
 from labelloop.seeds import integer, stream
 from labelloop.splits import stratified_split
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
@@ -31,7 +32,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     val_labels = clean.clean_labels[clean_val]  # (2)
     model = runtime.prepare(new_classifier(config, problem, seed))
     optimizer = new_optimizer(model, config)
-    state = LoopState.restored(runtime.restore(model, optimizer), targets=noisy)  # ŷ_0 [N, C] (1)
+    average = WeightAverage(model, optimizer, config.average_weights)  # its model is `model` where nothing is averaged
+    state = LoopState.restored(runtime.restore(model, optimizer, average), targets=noisy)  # ŷ_0 [N, C] (1)
 
     for epoch in runtime.epochs(config.epochs):  # (3)
         with runtime.phase("train"):
@@ -40,8 +42,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
 
         if config.corrects_after(epoch):
             with runtime.phase("extract"):  # (5)
-                on_train = extract(model, train, runtime)  # z [N, D]
-                on_clean = extract(model, clean, runtime)  # zᵐ [M, D], simulated noisy posterior [M, C]
+                on_train = extract(average.model, train, runtime)  # z [N, D]
+                on_clean = extract(average.model, clean, runtime)  # zᵐ [M, D], simulated noisy posterior [M, C]
                 state.first = state.first or on_clean
                 train_columns, clean_columns = columns(on_train, train.extra), columns(on_clean, clean.extra)
             base = Correction(noisy_view(train.labels, on_train), noisy_view(clean.labels, on_clean))  # ȳ_0, ȳᵐ_0 (6)
@@ -64,6 +66,6 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 state.close_round(epoch, targets, weights, val, val_labels, corrector)
 
         values = {"loss": loss, "weights": state.rounds[-1]["weights"] if state.rounds else None}
-        runtime.record(epoch, model, problem, state.targets, values, held_out=clean_val)
-        runtime.save(epoch, model, optimizer, **state.to_save())
-    return Fitted(model, state.targets, tuple(state.rounds), "epoch limit", state.first)
+        runtime.record(epoch, average.model, problem, state.targets, values, held_out=clean_val)
+        runtime.save(epoch, model, optimizer, average=average, **state.to_save())
+    return Fitted(average.model, state.targets, tuple(state.rounds), "epoch limit", state.first)
