@@ -26,7 +26,7 @@ ALLOWED = {
     "methods": {"training", "models", "runs", "config"},
     "correction": {"methods", "training", "runs", "config"},
     "trained_model": {"data", "models", "training", "runs"},
-    "workflows": {"data", "noise", "methods", "correction", "training", "runs", "config", "trained_model"},
+    "workflows": {"data", "noise", "methods", "correction", "training", "runs", "config", "trained_model", "report"},
     "bench": {"correction", "workflows", "data", "noise", "methods", "training", "runs", "config"},
     "paper": {"bench", "runs", "report", "config"},
     "report": {"runs"},

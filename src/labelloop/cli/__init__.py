@@ -23,6 +23,7 @@ COMMANDS = {
     "predict": "labelloop.cli.predict",
     "correct": "labelloop.cli.correct",
     "plan": "labelloop.cli.plan",
+    "review": "labelloop.cli.review",
     "refit": "labelloop.cli.refit",
     "report": "labelloop.cli.report",
     "export": "labelloop.cli.export",

@@ -9,21 +9,28 @@ from labelloop.cli.flags import Renamed, add_run
 
 HELP = "correct again with new clean rows, in seconds"
 DESCRIPTION = (
-    "Correct the labels of RUN again with the rows of FILE as further clean rows, without training, and write a new run"
-    " folder."
+    "Correct the labels of RUN again with the rows of FILE, or with what was decided in `labelloop review`, as further"
+    " clean rows, without training, and write a new run folder."
 )
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    parser.add_argument("--clean-file", type=Path, required=True, metavar="FILE", help="clean labels, joined by id")
+    parser.add_argument(
+        "--clean-file",
+        type=Path,
+        metavar="FILE",
+        help="clean labels, joined by id (default: the decisions of `labelloop review`)",
+    )
     parser.add_argument("--verified", action=Renamed, now="--clean-file")
-    parser.add_argument("--output-dir", type=Path, required=True, metavar="NEW", help="the folder of the new run")
+    parser.add_argument("--output-dir", type=Path, metavar="NEW", help="the folder of the new run (default: RUN-refit)")
     parser.add_argument("--overwrite", action="store_true", help="replace the run in NEW")
 
 
 def run(options: argparse.Namespace) -> int:
     from labelloop.workflows.refit import refit_run
+    from labelloop.workflows.review import next_folder
 
-    print(refit_run(options.run_folder, options.clean_file, options.output_dir, overwrite=options.overwrite))
+    output = options.output_dir or next_folder(options.run_folder)
+    print(refit_run(options.run_folder, options.clean_file, output, overwrite=options.overwrite))
     return 0

@@ -27,7 +27,15 @@ def data_block(identity: str, content: Any) -> str:
     return f'<script type="application/json" id="{identity}">{text}</script>'
 
 
-def page(title: str, body: str, *, styles: Sequence[str], scripts: Sequence[str], blocks: Sequence[str] = ()) -> str:
+def page(
+    title: str,
+    body: str,
+    *,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    blocks: Sequence[str] = (),
+    connect: bool = False,
+) -> str:
     """A whole page. Its content security policy lets only these scripts run, and nothing be fetched.
 
     Args:
@@ -36,12 +44,14 @@ def page(title: str, body: str, *, styles: Sequence[str], scripts: Sequence[str]
         styles: Names of style sheets of the package.
         scripts: Names of scripts of the package, in order.
         blocks: What `data_block` made.
+        connect: Whether the page may ask the server that it came from.
     """
     sources = [asset(name) for name in scripts]
     allowed = " ".join(f"'sha256-{_digest(source)}'" for source in sources)
+    asks = "connect-src 'self'; " if connect else ""
     policy = (
-        f"default-src 'none'; script-src {allowed or chr(39) + 'none' + chr(39)}; style-src 'unsafe-inline';"
-        " img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; {asks}base-uri 'none';"
+        " form-action 'none'"
     )
     return "\n".join(
         [

@@ -20,6 +20,7 @@ from labelloop.runs.versions import versions
 from labelloop.seeds import stream
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
+from labelloop.workflows.decisions import decided_labels
 
 LAST_EPOCH = (
     "judged on the network as it was trained, with labels that the clean rows had helped to correct, so the estimate "
@@ -28,17 +29,21 @@ LAST_EPOCH = (
 CHOSEN = "rows that were chosen to be verified teach, but do not judge: they are no random sample"
 
 
-def refit_run(folder: Path, clean_file: Path, output_dir: Path, *, overwrite: bool = False) -> str:
+def refit_run(folder: Path, clean_file: Path | None, output_dir: Path, *, overwrite: bool = False) -> str:
     """Corrects the labels of a run anew with new clean rows; returns a summary for people.
 
     Args:
         folder: A finished run of `fit` or `correct`.
-        clean_file: Clean labels, such as in the file that `labelloop plan` wrote: see `read_clean_labels`.
+        clean_file: Clean labels, such as in the file that `labelloop plan` wrote: see `read_clean_labels`. None
+            takes what was decided in `labelloop review`.
         output_dir: The folder of the new run.
         overwrite: Whether to replace the run in it.
     """
     stored = read_stored_run(folder)
-    labels = new_clean_labels(stored, clean_file)
+    if clean_file is None:
+        labels = decided_labels(folder, stored.classes, len(stored.clean))
+    else:
+        labels = new_clean_labels(stored, clean_file)
     clean = np.where(labels != MISSING, labels, stored.clean)
     new = (labels != MISSING) & (stored.clean == MISSING)  # a row that was clean before judges as it did
     again = replace(stored, clean=clean)

@@ -1,0 +1,47 @@
+"""`labelloop review`: decide on the doubtful rows of a run, on a local page."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+
+from labelloop.cli.flags import add_run
+
+HELP = "decide on the doubtful rows of a run, on a local page"
+DESCRIPTION = (
+    "Serve a page on this machine that shows the rows of RUN one by one, the most valuable first, and keeps every"
+    " decision in RUN/reviews.jsonl at once. `labelloop refit RUN` takes the decisions as clean rows. Ctrl-C ends it."
+)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    parser.add_argument("--port", type=int, default=0, help="of the page (default: any that is free)")
+    parser.add_argument("--name", metavar="NAME", help="of the reviewer, which can be changed on the page")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.set_defaults(kept=lambda options: "; every decision is kept")
+
+
+def run(options: argparse.Namespace) -> int:
+    from labelloop.workflows.review import open_review
+
+    server = open_review(options.run_folder, options.port, options.name or _user())
+    print(f"review {options.run_folder} at\n  {server.address}\nCtrl-C ends it; every decision is kept", flush=True)
+    if options.open:
+        import webbrowser
+
+        webbrowser.open(server.address)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        server.server_close()
+    return 0
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "reviewer"

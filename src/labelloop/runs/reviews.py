@@ -1,0 +1,156 @@
+"""reviews.jsonl: what people decided of single rows. Lines are only ever added, each on disk before it is confirmed.
+
+A line is an answer of one reviewer to one row, or takes such an answer back. The last answer of a reviewer counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from labelloop.errors import DataError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows, where one server at a time must do
+    fcntl = None  # type: ignore[assignment]
+
+REVIEWS = "reviews.jsonl"
+ACTIONS = ("keep", "accept", "label", "unsure", "skip", "undo")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A line of the file.
+
+    Attributes:
+        key: Names the answer, so that one that is sent twice counts once.
+        row: Of labels.parquet.
+        id: The id of that row.
+        reviewer: Who.
+        action: "keep" (the given label is right), "accept" (the proposed one is), "label" (another class), "unsure",
+            "skip", or "undo", which takes the answer `undoes` back.
+        label: The class as text; None where the answer names none.
+        at: When, in UTC.
+        undoes: The key of the answer that is taken back.
+    """
+
+    key: str
+    row: int
+    id: str
+    reviewer: str
+    action: str
+    label: str | None
+    at: str
+    undoes: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What all answers to a row come to.
+
+    Attributes:
+        answers: By reviewer, the class that each chose; None where one could not tell.
+        label: What more than half of those who chose a class chose, or None.
+        disputed: Whether two chose different classes and there is no such majority.
+    """
+
+    answers: Mapping[str, str | None]
+    label: str | None
+    disputed: bool
+
+
+def append_answers(folder: Path, answers: Sequence[Answer]) -> int:
+    """Adds lines, and returns when they are on the disk.
+
+    Returns:
+        The size of the file, in bytes.
+    """
+    text = "".join(json.dumps(asdict(answer), ensure_ascii=False) + "\n" for answer in answers).encode()
+    place = os.open(folder / REVIEWS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        if fcntl is not None:
+            fcntl.flock(place, fcntl.LOCK_EX)
+        size = os.fstat(place).st_size
+        if size and os.pread(place, 1, size - 1) != b"\n":  # a line that a crash cut short stays alone
+            text = b"\n" + text
+        written = 0
+        while written < len(text):
+            written += os.write(place, text[written:])
+        os.fsync(place)
+        return os.fstat(place).st_size
+    finally:
+        os.close(place)
+
+
+def read_answers(folder: Path, start: int = 0) -> tuple[list[Answer], int]:
+    """The answers from a byte of the file on, and the byte after the last whole line.
+
+    A line that a crash cut short was never confirmed, and does not count.
+
+    Raises:
+        DataError: A line is not an answer.
+    """
+    path = folder / REVIEWS
+    if not path.exists():
+        return [], 0
+    with path.open("rb") as file:
+        file.seek(start)
+        content = file.read()
+    whole = content.rfind(b"\n") + 1
+    found = [_answer(line, path) for line in content[:whole].split(b"\n") if line.strip()]
+    return [answer for answer in found if answer is not None], start + whole
+
+
+def _answer(line: bytes, path: Path) -> Answer | None:
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError:  # cut short by a crash, before a later line was added
+        return None
+    try:
+        answer = Answer(**found)
+    except TypeError as error:
+        raise DataError(
+            f"{path}: a line is no answer of a reviewer ({error}); a newer version may have made it"
+        ) from None
+    if answer.action not in ACTIONS:
+        raise DataError(f"{path}: unknown action {answer.action!r}; a newer version may have made it")
+    return answer
+
+
+def standing(answers: Iterable[Answer]) -> dict[tuple[int, str], Answer]:
+    """The answer of each reviewer to each row that counts: the last one, if it was not taken back."""
+    listed = list({answer.key: answer for answer in answers}.values())  # one that came twice counts once
+    undone = {answer.undoes for answer in listed if answer.action == "undo"}
+    found: dict[tuple[int, str], Answer] = {}
+    for answer in listed:
+        if answer.action != "undo" and answer.key not in undone:
+            found[answer.row, answer.reviewer] = answer
+    return found
+
+
+def verdicts(answers: Mapping[tuple[int, str], Answer]) -> dict[int, Verdict]:
+    """What the answers to each row come to; rows that were only skipped are left out."""
+    by_row: dict[int, dict[str, str | None]] = {}
+    for (row, reviewer), answer in answers.items():
+        if answer.action != "skip":
+            by_row.setdefault(row, {})[reviewer] = answer.label
+    return {row: verdict(found) for row, found in by_row.items()}
+
+
+def verdict(answers: Mapping[str, str | None]) -> Verdict:
+    """What the answers to one row come to."""
+    chosen = [label for label in answers.values() if label is not None]
+    best = max(dict.fromkeys(chosen), key=chosen.count, default=None)
+    settled = best is not None and 2 * chosen.count(best) > len(chosen)
+    return Verdict(answers, best if settled else None, bool(chosen) and not settled)
+
+
+def reviewed_labels(folder: Path) -> dict[int, str]:
+    """The labels that reviewers settled on, by row."""
+    found = verdicts(standing(read_answers(folder)[0]))
+    return {row: each.label for row, each in found.items() if each.label is not None}

@@ -1,0 +1,36 @@
+"""What reviewers decided of a run, as clean labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelloop.errors import DataError
+from labelloop.runs.reviews import reviewed_labels
+from labelloop.types import MISSING, Labels
+
+
+def decided_labels(folder: Path, classes: Sequence[Any], rows: int) -> Labels:
+    """The labels that reviewers of a run settled on, as numbers [n], -1 elsewhere.
+
+    Args:
+        folder: The run folder.
+        classes: Its classes.
+        rows: How many rows it has.
+
+    Raises:
+        DataError: Nobody has decided anything.
+    """
+    decided = reviewed_labels(folder)
+    if not decided:
+        raise DataError(
+            f"nobody has decided anything in {folder}: run `labelloop review {folder}`, or give a clean file"
+        )
+    place = {str(name): k for k, name in enumerate(classes)}
+    labels = np.full(rows, MISSING)
+    for row, name in decided.items():
+        labels[row] = place[name]
+    return labels

@@ -1,0 +1,60 @@
+"""A review of a run: its rows in the order of the plan, its clean rows beside them, and a refit with the decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from labelloop.correction.stored_run import StoredRun, read_stored_run
+from labelloop.errors import DataError, UsageError
+from labelloop.report.review.neighbours import Neighbours
+from labelloop.report.review.server import ReviewServer
+from labelloop.report.review.session import Session
+from labelloop.runs.survey import survey
+from labelloop.types import MISSING
+from labelloop.workflows.plan import rows_to_verify
+from labelloop.workflows.refit import refit_run
+
+
+def open_review(folder: Path, port: int = 0, reviewer: str = "") -> ReviewServer:
+    """A server for the review of a run, on this machine only. `serve_forever` starts it.
+
+    Args:
+        folder: A finished run. One that keeps nothing to fit again with can be reviewed too, but not refitted.
+        port: 0 takes a free one.
+        reviewer: The name that the page begins with.
+    """
+    if not 0 <= port <= 65535:
+        raise UsageError(f"a port is a number from 0 to 65535, not {port}")
+    run = survey(folder)
+    if run.record.get("state") != "finished":
+        raise DataError(f"the run in {folder} is not finished, so there is nothing to review: {'; '.join(run.missing)}")
+    try:
+        stored: StoredRun | None = read_stored_run(folder)
+    except (DataError, UsageError):
+        stored = None
+    neighbours = None
+    if stored is not None:
+        order = rows_to_verify(stored, len(stored.clean))
+        seen = stored.arrays.get("features", stored.arrays.get("scores"))
+        if seen is not None and (stored.clean != MISSING).any():
+            neighbours = Neighbours(seen, stored.clean)
+    else:
+        confidence = run.numbers("corrected_confidence")
+        open_rows = np.flatnonzero(~run.flags("verified") & ~np.isnan(confidence))
+        order = open_rows[np.argsort(confidence[open_rows], kind="stable")]
+    session = Session(run, order.tolist(), neighbours)
+
+    def refit() -> tuple[str, Path]:
+        target = next_folder(folder)
+        return refit_run(folder, None, target), target
+
+    return ReviewServer(session, None if stored is None else refit, port, reviewer)
+
+
+def next_folder(folder: Path) -> Path:
+    """A folder for a refit that does not exist yet: RUN-refit, RUN-refit-2, ..."""
+    folder = folder.resolve()
+    names = (f"{folder.name}-refit{f'-{k}' if k > 1 else ''}" for k in range(1, 10_000))
+    return next(folder.with_name(name) for name in names if not folder.with_name(name).exists())

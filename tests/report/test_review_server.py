@@ -1,0 +1,156 @@
+"""The server: only for this machine, only with the token, and only what belongs to the run."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from made_runs import made_run
+from page_reader import Page
+
+from labelloop.errors import UsageError
+from labelloop.report.html import write_report
+from labelloop.report.review.server import TOKEN_HEADER, ReviewServer
+from labelloop.report.review.session import Session
+from labelloop.runs.reviews import read_answers
+from labelloop.runs.survey import survey
+
+
+@pytest.fixture
+def server(tmp_path):
+    folder = made_run(tmp_path / "run")
+    write_report([folder])
+    (folder / "secret.txt").write_text("not of the run", encoding="utf-8")
+    made = ReviewServer(Session(survey(folder), range(1, 5)), lambda: ("all is well", folder), reviewer='"><b>ann')
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def ask(server, method, path, body=None, token=True, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    if token:
+        named[TOKEN_HEADER] = server.token
+    content = None if body is None else json.dumps(body)
+    connection.request(method, path, content, named)
+    reply = connection.getresponse()
+    text = reply.read().decode()
+    connection.close()
+    return reply, json.loads(text) if reply.getheader("Content-Type") == "application/json" else text
+
+
+def decision(row, key="a-key-of-its-own"):
+    return {"reviewer": "ann", "tab": "1", "decisions": [{"row": row, "action": "unsure", "key": key}]}
+
+
+def test_the_page_needs_the_token_of_the_address(server):
+    path = server.address.split(str(server.server_port))[1]
+    reply, text = ask(server, "GET", path, token=False)
+    assert reply.status == 200
+    page = Page(text)
+    assert page.digests() == page.allowed()
+    assert "connect-src 'self'" in page.policy
+    assert not [tag for tag, _ in page.elements if tag == "b"]  # the name of the reviewer is only text
+    assert (reply.getheader("Cache-Control"), reply.getheader("X-Frame-Options")) == ("no-store", "DENY")
+    for wrong in ("/", "/?token=", "/?token=guess", path + "x"):
+        assert ask(server, "GET", wrong, token=False)[0].status == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "evil.example:80", ""])
+def test_other_hosts_are_refused(server, host):
+    assert ask(server, "GET", "/api/state?reviewer=ann", Host=host)[0].status == 403
+
+
+def test_other_origins_are_refused(server):
+    ours = f"http://127.0.0.1:{server.server_port}"
+    assert ask(server, "POST", "/api/decide", decision(1), Origin=ours)[0].status == 200
+    for theirs in ("http://evil.example", "null", f"https://127.0.0.1:{server.server_port}", "http://127.0.0.1:1"):
+        assert ask(server, "POST", "/api/decide", decision(2, "another-key"), Origin=theirs)[0].status == 403
+    assert ask(server, "GET", "/api/state?reviewer=ann", Sec_Fetch_Site="cross-site")[0].status == 403
+    assert len(read_answers(server.session.folder)[0]) == 1
+
+
+def test_a_decision_wants_the_token_in_its_header(server):
+    reply, _ = ask(server, "POST", f"/api/decide?token={server.token}", decision(1), token=False)
+    assert reply.status == 403
+    assert read_answers(server.session.folder)[0] == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/secret.txt", "/../run/run.json", "/labels.parquet", "/api/", "/refitted", "//etc/passwd"]
+)
+def test_nothing_else_is_served(server, path):
+    reply, found = ask(server, "GET", path + "?reviewer=ann")
+    assert (reply.status, found["error"]) == (404, "there is nothing here")
+
+
+def test_a_review_over_http(server):
+    _, found = ask(server, "GET", "/api/next?reviewer=ann&tab=1&count=2")
+    assert [row["row"] for row in found["rows"]] == [1, 2]
+    reply, found = ask(server, "POST", "/api/decide", decision(1))
+    assert (reply.status, found["kept"], found["state"]["mine"]) == (200, 1, 1)
+    _, found = ask(server, "POST", "/api/undo", {"reviewer": "ann", "tab": "1"})
+    assert (found["row"]["row"], found["state"]["mine"]) == (1, 0)
+    _, found = ask(server, "POST", "/api/refit", {"reviewer": "ann"})
+    assert (found["summary"], found["report"]) == ("all is well", True)
+    assert ask(server, "GET", "/refitted")[0].status == 200
+    assert ask(server, "GET", "/report")[0].status == 200
+    reply, text = ask(server, "GET", "/api/export")
+    assert reply.getheader("Content-Type") == "text/csv; charset=utf-8"
+    assert text.startswith("id,given_label,corrected_label,corrected_confidence,clean_label,disputed")
+    assert ask(server, "GET", "/api/pairs?reviewer=ann")[1]["pairs"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"reviewer": "ann", "decisions": []}, "1 to 100 decisions"),
+        ({"reviewer": "ann", "decisions": [7]}, "cannot be read"),
+        ({"decisions": [{}]}, "your name"),
+        ([], "cannot be read"),
+        (decision(99), "there is no row 99"),
+    ],
+)
+def test_bad_requests_are_told_why(server, body, why):
+    reply, found = ask(server, "POST", "/api/decide", body)
+    assert reply.status == 400
+    assert why in found["error"]
+
+
+def test_too_much_and_not_json(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection.putrequest("POST", "/api/decide")
+    connection.putheader(TOKEN_HEADER, server.token)
+    connection.putheader("Content-Length", str(10**9))
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection.request("POST", "/api/decide", "{not json", {TOKEN_HEADER: server.token})
+    assert connection.getresponse().status == 400
+    connection.close()
+
+
+def test_a_run_that_cannot_be_refitted(server):
+    server.refit = None
+    reply, found = ask(server, "POST", "/api/refit", {"reviewer": "ann"})
+    assert (reply.status, "nothing to fit" in found["error"]) == (400, True)
+    path = server.address.split(str(server.server_port))[1]
+    assert "disabled" in ask(server, "GET", path)[1]
+
+
+def test_a_refit_that_fails_is_said(server):
+    def fail() -> tuple[str, Path]:
+        raise UsageError("nobody has decided anything")
+
+    server.refit = fail
+    reply, found = ask(server, "POST", "/api/refit", {"reviewer": "ann"})
+    assert (reply.status, found["error"]) == (400, "nobody has decided anything")
+    assert not server.refitting.locked()
