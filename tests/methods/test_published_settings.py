@@ -43,7 +43,8 @@ DEFAULTS["dmlp-nossl"] = DEFAULTS["dmlp"] | {"warm_up": 40}
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_the_defaults_of_a_method_are_the_published_ones(name):
     found = asdict(METHODS[name].config())
-    assert {key: value for key, value in found.items() if key not in SHARED} == DEFAULTS[name]
+    own = {key: value for key, value in found.items() if key not in SHARED or key in DEFAULTS[name]}
+    assert own == DEFAULTS[name]
 
 
 def test_the_constants_that_are_no_settings():
