@@ -34,6 +34,18 @@ def test_the_estimate_is_the_mean_posterior_of_each_clean_class():
     np.testing.assert_allclose(transition.sum(axis=1), 1, rtol=1e-6)
 
 
+def test_mixup_concerns_the_second_stage_alone():
+    problem, losses, matrices = small_problem(), [], []
+    for mixup in (0.0, 1.0):
+        runtime = quiet()
+        matrices.append(glc.fit(problem, small_config("glc", problem, mixup=mixup), runtime).rounds)
+        losses.append([row["loss"] for row in runtime.history])
+    half = len(losses[0]) // 2
+    assert matrices[0] == matrices[1]
+    assert losses[0][:half] == losses[1][:half]
+    assert losses[0][half:] != losses[1][half:]
+
+
 def test_the_first_stage_is_cross_entropy_on_the_labelled_rows_and_the_second_starts_anew(monkeypatch):
     problem = small_problem(unlabelled=0)
     config = small_config("glc", problem)

@@ -5,7 +5,7 @@ Hendrycks et al., "Using Trusted Data to Train Deep Networks on Labels Corrupted
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,7 +27,10 @@ from labelloop.types import Fitted, Floats, Problem, Rows
 
 @dataclass(frozen=True)
 class Config(TrainingConfig):
-    """Nothing of its own. Both stages take `epochs` epochs, with the whole schedule: twice the cost."""
+    """Nothing of its own. Both stages take `epochs` epochs, with the whole schedule: twice the cost.
+
+    Mixup concerns the second stage alone.
+    """
 
 
 def check(problem: Problem, config: Config) -> None:
@@ -56,9 +59,9 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
 
     for epoch in runtime.epochs(2 * config.epochs):
         if epoch <= config.epochs:
-            stage = "noisy labels"
+            stage, plain = "noisy labels", replace(config, mixup=0.0)  # blended rows would blur the estimate
             with runtime.phase("train"):  # the clean rows stay unseen, or the estimate would be too good
-                loss = train_epoch(model, noisy, noisy_targets, noisy_targets, 0.0, optimizer, config, runtime, epoch)
+                loss = train_epoch(model, noisy, noisy_targets, noisy_targets, 0.0, optimizer, plain, runtime, epoch)
         else:
             stage = "corrected loss"
             if transition is None:

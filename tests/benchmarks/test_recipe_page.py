@@ -1,0 +1,75 @@
+"""What docs/recipe.md says follows from the runs there are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import recipe_page
+
+from labelloop.bench.experiment import Experiment
+from labelloop.paper.grids import Item, Part, read_item
+from labelloop.paper.tally import DEFAULT_ROW
+
+
+def run(test: float, labels: float) -> dict:
+    return {
+        "history": [{"test_accuracy": test, "corrected_label_accuracy": labels}],
+        "realised_rate": 0.4,
+        "title": "",
+        "experiment": {},
+    }
+
+
+def item_of(titles: tuple[str, ...]) -> Item:
+    config = {"epochs": 50, "warm_up": 5}
+    experiments = [
+        Experiment(name=title, seed=seed, config=config | {"correct_every": 5 + number})
+        for number, title in enumerate(titles)
+        for seed in (0, 1)
+    ]
+    part = Part("digits", "small", "Digits", "", experiments)
+    return Item("recipe", "", "", "", "accuracy", [part])
+
+
+def test_a_gain_is_taken_seed_by_seed_and_missing_runs_are_dashes():
+    item = item_of(("base", "mixup", "averaged weights"))
+    first, second, third = (item.parts[0].experiments[k : k + 2] for k in (0, 2, 4))
+    runs = {first[0].key: run(0.60, 0.70), first[1].key: run(0.50, 0.60), second[1].key: run(0.52, 0.57)}
+    assert recipe_page.gains(item, runs) == (
+        "| Digits: points over base | symmetric 0.4 |\n|---|---|\n| mixup | +2.0 \\| -3.0 |\n| averaged weights | – |"
+    )
+    assert third[0].key not in runs
+
+
+def test_the_summary_counts_cells_and_names_who_is_ahead():
+    item = read_item("cells")
+    experiments = [e for part in item.at("small") for e in part.experiments if e.title in (DEFAULT_ROW, "GLC")]
+    runs = {e.key: run(0.6 if e.title == DEFAULT_ROW else 0.7, 0.6) for e in experiments}
+    text = recipe_page.summary(item, runs)
+    assert "the default recipe against the best of all other methods there, after the last epoch: first in 0" in text
+    assert text.endswith("Best where it is not: GLC.")
+    assert recipe_page.summary(item, {}) == "not measured yet"
+
+
+def test_every_choice_is_shown_with_every_candidate(tmp_path, monkeypatch):
+    entry = {
+        "row": "L2B", "protocol": "images", "chosen": {"clip": 2.0},
+        "candidates": [{"sets": {"clip": clip}, "right": right, "of": 100} for clip, right in ((0.25, 40), (2.0, 47))],
+    }  # fmt: skip
+    (tmp_path / "chosen.json").write_text(json.dumps({"a": entry, "b": entry | {"chosen": None}}))
+    monkeypatch.setattr(recipe_page, "CHOSEN", tmp_path / "chosen.json")
+    lines = recipe_page.chosen().splitlines()
+    assert lines[2] == "| L2B | images | clip = 0.25: 40 of 100; clip = 2.0: 47 of 100 | clip = 2.0 |"
+    assert lines[3].endswith("| not decided yet |")
+
+
+def test_tables_of_all_measures():
+    item = item_of(("base", "mixup"))
+    runs = {e.key: run(0.6, 0.7) for e in item.parts[0].experiments}
+    text = recipe_page.measures(item, runs, ("last", "labels"))
+    assert "| mixup | 60.0 ± 0.0 (2) |" in text
+    assert "| mixup | 70.0 ± 0.0 (2) |" in text
+    assert recipe_page.measures(item, {}, ("last",)) == "not measured yet"
