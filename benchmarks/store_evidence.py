@@ -14,7 +14,7 @@ from pathlib import Path
 
 from labelloop.paper.evidence import compact, read_evidence_lines, write_evidence
 from labelloop.paper.grids import read_items
-from labelloop.runs.folder import read_json
+from labelloop.runs.files import read_json
 
 EVIDENCE = Path(__file__).resolve().parents[1] / "evidence"
 

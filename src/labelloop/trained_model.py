@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from scipy.special import softmax
 
 from labelloop.data.checks import check_columns, check_finite
@@ -20,13 +17,15 @@ from labelloop.data.encoding import Column, from_json, to_json
 from labelloop.data.images.store import ImageForm
 from labelloop.data.table import Table, from_arrays
 from labelloop.data.texts import TextForm
-from labelloop.errors import DataError, some
+from labelloop.errors import DataError
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
-from labelloop.runs.folder import read_json, write_atomically
+from labelloop.runs.model_files import read_model, write_model
 from labelloop.training.batches import input_shape
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.types import Extracted, Floats, Rows
+
+NEEDED = {"network", "network_options", "input_shape", "classes", "column_names"}  # of model.json
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,7 @@ class TrainedModel:
 
     def save(self, folder: Path) -> None:
         """Writes model.safetensors and model.json."""
-        tensors = {name: value.detach().cpu().contiguous() for name, value in self.network.state_dict().items()}
-        write_atomically(folder / "model.safetensors", lambda path: save_file(tensors, path))
+        weights = {name: value.detach().cpu().contiguous().numpy() for name, value in self.network.state_dict().items()}
         about = {
             **self.architecture,
             "classes": self.classes.tolist(),
@@ -93,29 +91,21 @@ class TrainedModel:
             "image_form": None if self.image_form is None else self.image_form.to_json(),
             "text_form": None if self.text_form is None else self.text_form.to_json(),
         }
-        write_atomically(folder / "model.json", lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
+        write_model(folder, weights, about)
 
 
 def load_model(folder: str | Path) -> TrainedModel:
     """Loads what `TrainedModel.save` wrote: the model of a run folder."""
     folder = Path(folder)
-    if (folder / "labels.parquet").exists() and not (folder / "model.json").exists():
-        raise DataError(f"{folder} is a run without a model: `labelloop correct` trains none, `labelloop fit` does")
-    about = read_json(folder / "model.json")
-    lacking = {"network", "network_options", "input_shape", "classes", "column_names"} - set(about)
-    if lacking:
-        raise DataError(f"{folder / 'model.json'} does not describe a model of ours: no {some(sorted(lacking))}")
+    weights, about = read_model(folder, NEEDED)
     shape = tuple(about["input_shape"])
     with torch.random.fork_rng(devices=[]):
         encoder = build_encoder(about["network"], shape, about["network_options"])
         network = TwoHeadClassifier(encoder, len(about["classes"]), Normalise.identity(shape[0]))
-    file = folder / "model.safetensors"
     try:
-        network.load_state_dict(load_file(file))
-    except FileNotFoundError:
-        raise DataError(f"{file} is missing; is {folder} the folder of a finished run?") from None
-    except (SafetensorError, RuntimeError) as error:
-        raise DataError(f"{file} is damaged or not of the network in model.json: {error}") from None
+        network.load_state_dict({name: torch.from_numpy(values) for name, values in weights.items()})
+    except RuntimeError as error:
+        raise DataError(f"{folder}: the weights are not of the network in model.json: {error}") from None
     network.eval()
     architecture = {key: about[key] for key in ("network", "network_options", "input_shape")}
     encoding = from_json(about.get("encoding", ()), str(folder / "model.json"))  # models of earlier versions have none

@@ -186,7 +186,7 @@ def test_run_json_says_what_was_run_and_metrics_has_a_row_an_epoch(labelloop, tm
     ended = labelloop("fit", *csv_names(tmp_path), "--output-dir", run, *settings(QUICK), "--seed", 7)
     assert ended.code == 0
     about = run_json(run)
-    assert about["schema_version"] == 1
+    assert about["schema_version"] == 2
     assert (about["method"], about["seed"], about["state"]) == ("closed-loop", 7, "finished")
     assert about["stop_reason"] == "epoch limit"
     assert [r["epoch"] for r in about["rounds"]] == [2, 3, 4]

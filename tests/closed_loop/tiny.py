@@ -11,6 +11,7 @@ import torch
 
 from labelloop.methods.closed_loop import Config, CorrectorConfig, fit
 from labelloop.runs.folder import RunFolder
+from labelloop.runs.run_json import RunRecord
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
 from labelloop.types import MISSING, Fitted, Problem, Rows, Truth
@@ -87,7 +88,7 @@ def run(problem: Problem, config: Config, seed: int = 0, **arguments: Any) -> Fi
 
 def new_folder(path: Path) -> RunFolder:
     folder = RunFolder(path)
-    folder.write_run({})
+    folder.write_record(RunRecord())
     return folder
 
 

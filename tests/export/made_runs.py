@@ -13,6 +13,7 @@ from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import Table
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import label_table
+from labelloop.runs.run_json import RunRecord, data_record
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,6 @@ def run_of(table: Table, folder: Path, corrected: dict[int, tuple[str, float]]) 
     run.write_labels(label_table(table.ids, classes.tolist(), given, clean, targets, given))
     run.write_targets(targets)
     assert table.origin is not None
-    record = {"data": {"classes": names}, "source": {**table.origin, "class_names": names}, "state": "finished"}
-    run.write_run(record)
+    source = {**table.origin, "class_names": names}
+    run.write_record(RunRecord(data=data_record(table.source, names, given, clean), source=source, state="finished"))
     return folder

@@ -151,7 +151,7 @@ def test_a_column_of_that_name_is_there_already(labelloop, tmp_path):
 def test_labels_from_another_place_are_not_put_back(labelloop, tmp_path, run):
     table_of = (tmp_path / "rows.csv").read_bytes().replace(b"2,cat", b"2,dog")
     (tmp_path / "rows.csv").write_bytes(table_of)
-    from labelloop.export.run import sha256_of
+    from labelloop.runs.files import sha256_of
 
     record = json.loads((run / "run.json").read_text())
     record["source"]["sha256"] = sha256_of(tmp_path / "rows.csv")

@@ -17,6 +17,7 @@ from labelloop.methods import METHODS
 from labelloop.methods.bilevel import Batch
 from labelloop.models import Outputs, TwoHeadClassifier, build_encoder
 from labelloop.runs.folder import RunFolder
+from labelloop.runs.run_json import RunRecord
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
 from labelloop.types import MISSING, Fitted, Problem, Rows, Truth
@@ -155,7 +156,7 @@ def assert_resumes(name: str, problem: Problem, folder: Path, stop: int, **chang
                 raise KeyboardInterrupt
 
     new = RunFolder(folder)
-    new.write_run({})
+    new.write_record(RunRecord())
     with pytest.raises(KeyboardInterrupt):
         METHODS[name].fit(problem, config, Interrupted(0, device="cpu", progress=False, folder=new))
     runtime = quiet(folder=RunFolder(folder, resume=True))

@@ -14,6 +14,7 @@ import torch
 from labelloop.data.datasets.digits import digits
 from labelloop.methods import METHODS
 from labelloop.runs.folder import RunFolder
+from labelloop.runs.run_json import RunRecord
 from labelloop.splits import clean_split
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
@@ -115,7 +116,7 @@ def check_resume(method: str, problem: Problem, config: Any, stops: tuple[int, .
                 raise KeyboardInterrupt
 
     folder = RunFolder(path)
-    folder.write_run({})
+    folder.write_record(RunRecord())
     for stop in stops:
         runtime = Interrupted(0, device="cpu", folder=folder, progress=False)
         runtime.stop = stop

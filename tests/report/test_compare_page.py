@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from made_runs import made_run
 from page_reader import Page
+from reported_runs import made_run
 
 from labelloop.cli import main
 from labelloop.report.html import write_report

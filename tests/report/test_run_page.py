@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from made_runs import CLASSES, made_run
 from page_reader import Page, unpacked
+from reported_runs import CLASSES, made_run
 
 from labelloop.errors import DataError
 from labelloop.report import rows as rows_module

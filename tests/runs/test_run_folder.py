@@ -11,14 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelloop.errors import DataError
-from labelloop.runs.folder import OUR_FILES, RunFolder, read_json, read_metrics, write_atomically
+from labelloop.runs.files import read_json, write_atomically
+from labelloop.runs.folder import OUR_FILES, RunFolder, read_metrics
+from labelloop.runs.run_json import RunRecord
 
 
 @pytest.fixture
 def old_run(tmp_path) -> Path:
     """A folder with a run, and with a file and a folder that are not the run's."""
     folder = RunFolder(tmp_path / "run")
-    folder.write_run({"state": "finished"})
+    folder.write_record(RunRecord(state="finished"))
     for name in OUR_FILES[1:]:
         (folder.path / name).write_text("old")
     folder.checkpoint.mkdir()
@@ -67,7 +69,7 @@ def test_a_new_folder_is_made_with_its_parents(tmp_path):
 def test_an_old_run_is_refused_resumed_or_replaced(old_run):
     with pytest.raises(DataError, match=r"already holds a run.*--resume.*--overwrite"):
         RunFolder(old_run)
-    assert RunFolder(old_run, resume=True).read_run() == {"schema_version": 1, "state": "finished"}
+    assert RunFolder(old_run, resume=True).read_record() == RunRecord(state="finished")
     assert (old_run / "labels.parquet").read_text() == "old"
     RunFolder(old_run, overwrite=True)
     assert sorted(path.name for path in old_run.iterdir()) == ["mine.txt", "plots"]
@@ -114,11 +116,11 @@ def test_results_are_written_without_pickle(tmp_path):
     targets = np.array([[0.25, 0.75]], np.float32)
     folder.write_targets(targets)
     folder.write_labels(pa.table({"id": ["a"]}))
-    folder.write_run({"state": "running", "name": "Größe"})
+    folder.write_record(RunRecord(state="running", about={"name": "Größe"}))
     np.testing.assert_array_equal(np.load(tmp_path / "targets.npy", allow_pickle=False), targets)
     assert pq.read_table(tmp_path / "labels.parquet").to_pydict() == {"id": ["a"]}
-    assert folder.read_run()["name"] == "Größe"
-    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["schema_version"] == 1
+    assert folder.read_record().about["name"] == "Größe"
+    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["schema_version"] == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["labels.parquet", "run.json", "targets.npy"]
 
 

@@ -9,6 +9,7 @@ import torch
 
 from labelloop.models import TwoHeadClassifier, build_encoder
 from labelloop.runs.folder import RunFolder
+from labelloop.runs.run_json import RunRecord
 from labelloop.training.runtime import Runtime
 from labelloop.types import MISSING, Problem, Rows
 
@@ -54,7 +55,7 @@ def quiet(seed: int = 0, **arguments: Any) -> Runtime:
 
 def new_folder(path: Any) -> RunFolder:
     folder = RunFolder(path)
-    folder.write_run({})
+    folder.write_record(RunRecord())
     return folder
 
 

@@ -117,7 +117,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 def test_weights_of_another_network_are_refused(copy):
     about = json.loads((copy / "model.json").read_text())
     (copy / "model.json").write_text(json.dumps(about | {"network_options": {"hidden": [9]}}))
-    with pytest.raises(labelloop.DataError, match=r"model\.safetensors is damaged or not of the network"):
+    with pytest.raises(labelloop.DataError, match=r"the weights are not of the network"):
         labelloop.load_model(copy)
 
 

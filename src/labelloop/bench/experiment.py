@@ -23,8 +23,9 @@ from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
 from labelloop.noise import NOISES, Noisy, realised_rate
-from labelloop.runs.folder import RunFolder
+from labelloop.runs.folder import RunFolder, holds_run
 from labelloop.runs.metrics import label_metrics
+from labelloop.runs.run_json import RunRecord, data_record
 from labelloop.runs.versions import versions
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
@@ -131,8 +132,23 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
     config = resolve(experiment.method_config, shown)
     run_folder = None
     if folder is not None:
-        run_folder = RunFolder(folder, resume=(folder / "run.json").exists())
-        run_folder.write_run({"experiment": asdict(experiment), "state": "running"})
+        run_folder = RunFolder(folder, resume=holds_run(folder))
+        labels, clean_labels = (
+            np.concatenate([getattr(rows, name) for rows in (problem.train, problem.clean)])
+            for name in ("labels", "clean_labels")
+        )
+        run = RunRecord(
+            kind="bench",
+            method=experiment.method,
+            config=to_dict(config),
+            seed=experiment.seed,
+            data=data_record(
+                Path(data.source).name, problem.class_names, labels, clean_labels, sha256=data.fingerprint
+            ),
+            versions=versions(),
+            about={"experiment": asdict(experiment)},
+        )
+        run_folder.write_record(run)
     runtime = Runtime(experiment.seed, folder=run_folder, truth=truth, **surroundings)
     fitted = METHODS[experiment.method].fit(shown, config, runtime)
     given, true = problem.train.labels, data.labels[problem.train.index]
@@ -160,7 +176,8 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
         record |= {"handed_back": handed_back, "estimate": final.estimate}
     record = _without_nan(record)
     if run_folder is not None:
-        run_folder.write_run({**record, "state": "finished"})
+        ended = {"stop_reason": fitted.stop_reason, "rounds": record["rounds"], "estimate": record.get("estimate")}
+        run_folder.write_record(replace(run, state="finished", **ended))
     return record
 
 

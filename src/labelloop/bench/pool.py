@@ -27,7 +27,7 @@ from labelloop.bench.check import check_experiments
 from labelloop.bench.experiment import Experiment
 from labelloop.bench.tables import best, last, render, table
 from labelloop.errors import DataError, UsageError
-from labelloop.runs.folder import read_json
+from labelloop.runs.files import read_json
 
 try:
     import fcntl

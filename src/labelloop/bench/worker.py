@@ -27,7 +27,8 @@ import torch
 
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.errors import DataError, UsageError
-from labelloop.runs.folder import read_metrics, write_atomically
+from labelloop.runs.files import write_atomically
+from labelloop.runs.folder import read_metrics
 from labelloop.training.checkpoint import read_checkpoint
 from labelloop.training.memory import keep_freed_memory
 

@@ -35,7 +35,7 @@ def learning_curve(stored: StoredRun, more: int) -> dict[str, Any]:
     rows, hits, sizes = _hits(stored)
     now = int((stored.clean != MISSING).sum())
     measured = [_point(size, hit) for size, hit in zip(sizes, hits, strict=True)]
-    rng = stream(stored.run["seed"], "curve-draws")
+    rng = stream(stored.seed, "curve-draws")
     picks = rng.integers(len(rows), size=(DRAWS, len(rows)))
     errors = np.vstack([1 - hits.mean(axis=1), *(1 - hits[:, pick].mean(axis=1) for pick in picks)])  # [1 + draws, S]
     ends = np.array([_power_law(np.array(sizes), e, [now, now + more], len(rows)) for e in errors])  # [1 + draws, 2]
@@ -53,7 +53,7 @@ def learning_curve(stored: StoredRun, more: int) -> dict[str, Any]:
 
 def _hits(stored: StoredRun) -> tuple[Labels, NDArray[np.bool_], list[int]]:
     """The judges, whether each is right for every number of teachers [S, J], and those numbers."""
-    seed = stored.run["seed"]
+    seed = stored.seed
     clean = np.flatnonzero(stored.clean != MISSING)
     noisy = np.flatnonzero((stored.clean == MISSING) & (stored.given != MISSING))
     looked_at = COMPANY if stored.instant else 0

@@ -15,9 +15,9 @@ from labelloop.export.hub_dataset import corrected_dataset, on_hub, write_datase
 from labelloop.export.image_tree import new_places, placed_by_label, write_tree
 from labelloop.export.label_issues import ORIENTATIONS, write_issues, write_noise_matrix
 from labelloop.export.model_card import write_model
-from labelloop.export.run import Run, read_run, sha256_of
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
-from labelloop.runs.folder import write_atomically
+from labelloop.runs.files import sha256_of, write_atomically
+from labelloop.runs.read import Run, read_run
 
 OF_THE_RUN = ("issues", "noise-matrix", "model")  # what needs no input
 OF_THE_DATA = (*tables.FORMATS, "imagefolder", "hf")

@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelloop.export.run import Run
+from labelloop.runs.read import Run
 
 ORIENTATIONS = ("true-noisy", "cleanlab")
 CORNER = {"true-noisy": "true \\ given", "cleanlab": "given \\ true"}  # says in the file what rows and columns are

@@ -8,10 +8,11 @@ import shutil
 from pathlib import Path
 
 from labelloop.errors import DataError
-from labelloop.export.run import Run
-from labelloop.runs.folder import read_json, read_metrics
+from labelloop.runs.files import read_json
+from labelloop.runs.folder import read_metrics
+from labelloop.runs.model_files import ABOUT, MODEL_FILES
+from labelloop.runs.read import Run
 
-FILES = ("model.safetensors", "model.json")
 NUMBERS = {
     "test_accuracy": "accuracy on the test rows, after the last epoch",
     "corrected_label_accuracy": "accuracy of the corrected labels, where the true ones were given for the record",
@@ -22,7 +23,7 @@ NUMBERS = {
 
 def write_model(run: Run, output: Path) -> None:
     """Writes a folder with model.safetensors, model.json and MODEL_CARD.md."""
-    lacking = [name for name in FILES if not (run.path / name).exists()]
+    lacking = [name for name in MODEL_FILES if not (run.path / name).exists()]
     if lacking:
         raise DataError(
             f"{run.path} has no {lacking[0]}, so there is no model to export; `labelloop correct` trains none,"
@@ -32,7 +33,7 @@ def write_model(run: Run, output: Path) -> None:
     partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
     try:
         partial.mkdir()
-        for name in FILES:
+        for name in MODEL_FILES:
             shutil.copyfile(run.path / name, partial / name)
         (partial / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         partial.rename(output)
@@ -42,8 +43,8 @@ def write_model(run: Run, output: Path) -> None:
 
 def model_card(run: Run) -> str:
     """What a stranger needs to know of the model, from the run's own records."""
-    record, about = run.record, read_json(run.path / "model.json")
-    data, names = record["data"], about["column_names"]
+    record, about = run.record, read_json(run.path / ABOUT)
+    data, names = record.data, about["column_names"]
     changed = sum(run.labels["changed"].to_pylist())
     last = (read_metrics(run.path) or [{}])[-1]
     numbers = [f"- {text}: {100 * last[key]:.1f}%" for key, text in NUMBERS.items() if last.get(key) is not None]
@@ -51,7 +52,7 @@ def model_card(run: Run) -> str:
         numbers.append("- no test rows were given, so nobody measured how well it classifies: use `--test` to know")
     shape = about["input_shape"]
     inputs = f"{len(names)} columns: {_some(names)}" if names else f"inputs of shape {tuple(shape)}"
-    settings = json.dumps({"method": record["method"], "seed": record["seed"], **record["config"]}, indent=1)
+    settings = json.dumps({"method": record.method, "seed": record.seed, **record.config}, indent=1)
     return "\n".join(
         [
             "---",
@@ -61,7 +62,7 @@ def model_card(run: Run) -> str:
             "# Model card",
             "",
             f"A classifier of {len(about['classes'])} classes, trained on noisy labels with the help of verified ones"
-            f" by LabelLoop, method `{record['method']}`.",
+            f" by LabelLoop, method `{record.method}`.",
             "",
             "## Data",
             f"- source: `{Path(data['source']).name}`, {data['rows']:,} rows (sha256 of the rows `{data['sha256']}`)",
@@ -75,7 +76,7 @@ def model_card(run: Run) -> str:
             "",
             "## Numbers",
             *numbers,
-            f"- stopped by: {record.get('stop_reason')}; corrections: {len(record.get('rounds', []))}",
+            f"- stopped by: {record.stop_reason}; corrections: {len(record.rounds)}",
             "",
             "## How to load it",
             "```python",
@@ -91,7 +92,7 @@ def model_card(run: Run) -> str:
             " someone verified before you rely on it.",
             "",
             "## How it was made",
-            "Versions: " + ", ".join(f"{name} {value}" for name, value in record["versions"].items()),
+            "Versions: " + ", ".join(f"{name} {value}" for name, value in record.versions.items()),
             "",
             "```json",
             settings,

@@ -22,7 +22,7 @@ from labelloop.errors import DataError, UsageError
 from labelloop.export.decision import Decision, spelling
 from labelloop.export.delimited import Delimited, edited
 from labelloop.export.json_lines import spans_of, with_members, with_value
-from labelloop.export.run import Run
+from labelloop.runs.read import Run
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 DELIMITERS = {"csv": ",", "tsv": "\t"}

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
-from labelloop.export.run import sha256_of
-from labelloop.runs.folder import write_atomically
+from labelloop.runs.files import sha256_of, write_atomically
 
 SCHEMA_VERSION = 1
 ABOUT = "undo.json"

@@ -18,7 +18,7 @@ from labelloop.paper.agreement import agreement
 from labelloop.paper.evidence import read_evidence
 from labelloop.paper.grids import SCALES, Item, Part, read_items
 from labelloop.paper.tally import Duel, compared, of_labels, tally_text
-from labelloop.runs.folder import read_json
+from labelloop.runs.files import read_json
 
 VALUES = {
     "last": last,

@@ -7,12 +7,12 @@ from typing import Any
 
 from labelloop.errors import DataError
 from labelloop.report.figure import new_figure, save
-from labelloop.runs.folder import read_json
+from labelloop.runs.folder import read_record
 
 
 def draw_reliability(folder: Path) -> list[Path]:
     """Draws reliability.png and reliability.svg of a run into its folder."""
-    found: dict[str, Any] = read_json(folder / "run.json").get("estimate") or {}
+    found: dict[str, Any] = read_record(folder).estimate or {}
     bins = found.get("reliability")
     if not bins:
         why = "; ".join(found.get("notes", ["an older version made the run"]))

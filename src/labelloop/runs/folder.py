@@ -6,38 +6,27 @@ run.json · metrics.jsonl · labels.parquet · targets.npy · features.npz · mo
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from labelloop.errors import DataError
+from labelloop.runs.arrays import FEATURES, RowArrays, write_row_arrays
+from labelloop.runs.files import read_json, write_atomically, write_json
+from labelloop.runs.model_files import MODEL_FILES
+from labelloop.runs.run_json import RunRecord, from_json
 from labelloop.types import Floats
 
-SCHEMA_VERSION = 1
-FEATURES = "features.npz"  # what the correction saw of every row, so that it can be re-fitted without training
-OUR_FILES = ("run.json", "metrics.jsonl", "labels.parquet", "targets.npy", FEATURES, "model.safetensors", "model.json")
+RUN = "run.json"
+OUR_FILES = (RUN, "metrics.jsonl", "labels.parquet", "targets.npy", FEATURES, *MODEL_FILES)
 
 UNREADABLE = "unreadable.csv"  # also written where a run stops before it begins, so it does not make a folder one
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a file beside `path`, then moves it there in one step."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        write(partial)
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 class RunFolder:
@@ -54,17 +43,17 @@ class RunFolder:
         self.checkpoint = self.path / "checkpoint"
         if self.path.exists() and not self.path.is_dir():
             raise DataError(f"{self.path} is a file; give a folder for the run")
-        holds_run = (self.path / "run.json").exists()
-        if resume and not holds_run:
+        holding = holds_run(self.path)
+        if resume and not holding:
             raise DataError(f"{self.path} holds no run to resume; leave out --resume to start one")
-        if holds_run and overwrite:
+        if holding and overwrite:
             self.clear()
-        elif holds_run and not resume:
+        elif holding and not resume:
             raise DataError(
                 f"{self.path} already holds a run; continue it with --resume, replace it with --overwrite, "
                 "or give another folder"
             )
-        elif self.path.is_dir() and not holds_run:
+        elif self.path.is_dir() and not holding:
             foreign = [name for name in OUR_FILES if (self.path / name).exists()]
             if foreign:
                 raise DataError(f"{self.path} has a {foreign[0]} that no run wrote; give another folder")
@@ -79,11 +68,11 @@ class RunFolder:
 
     # --- run.json: what was run, and how it ended -------------------------------------------------------------------
 
-    def write_run(self, run: dict[str, Any]) -> None:
-        self._write_json("run.json", {"schema_version": SCHEMA_VERSION, **run})
+    def write_record(self, record: RunRecord) -> None:
+        write_json(self.path / RUN, record.to_json())
 
-    def read_run(self) -> dict[str, Any]:
-        return read_json(self.path / "run.json")
+    def read_record(self) -> RunRecord:
+        return read_record(self.path)
 
     # --- metrics.jsonl: a row an epoch -------------------------------------------------------------------------------
 
@@ -113,25 +102,28 @@ class RunFolder:
 
         write_atomically(self.path / "targets.npy", write)
 
-    def write_features(self, arrays: Mapping[str, NDArray]) -> None:
-        def write(path: Path) -> None:
-            with path.open("wb") as file:
-                np.savez(file, **dict(arrays))  # type: ignore[arg-type]
-
-        write_atomically(self.path / FEATURES, write)
-
-    def _write_json(self, name: str, content: dict[str, Any]) -> None:
-        text = json.dumps(content, indent=1) + "\n"
-        write_atomically(self.path / name, lambda p: p.write_text(text, encoding="utf-8"))
+    def write_row_arrays(self, arrays: RowArrays) -> None:
+        write_row_arrays(self.path, arrays)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing; is {path.parent} the folder of a finished run?") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged ({error}); restore it or start the run again in another folder") from None
+def holds_run(path: Path) -> bool:
+    """Whether a folder holds a run, finished or not."""
+    return (path / RUN).exists()
+
+
+def read_record(path: Path) -> RunRecord:
+    """What run.json of a folder says.
+
+    Raises:
+        DataError: It is missing, damaged, or of a newer version.
+    """
+    return from_json(read_json(path / RUN), path / RUN)
+
+
+def write_unreadable(folder: Path, found: pa.Table) -> Path:
+    """Writes unreadable.csv: the images that could not be used, with id, path and reason."""
+    write_atomically(folder / UNREADABLE, lambda place: pa_csv.write_csv(found, place))
+    return folder / UNREADABLE
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

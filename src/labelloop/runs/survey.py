@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from labelloop.errors import DataError
 from labelloop.runs.folder import OUR_FILES, read_metrics
 from labelloop.runs.preview import PREVIEW, Preview, read_preview
+from labelloop.runs.run_json import up_to_date
 from labelloop.types import MISSING, Floats, Labels
 
 COLUMNS = ("id", "given_label", "corrected_label", "corrected_confidence", "verified", "label_score")
@@ -116,6 +117,11 @@ def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
         return {}
     if not isinstance(found, dict):
         missing.append("run.json holds no record: settings, rounds and the estimate are unknown")
+        return {}
+    try:
+        found = up_to_date(found, folder / "run.json")
+    except DataError as error:
+        missing.append(str(error))
         return {}
     state = found.get("state")
     if state == "running":

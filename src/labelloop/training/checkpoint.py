@@ -19,7 +19,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from labelloop.errors import DataError
-from labelloop.runs.folder import read_json, write_atomically
+from labelloop.runs.files import read_json, write_atomically
 
 ADVICE = "restore it from a copy, or start again in another folder (nothing was changed)"
 

@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelloop.correction.estimate import estimate
 from labelloop.correction.instant import MIN_PAIRS, correct_labels
-from labelloop.correction.stored_run import arrays_to_store
 from labelloop.data.checks import check_not_sparse
-from labelloop.data.classes import decode
+from labelloop.data.classes import decode, text_of
 from labelloop.data.problem import check, classes_of, encoded
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, some
+from labelloop.runs.arrays import RowArrays, row_arrays
 from labelloop.runs.labels import label_table
+from labelloop.runs.run_json import data_record
 from labelloop.seeds import whole_seed
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
@@ -43,10 +44,11 @@ class CorrectionResult:
         weights: The components that were chosen for rows with a given label, and their weights, which sum to 1.
         weights_without_label: The same for rows without a given label.
         clean_rows: How many clean rows were "paired" with a given label, and how many "unpaired".
+        data: What run.json says of the rows: their source, how many there are of each kind, and the classes.
         estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
             intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
         labels: One row for every row, with the columns of labels.parquet.
-        features: What `labelloop refit` needs of every row, by name.
+        rows: What `labelloop refit` needs of every row; None if that would be too large.
     """
 
     corrected_labels: NDArray
@@ -58,9 +60,10 @@ class CorrectionResult:
     weights: dict[str, float]
     weights_without_label: dict[str, float]
     clean_rows: dict[str, int]
+    data: dict[str, Any]
     estimate: dict[str, Any]
     labels: pa.Table
-    features: dict[str, NDArray] | None
+    rows: RowArrays | None
 
 
 def correct(
@@ -123,7 +126,10 @@ def correct_table(
     given, clean = encoded(table, classes)
     if table.split is not None:
         clean = np.where(table.split == "test", MISSING, clean)  # what is tested on must not teach
-    clean_rows = _count(given, clean)
+    data = data_record(table.source, text_of(classes), given, clean)
+    clean_rows = {"paired": data["clean_paired"], "unpaired": data["clean_unpaired"]}
+    if sum(clean_rows.values()) < 2:
+        raise DataError("only one clean row; verify more, so that some can judge what others teach")
     _warn_if_few(clean_rows, len(classes))
     if pred_probs is not None:
         _warn_if_memorised(pred_probs, given, clean)
@@ -143,9 +149,10 @@ def correct_table(
         weights=found.weights,
         weights_without_label=found.weights_without_label,
         clean_rows=clean_rows,
+        data=data,
         estimate=estimate(found.cross_fitted[rows], given[rows], clean[rows]),
         labels=labels,
-        features=arrays_to_store(given, clean, scores=found.scores.astype(np.float32)),
+        rows=row_arrays(given, clean, scores=found.scores.astype(np.float32)),
     )
 
 
@@ -188,16 +195,6 @@ def _column_classes(table: Table, columns: int) -> tuple[str, ...] | None:
         f"{table.source}: pred_probs has {columns} columns, but there are {len(classes)} classes"
         f" ({some(classes.tolist(), 12)}); give class_names, one for every column in their order"
     )
-
-
-def _count(given: Labels, clean: Labels) -> dict[str, int]:
-    verified = clean != MISSING
-    if verified.sum() < 2:
-        raise DataError("only one clean row; verify more, so that some can judge what others teach")
-    return {
-        "paired": int((verified & (given != MISSING)).sum()),
-        "unpaired": int((verified & (given == MISSING)).sum()),
-    }
 
 
 def _warn_if_few(clean_rows: dict[str, int], num_classes: int) -> None:

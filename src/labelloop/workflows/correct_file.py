@@ -12,14 +12,15 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from labelloop.correction.estimate import estimate_lines
-from labelloop.data.classes import text_of
 from labelloop.data.columns import EMBEDDING_NAMES
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
-from labelloop.runs.folder import RunFolder, write_atomically
+from labelloop.runs.files import write_atomically
+from labelloop.runs.folder import RunFolder
+from labelloop.runs.run_json import RunRecord
 from labelloop.runs.versions import versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
 
@@ -97,35 +98,24 @@ def correct_file(
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
     """A run folder as `fit` leaves it, without a model."""
-    given = np.array([label is not None for label in result.labels["given_label"].to_pylist()])
-    verified = result.labels["verified"].to_numpy()
     folder.write_targets(result.corrected_proba)
     folder.write_labels(result.labels)
-    if result.features is not None:
-        folder.write_features(result.features)
-    classes = list(text_of(result.classes))
-    folder.write_run(
-        {
-            "method": "correct",
-            "config": {},
-            "seed": seed,
-            "data": {
-                "source": table.source,
-                "rows": len(table),
-                "noisy": int((given & ~verified).sum()),
-                "unlabelled": int((~given & ~verified).sum()),
-                "clean_paired": result.clean_rows["paired"],
-                "clean_unpaired": result.clean_rows["unpaired"],
-                "classes": classes,
-            },
-            "versions": versions(),
-            **({} if table.origin is None else {"source": {**table.origin, "class_names": classes}}),
-            "weights": result.weights,
-            "weights_without_label": result.weights_without_label,
-            "estimate": result.estimate,
-            "state": "finished",
-            "stop_reason": "nothing to train",
-        }
+    if result.rows is not None:
+        folder.write_row_arrays(result.rows)
+    folder.write_record(
+        RunRecord(
+            kind="correct",
+            method="correct",
+            seed=seed,
+            data=result.data,
+            versions=versions(),
+            source=None if table.origin is None else {**table.origin, "class_names": result.data["classes"]},
+            state="finished",
+            stop_reason="nothing to train",
+            labels_from="correct",
+            estimate=result.estimate,
+            about={"weights": result.weights, "weights_without_label": result.weights_without_label},
+        )
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,8 @@ from labelloop.data.table import from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.methods.configure import recipe_config
 from labelloop.noise import NOISES
-from labelloop.runs.folder import read_json, write_atomically
+from labelloop.runs.files import write_json
+from labelloop.runs.folder import holds_run, read_record
 from labelloop.runs.versions import versions
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
@@ -60,8 +60,7 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
         "versions": versions(),
         "last": {method: [run.history[-1] for run in runs] for method, runs in results.items()},
     }
-    text = json.dumps(record, indent=1) + "\n"
-    write_atomically(folder / "demo.json", lambda place: place.write_text(text, encoding="utf-8"))
+    write_json(folder / "demo.json", record)
     seconds = time.perf_counter() - started
     return (
         f"{demo_table(record)}\n\n{seconds:.0f} s; the runs are in {folder}, the corrected labels of seed 0 in\n"
@@ -93,9 +92,9 @@ def _run(method: str, seed: int, folder: Path) -> Result:
 
 def _is_demo(place: Path) -> bool:
     """Whether a folder holds an earlier demo, which may be replaced; anything else may not."""
-    if not (place / "run.json").exists():
+    if not holds_run(place):
         return False
-    if not read_json(place / "run.json").get("demo"):
+    if not read_record(place).about.get("demo"):
         raise DataError(f"{place} holds a run that is no demo; give another folder with --output-dir")
     return True
 

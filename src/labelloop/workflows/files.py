@@ -23,9 +23,10 @@ from labelloop.data.readers.hub import has_test_split, is_hub_dataset
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
 from labelloop.methods.configure import recipe_config
-from labelloop.runs.folder import UNREADABLE, write_atomically
+from labelloop.runs.files import write_atomically
+from labelloop.runs.folder import UNREADABLE, holds_run
 from labelloop.trained_model import TrainedModel, load_model
-from labelloop.workflows.fit import Result, fit_table, write_unreadable
+from labelloop.workflows.fit import Result, fit_table, list_unreadable
 from labelloop.workflows.noise import with_noisy_labels
 
 MAX_UNREADABLE = 0.01  # of the rows
@@ -124,9 +125,9 @@ def _check_unreadable(table: Table, most: float, output_dir: Path) -> None:
         return
     examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
     listed = f"such as {examples}"
-    if not (output_dir / "run.json").exists() and not output_dir.is_file():  # what is there is not replaced
+    if not holds_run(output_dir) and not output_dir.is_file():  # what is there is not replaced
         output_dir.mkdir(parents=True, exist_ok=True)
-        listed = f"all are listed in {write_unreadable(output_dir, table)}"
+        listed = f"all are listed in {list_unreadable(output_dir, table)}"
     raise DataError(
         f"{message}, more than the {100 * most:g}% allowed; {listed}; replace them, or raise max_unreadable"
     )

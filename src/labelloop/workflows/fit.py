@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
@@ -19,7 +18,6 @@ from labelloop.config.build import to_dict
 from labelloop.config.recipes import DEFAULT_RECIPE
 from labelloop.correction.final import FinalLabels, final_labels
 from labelloop.correction.judge import judge_baseline
-from labelloop.correction.stored_run import arrays_to_store
 from labelloop.data.classes import decode, encode
 from labelloop.data.columns import are_array_names
 from labelloop.data.problem import check, encoded, held_out_rows, make_problem
@@ -28,8 +26,10 @@ from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
-from labelloop.runs.folder import UNREADABLE, RunFolder, write_atomically
+from labelloop.runs.arrays import row_arrays
+from labelloop.runs.folder import RunFolder, write_unreadable
 from labelloop.runs.labels import label_table
+from labelloop.runs.run_json import RunRecord, data_record
 from labelloop.runs.versions import versions
 from labelloop.seeds import whole_seed
 from labelloop.trained_model import TrainedModel
@@ -196,23 +196,24 @@ def fit_table(
         raise DataError(f"{table.source}: {error}") from None
     _try_out(config, problem, seed, device)
 
-    run = {
-        "method": method,
-        "config": to_dict(config),
-        "seed": seed,
-        "data": _describe(table, problem, truth),
-        "versions": versions(),
-        **({} if table.origin is None else {"source": {**table.origin, "class_names": list(problem.class_names)}}),
-        **(about or {}),
-    }
+    run = RunRecord(
+        kind="fit",
+        method=method,
+        config=to_dict(config),
+        seed=seed,
+        data=_describe(table, problem, truth),
+        versions=versions(),
+        source=None if table.origin is None else {**table.origin, "class_names": list(problem.class_names)},
+        about=dict(about or {}),
+    )
     run_folder = None if folder is None else RunFolder(folder, resume=resume, overwrite=overwrite)
     if run_folder is not None:
         if resume:
-            _check_same_run(run_folder.read_run(), run, run_folder.path)
+            _check_same_run(run_folder.read_record(), run, run_folder.path)
             read_checkpoint(run_folder.checkpoint)  # a damaged one is refused before run.json changes
-        run_folder.write_run({**run, "state": "running"})
+        run_folder.write_record(run)
         if table.unreadable:
-            write_unreadable(run_folder.path, table)
+            list_unreadable(run_folder.path, table)
 
     runtime = Runtime(seed, device, run_folder, truth, progress, workers)
     try:
@@ -223,7 +224,7 @@ def fit_table(
             final = final_labels(problem, config, fitted, beside)
     except KeyboardInterrupt:
         if run_folder is not None:
-            run_folder.write_run({**run, "state": "interrupted"})
+            run_folder.write_record(replace(run, state="interrupted"))
         raise
     except UsageError:
         if run_folder is not None and not runtime.history:  # refused before it began: nothing worth keeping
@@ -231,7 +232,7 @@ def fit_table(
         raise
     except Exception as error:
         if run_folder is not None:
-            run_folder.write_run({**run, "state": "failed", "stop_reason": str(error)})
+            run_folder.write_record(replace(run, state="failed", stop_reason=str(error)))
         raise
 
     given, verified = encoded(table, classes)
@@ -287,20 +288,27 @@ def fit_table(
         if final.train_scores is not None and final.clean_scores is not None:
             scores = np.concatenate([final.train_scores, final.clean_scores])
             said["scores"] = _in_all_rows(scores, np.concatenate([train_position, clean_position]), len(table))
-        stored = arrays_to_store(given, teaching, **said, extra=table.extra)
+        stored = row_arrays(given, teaching, **said, extra=table.extra)
         if isinstance(config, ClosedLoopConfig) and stored is not None:
-            run_folder.write_features(stored)
-        ending = {"state": "finished", "stop_reason": fitted.stop_reason, "rounds": list(fitted.rounds)}
-        run_folder.write_run({**run, **ending, "labels_from": result.labels_from, "estimate": result.estimate})
+            run_folder.write_row_arrays(stored)
+        run_folder.write_record(
+            replace(
+                run,
+                state="finished",
+                stop_reason=fitted.stop_reason,
+                rounds=fitted.rounds,
+                labels_from=result.labels_from,
+                estimate=result.estimate,
+            )
+        )
     return result
 
 
-def write_unreadable(folder: Path, table: Table) -> Path:
+def list_unreadable(folder: Path, table: Table) -> Path:
     """Writes unreadable.csv: the images that could not be used, with their ids and why."""
     rows = [(str(table.ids[bad.row]), bad.path, bad.reason) for bad in table.unreadable]
     found = pa.table(dict(zip(("id", "path", "reason"), map(list, zip(*rows, strict=True)), strict=True)))
-    write_atomically(folder / UNREADABLE, lambda place: pa_csv.write_csv(found, place))
-    return folder / UNREADABLE
+    return write_unreadable(folder, found)
 
 
 def _truth(
@@ -349,17 +357,13 @@ def _describe(table: Table, problem: Problem, truth: Truth) -> dict[str, Any]:
     if truth.test is not None:
         shown = _sha256(truth.test.inputs, truth.test.index, truth.test.clean_labels)
         test = {"rows": len(truth.test), "sha256": shown}
-    return {
-        "source": table.source,
-        "rows": len(table),
-        "noisy": int((problem.train.labels != MISSING).sum()),
-        "unlabelled": int((problem.train.labels == MISSING).sum()),
-        "clean_paired": int((problem.clean.labels != MISSING).sum()),
-        "clean_unpaired": int((problem.clean.labels == MISSING).sum()),
-        "classes": list(problem.class_names),
-        "sha256": _sha256(table.inputs, *parts, table.extra),
-        "test": test,
-    }
+    position = np.concatenate([problem.train.index, problem.clean.index])
+    used = np.isin(np.arange(len(table)), position)
+    given, clean = np.full((2, len(table)), MISSING)
+    given[position] = np.concatenate([problem.train.labels, problem.clean.labels])
+    clean[position] = np.concatenate([problem.train.clean_labels, problem.clean.clean_labels])
+    checksum = _sha256(table.inputs, *parts, table.extra)
+    return data_record(table.source, problem.class_names, given, clean, used, checksum, test)
 
 
 def _sha256(*parts: Any) -> str:
@@ -371,27 +375,28 @@ def _sha256(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-def _check_same_run(stored: Mapping[str, Any], run: Mapping[str, Any], folder: Path) -> None:
+def _check_same_run(stored: RunRecord, run: RunRecord, folder: Path) -> None:
     """Refuses to resume with other settings or other rows, and says which."""
     advice = "resume with what the run was started with, or start a new one in another folder"
     for key in ("method", "seed"):
-        if stored.get(key) != run[key]:
-            raise DataError(f"{folder} was started with {key} {stored.get(key)!r}, not {run[key]!r}; {advice}")
-    before, now = _flat(stored["config"]), _flat(run["config"])
-    for key in (*now, *(before.keys() - now.keys())):
-        if before.get(key) != now.get(key):
-            raise DataError(f"{folder} was started with {key} = {before.get(key)!r}, not {now.get(key)!r}; {advice}")
-    if stored["data"]["classes"] != run["data"]["classes"]:
+        before, now = getattr(stored, key), getattr(run, key)
+        if before != now:
+            raise DataError(f"{folder} was started with {key} {before!r}, not {now!r}; {advice}")
+    settings, new = _flat(stored.config), _flat(run.config)
+    for key in (*new, *(settings.keys() - new.keys())):
+        if settings.get(key) != new.get(key):
+            raise DataError(f"{folder} was started with {key} = {settings.get(key)!r}, not {new.get(key)!r}; {advice}")
+    if stored.data["classes"] != run.data["classes"]:
         raise DataError(
-            f"{folder} was started with the classes {', '.join(stored['data']['classes'])}, not "
-            f"{', '.join(run['data']['classes'])}; {advice}"
+            f"{folder} was started with the classes {', '.join(stored.data['classes'])}, not "
+            f"{', '.join(run.data['classes'])}; {advice}"
         )
-    if stored["data"]["sha256"] != run["data"]["sha256"]:
+    if stored.data["sha256"] != run.data["sha256"]:
         raise DataError(
-            f"{folder} was started with other rows ({stored['data']['rows']} rows of {stored['data']['source']}) than "
-            f"these ({run['data']['rows']} rows of {run['data']['source']}); {advice}"
+            f"{folder} was started with other rows ({stored.data['rows']} rows of {stored.data['source']}) than "
+            f"these ({run.data['rows']} rows of {run.data['source']}); {advice}"
         )
-    if stored["data"].get("test") != run["data"]["test"]:
+    if stored.data["test"] != run.data["test"]:
         raise DataError(f"{folder} was started with other test rows, or without any; {advice}")
 
 

@@ -25,7 +25,7 @@ from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.noise import NOISES, Noisy, realised_rate
-from labelloop.runs.folder import write_atomically
+from labelloop.runs.files import write_atomically
 from labelloop.seeds import stream, whole_seed
 from labelloop.splits import clean_split
 from labelloop.types import MISSING, Labels

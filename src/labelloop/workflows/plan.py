@@ -14,7 +14,7 @@ from labelloop.correction.cross_fit import MIN_CLEAN
 from labelloop.correction.curve import learning_curve
 from labelloop.correction.stored_run import StoredRun, read_stored_run
 from labelloop.errors import DataError, UsageError
-from labelloop.runs.folder import write_atomically
+from labelloop.runs.files import write_atomically
 from labelloop.types import MISSING, Labels
 from labelloop.workflows.refit import LAST_EPOCH, has_row_numbers
 
@@ -40,7 +40,8 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     rows = rows_to_verify(stored, count)
     if not len(rows):
         raise DataError(f"{folder}: every row is verified; there is nothing left to plan")
-    chosen = stored.labels.select(["id", "given_label", "corrected_label", "corrected_confidence"]).take(pa.array(rows))
+    shown = ["id", "given_label", "corrected_label", "corrected_confidence"]
+    chosen = stored.run.labels.select(shown).take(pa.array(rows))
     confidence = np.asarray(chosen["corrected_confidence"])
     if has_row_numbers(stored):  # a name that says so: `refit` compares the given labels too
         chosen = chosen.rename_columns(["row", *chosen.column_names[1:]])

@@ -16,6 +16,8 @@ from labelloop.data.readers.clean_file import KnownRows, read_clean_labels
 from labelloop.errors import DataError, some
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import label_table
+from labelloop.runs.model_files import copy_model
+from labelloop.runs.run_json import data_record
 from labelloop.runs.versions import versions
 from labelloop.seeds import stream
 from labelloop.training.targets import one_hot
@@ -46,30 +48,30 @@ def refit_run(folder: Path, clean_file: Path | None, output_dir: Path, *, overwr
         labels = new_clean_labels(stored, clean_file)
     clean = np.where(labels != MISSING, labels, stored.clean)
     new = (labels != MISSING) & (stored.clean == MISSING)  # a row that was clean before judges as it did
-    again = replace(stored, clean=clean)
+    again = stored.with_clean(clean)
     targets, said = corrected(again)
-    place: dict[Any, int] = {name: k for k, name in enumerate(stored.classes)}
-    table = label_table(
-        np.array(stored.labels["id"].to_pylist()), stored.classes, stored.given, clean, targets,
-        np.array([place.get(name, MISSING) for name in stored.labels["predicted_label"].to_pylist()]),
-    )  # fmt: skip
+    before, classes = stored.run.record, stored.run.classes
+    place: dict[Any, int] = {name: k for k, name in enumerate(classes)}
+    predicted = np.array([place.get(name, MISSING) for name in stored.run.labels["predicted_label"].to_pylist()])
+    ids = np.array(stored.run.labels["id"].to_pylist())
     found = _judged(again, said)
-    run = {
-        **{key: value for key, value in stored.run.items() if key not in ("schema_version", "rounds", "estimate")},
-        "data": {**stored.run["data"], **_counts(again)},
-        "versions": versions(),
-        "refitted_from": str(folder),
-        "newly_verified": int(new.sum()),
-        "estimate": found,
-    }
+    used = np.asarray(~np.isnan(targets).any(axis=1), bool)
+    counts = data_record(before.data["source"], before.data["classes"], again.given, clean, used)
+    record = replace(
+        before,
+        kind="refit",
+        data={**counts, "sha256": before.data["sha256"], "test": before.data["test"]},
+        versions=versions(),
+        rounds=(),
+        estimate=found,
+        about={**before.about, "refitted_from": str(folder), "newly_verified": int(new.sum())},
+    )
     destination = RunFolder(output_dir, overwrite=overwrite)
     destination.write_targets(targets)
-    destination.write_labels(table)
-    destination.write_features({"given": again.given, "clean": clean, "judges": again.judges, **again.arrays})
-    for name in ("model.safetensors", "model.json"):
-        if (folder / name).exists():
-            (output_dir / name).write_bytes((folder / name).read_bytes())
-    destination.write_run(run)
+    destination.write_labels(label_table(ids, classes, stored.given, clean, targets, predicted))
+    destination.write_row_arrays(again.arrays)
+    copy_model(folder, output_dir)
+    destination.write_record(record)
     moved = int((np.nan_to_num(targets).argmax(axis=1) != np.nan_to_num(stored.targets).argmax(axis=1)).sum())
     return "\n".join(
         [
@@ -91,12 +93,12 @@ def corrected(stored: StoredRun) -> tuple[Floats, Floats]:
     targets, unseen = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
     given, clean, verified = stored.given[known], stored.clean[known], np.flatnonzero(stored.clean != MISSING)
     if stored.instant:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
-        found = correct_scores(stored.arrays["scores"][known], given, clean, targets.shape[1], stored.run["seed"])
+        found = correct_scores(stored.arrays.said["scores"][known], given, clean, targets.shape[1], stored.seed)
         targets[known], unseen[known] = found.targets, found.cross_fitted
     else:
         targets[known] = stored.on(known)(clean)
         if len(verified) >= MIN_CLEAN:
-            rng = stream(stored.run["seed"], "estimate")
+            rng = stream(stored.seed, "estimate")
             unseen[verified] = cross_fitted(stored.on(verified), stored.clean[verified], stored.given[verified], rng)
     targets[verified] = one_hot(stored.clean[verified], targets.shape[1])
     return targets, unseen
@@ -104,21 +106,21 @@ def corrected(stored: StoredRun) -> tuple[Floats, Floats]:
 
 def has_row_numbers(stored: StoredRun) -> bool:
     """Whether the ids of a run are the numbers of its rows, because its source had none."""
-    source, ids = stored.run.get("source") or {}, stored.labels["id"].to_pylist()
+    source, ids = stored.run.record.source or {}, stored.run.labels["id"].to_pylist()
     return not source.get("id_column") and ids == [str(row) for row in range(len(ids))]
 
 
 def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
     """The labels of a clean file, as numbers [n], -1 where it says nothing."""
-    ids, source = np.array(stored.labels["id"].to_pylist()), stored.run.get("source") or {}
+    ids, source = np.array(stored.run.labels["id"].to_pylist()), stored.run.record.source or {}
     columns = tuple(name for name in (source.get("id_column"), source.get("file_name_column")) if name)
-    classes = np.array(stored.classes)
-    known = KnownRows(str(stored.folder), ids, not has_row_numbers(stored), stored.given, classes, columns)
+    classes = np.array(stored.run.classes)
+    known = KnownRows(str(stored.run.path), ids, not has_row_numbers(stored), stored.given, classes, columns)
     labels = read_clean_labels(path, known)
     tested = np.flatnonzero((labels != MISSING) & np.isnan(stored.targets).any(axis=1))
     if len(tested):
         raise DataError(
-            f"{path}: {some(tested)} are test rows of {stored.folder}, which must not teach; leave them out"
+            f"{path}: {some(tested)} are test rows of {stored.run.path}, which must not teach; leave them out"
         )
     return labels
 
@@ -130,14 +132,3 @@ def _judged(stored: StoredRun, said: Floats) -> dict[str, Any]:
     notes = [CHOSEN] if (judges != (stored.clean != MISSING)).any() else []
     notes += [] if stored.instant else [LAST_EPOCH]
     return estimate(said[judges], stored.given[judges], stored.clean[judges], notes)
-
-
-def _counts(stored: StoredRun) -> dict[str, int]:
-    given, clean = stored.given != MISSING, stored.clean != MISSING
-    known = ~np.isnan(stored.targets).any(axis=1)
-    return {
-        "noisy": int((given & ~clean & known).sum()),
-        "unlabelled": int((~given & ~clean & known).sum()),
-        "clean_paired": int((given & clean).sum()),
-        "clean_unpaired": int((~given & clean).sum()),
-    }

@@ -1,8 +1,7 @@
-"""A run as an export needs it: what it decided of every row, and where the rows came from."""
+"""A finished run, read back."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
-from labelloop.runs.folder import read_json
+from labelloop.runs.arrays import LARGEST, RowArrays, read_row_arrays
+from labelloop.runs.folder import read_record
+from labelloop.runs.run_json import RunRecord
 from labelloop.types import Floats
 
 AGAIN = "run `labelloop fit` or `labelloop correct --output-dir` again"
@@ -26,18 +27,18 @@ class Run:
         path: The run folder.
         record: What run.json says.
         labels: labels.parquet, a row for every input row.
-        targets: targets.npy [n, C].
+        targets: targets.npy, the corrected soft labels [n, C]; NaN where a row has none.
     """
 
     path: Path
-    record: dict[str, Any]
+    record: RunRecord
     labels: pa.Table
     targets: Floats
 
     @property
     def classes(self) -> list[Any]:
         """The classes in the type of the labels, in the order of the columns of `targets`."""
-        names = self.record["data"]["classes"]
+        names = self.record.data["classes"]
         kind = self.labels["corrected_label"].type
         if pa.types.is_integer(kind):
             return [int(name) for name in names]
@@ -46,13 +47,27 @@ class Run:
     @property
     def source(self) -> dict[str, Any]:
         """Where the rows came from: the record that `fit` and `correct` leave of their input."""
-        source = self.record.get("source")
-        if not source:
+        if not self.record.source:
             raise DataError(
                 f"{self.path / 'run.json'} does not say which file its rows came from: they were arrays in memory, or"
                 f" the run is of an older version; {AGAIN} on a file, or take --to issues"
             )
-        return source
+        return self.record.source
+
+    def row_arrays(self) -> RowArrays:
+        """What the correction saw of every row."""
+        try:
+            arrays = read_row_arrays(self.path)
+        except FileNotFoundError as error:
+            raise DataError(
+                f"{error.filename} is missing; it is not kept where features take more than {LARGEST // 2**30} GiB, nor"
+                " by older versions: run it again in another folder, with fewer features if they are many"
+            ) from None
+        except (ValueError, OSError) as error:
+            raise DataError(f"{self.path} is damaged ({error}); run it again in another folder") from None
+        if len(arrays.given) != len(self.targets):
+            raise DataError(f"{self.path}: its files are of different runs; run it again in another folder")
+        return arrays
 
 
 def read_run(path: Path) -> Run:
@@ -66,10 +81,11 @@ def read_run(path: Path) -> Run:
         raise DataError(f"{path} {what}; give the folder that `labelloop fit --output-dir` wrote")
     if not (path / "run.json").exists():
         raise DataError(f"{path} is not a run folder: it has no run.json; give the folder of --output-dir")
-    record = read_json(path / "run.json")
-    state = record.get("state")
-    if state != "finished":
-        raise DataError(f"the run in {path} is not finished (state: {state}); continue it with `fit --resume` first")
+    record = read_record(path)
+    if record.state != "finished":
+        raise DataError(
+            f"the run in {path} is not finished (state: {record.state}); continue it with `fit --resume` first"
+        )
     lacking = [name for name in ("labels.parquet", "targets.npy") if not (path / name).exists()]
     if lacking:
         raise DataError(f"{path} is not a whole run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
@@ -81,9 +97,3 @@ def read_run(path: Path) -> Run:
     if len(labels) != len(targets):
         raise DataError(f"{path}: {len(labels)} rows in labels.parquet and {len(targets)} in targets.npy; {AGAIN}")
     return Run(path, record, labels, targets)
-
-
-def sha256_of(path: Path) -> str:
-    """Of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -40,7 +40,7 @@ def made_run(
     np.save(folder / "targets.npy", targets)
     share = {"value": 0.9, "low": 0.8, "high": 0.95, "rows": 12}
     run = {
-        "schema_version": 1,
+        "schema_version": 2,
         "method": "closed-loop",
         "config": {"epochs": 4, "lr_drops": [0.5], "batch_size": 8},
         "seed": seed,

@@ -1,0 +1,74 @@
+"""features.npz: what the correction saw of every row, so that it can be fitted again without training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.runs.files import write_atomically
+from labelloop.types import MISSING, Floats, Labels
+
+FEATURES = "features.npz"
+LARGEST = 2**32  # bytes of features that a run folder keeps
+
+
+@dataclass(frozen=True)
+class RowArrays:
+    """What is known of every row of a run.
+
+    Attributes:
+        given: Given labels [n], -1 where missing.
+        clean: Clean labels [n], -1 where missing; not those of test rows.
+        judges: Which clean rows may judge: those that were not chosen for being uncertain [n].
+        said: What the correction is made from, by name: features, logits, noisy_posterior and extra, or scores.
+    """
+
+    given: Labels
+    clean: Labels
+    judges: NDArray[np.bool_]
+    said: Mapping[str, NDArray]
+
+
+def row_arrays(given: Labels, clean: Labels, **said: Floats | None) -> RowArrays | None:
+    """What a run keeps: half precision where that is enough. None if it would be too large."""
+    kept: dict[str, NDArray] = {}
+    for name, values in said.items():
+        if values is not None:
+            wide = name not in ("features", "extra") or np.abs(values).max(initial=0) > np.finfo(np.float16).max
+            kept[name] = values.astype(np.float32 if wide else np.float16)
+    arrays = RowArrays(given, clean, clean != MISSING, kept)
+    return arrays if sum(values.nbytes for values in _by_name(arrays).values()) <= LARGEST else None
+
+
+def write_row_arrays(folder: Path, arrays: RowArrays) -> None:
+    """Writes features.npz."""
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez(file, **_by_name(arrays))  # type: ignore[arg-type]
+
+    write_atomically(folder / FEATURES, write)
+
+
+def read_row_arrays(folder: Path) -> RowArrays:
+    """Reads features.npz.
+
+    Raises:
+        FileNotFoundError: There is none.
+        ValueError: It is damaged.
+    """
+    with np.load(folder / FEATURES, allow_pickle=False) as file:
+        arrays = dict(file)
+    try:
+        given, clean, judges = (arrays.pop(name) for name in ("given", "clean", "judges"))
+    except KeyError as error:
+        raise ValueError(f"{FEATURES} has no array {error}") from None
+    return RowArrays(given, clean, judges, arrays)
+
+
+def _by_name(arrays: RowArrays) -> dict[str, NDArray]:
+    return {"given": arrays.given, "clean": arrays.clean, "judges": arrays.judges, **arrays.said}

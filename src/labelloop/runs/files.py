@@ -1,0 +1,51 @@
+"""Files written whole or not at all, and JSON that says what is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from labelloop.errors import DataError
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Lets `write` fill a file beside `path`, then moves it there in one step."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        write(partial)
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a file of JSON."""
+    text = json.dumps(content, indent=1) + "\n"
+    write_atomically(path, lambda place: place.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a file of JSON.
+
+    Raises:
+        DataError: It is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing; is {path.parent} the folder of a finished run?") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is damaged ({error}); restore it or start the run again in another folder") from None
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

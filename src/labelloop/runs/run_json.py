@@ -1,0 +1,169 @@
+"""run.json: one shape for every kind of run, with a version. Older ones are brought up to date here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.errors import DataError
+from labelloop.types import MISSING, Labels
+
+SCHEMA_VERSION = 2
+KINDS = ("fit", "correct", "refit", "bench")
+
+# Settings of version 1 that are gone, with the value that made no difference; and those that have another name now.
+GONE = {
+    "freeze_base": False,
+    "settled_below": 0.0,
+    "corrector.noisy_view": "soft",
+    "corrector.select_by": "loss",
+}
+RENAMED = {"lr_drops": "learning_rate_drops", "lr_factor": "learning_rate_factor"}
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What run.json says.
+
+    Attributes:
+        kind: What made the run: "fit" (or a demo), "correct", "refit" or "bench".
+        method: A name in METHODS, or "correct".
+        config: Its settings, with every "auto" replaced.
+        seed: Names every random stream of the run.
+        data: What the rows were, as from `data_record`.
+        versions: The versions that the result depends on.
+        source: Which file the rows came from, or None for arrays in memory.
+        state: "running", "interrupted", "failed" or "finished".
+        stop_reason: Why it ended.
+        rounds: A record for every correction.
+        labels_from: What made the labels: the method, or "held-out networks".
+        estimate: How good the labels are, as far as the clean rows can tell.
+        about: What only one kind of run has to say, such as "experiment", "demo" or "refitted_from"; these stand in
+            run.json beside the others.
+    """
+
+    kind: str = "fit"
+    method: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    data: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    source: dict[str, Any] | None = None
+    state: str = "running"
+    stop_reason: str | None = None
+    rounds: tuple[dict[str, Any], ...] = ()
+    labels_from: str | None = None
+    estimate: dict[str, Any] | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of run.json."""
+        content = {"schema_version": SCHEMA_VERSION, **asdict(replace(self, about={}))}
+        del content["about"]
+        return {**content, "rounds": list(self.rounds), **self.about}
+
+
+OWN = tuple(one.name for one in fields(RunRecord) if one.name != "about")
+
+
+def from_json(content: Mapping[str, Any], path: Path) -> RunRecord:
+    """A record from the content of run.json, brought up to date.
+
+    Args:
+        content: What the file holds.
+        path: The file, for messages.
+
+    Raises:
+        DataError: A newer version wrote it, or it says something that this version cannot.
+    """
+    content = up_to_date(content, path)
+    about = {key: value for key, value in content.items() if key not in (*OWN, "schema_version")}
+    own = {key: content[key] for key in OWN if key in content}
+    return RunRecord(**own | {"rounds": tuple(own.get("rounds", ()))}, about=about)
+
+
+def up_to_date(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The content of run.json as this version would have written it, as far as it is there."""
+    version = content.get("schema_version", 1)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise DataError(f"{path}: schema_version is {version!r}; is it the run.json of a run?")
+    if version > SCHEMA_VERSION:
+        raise DataError(
+            f"{path} was written by a newer version of LabelLoop (schema {version}; this one reads up to"
+            f" {SCHEMA_VERSION}); update LabelLoop, or run it again with this version"
+        )
+    return _from_version_1(content, path) if version == 1 else dict(content)
+
+
+def data_record(
+    source: str,
+    classes: Sequence[str],
+    given: Labels,
+    clean: Labels,
+    used: NDArray[np.bool_] | None = None,
+    sha256: str | None = None,
+    test: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What run.json holds under "data". Rows are counted here and nowhere else.
+
+    Args:
+        source: What to call the data.
+        classes: The classes as text, in order.
+        given: Given labels [n], -1 where missing.
+        clean: Clean labels [n], -1 where missing.
+        used: Which rows were used, and not only tested on or left out [n]; all without it.
+        sha256: A checksum of the rows, where there is one.
+        test: The number of test rows and their checksum, where there are any.
+    """
+    used = np.ones(len(given), bool) if used is None else used
+    has_given, has_clean = used & (given != MISSING), used & (clean != MISSING)
+    return {
+        "source": source,
+        "rows": len(given),
+        "noisy": int((has_given & ~has_clean).sum()),
+        "unlabelled": int((used & ~has_given & ~has_clean).sum()),
+        "clean_paired": int((has_given & has_clean).sum()),
+        "clean_unpaired": int((~has_given & has_clean).sum()),
+        "classes": list(classes),
+        "sha256": sha256,
+        "test": test,
+    }
+
+
+def _from_version_1(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Version 1 did not name the kind, left out what a kind did not have, and always chose between two labels."""
+    found = dict(content)
+    if "experiment" in found:
+        found.setdefault("method", found["experiment"].get("method", ""))
+        found.setdefault("seed", found["experiment"].get("seed", 0))
+    kinds = {"experiment": "bench", "refitted_from": "refit"}
+    guessed = next((kind for key, kind in kinds.items() if key in found), "fit")
+    found["kind"] = "correct" if found.get("method") == "correct" and guessed == "fit" else guessed
+    config = _flat(found.get("config", {}))
+    for key, harmless in GONE.items():
+        if (value := config.pop(key, harmless)) != harmless:
+            raise DataError(f"{path}: the run used {key} = {value!r}, which is no longer there; run it again without")
+    config = {RENAMED.get(key, key): value for key, value in config.items()}
+    if found.get("method") == "closed-loop" and config:
+        config.setdefault("final_labels", "loop" if found["kind"] == "bench" else "held_out")
+    found["config"] = _nested(config)
+    data = found.get("data", {})
+    found["data"] = {"sha256": data.get("fingerprint"), "test": None, **data}
+    return found
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the corrector beside the others: corrector.hidden."""
+    corrector = {f"corrector.{key}": value for key, value in values.get("corrector", {}).items()}
+    return {key: value for key, value in values.items() if key != "corrector"} | corrector
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    found = {key: value for key, value in values.items() if "." not in key}
+    corrector = {key.removeprefix("corrector."): value for key, value in values.items() if "." in key}
+    return found | ({"corrector": corrector} if corrector else {})
