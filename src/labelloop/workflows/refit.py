@@ -43,7 +43,7 @@ def refit_run(folder: Path, clean_file: Path | None, output_dir: Path, *, overwr
     """
     stored = read_stored_run(folder)
     if clean_file is None:
-        labels = decided_labels(folder, stored.classes, len(stored.clean))
+        labels = decided_labels(folder, stored.run.classes, len(stored.clean))
     else:
         labels = new_clean_labels(stored, clean_file)
     clean = np.where(labels != MISSING, labels, stored.clean)

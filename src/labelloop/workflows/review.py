@@ -37,7 +37,7 @@ def open_review(folder: Path, port: int = 0, reviewer: str = "") -> ReviewServer
     neighbours = None
     if stored is not None:
         order = rows_to_verify(stored, len(stored.clean))
-        seen = stored.arrays.get("features", stored.arrays.get("scores"))
+        seen = stored.arrays.said.get("features", stored.arrays.said.get("scores"))
         if seen is not None and (stored.clean != MISSING).any():
             neighbours = Neighbours(seen, stored.clean)
     else:
