@@ -8,6 +8,9 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Idle OpenMP threads that spin make two busy processes many times slower; this must be set before torch is imported.
 export OMP_WAIT_POLICY := passive
 
+# Where public data sets are, unless that is said already (docs/datasets.md).
+export LABELLOOP_DATA ?= $(wildcard ../shared/data)
+
 test quick coverage: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
 
 .PHONY: demo test quick check docs bench dist coverage matrix web clean

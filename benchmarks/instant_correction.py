@@ -267,7 +267,7 @@ def report(results: dict[str, dict[str, dict[str, float]]]) -> str:
 def main() -> None:
     here = Path(__file__).resolve().parents[1]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("LABELLOOP_DATA", here / "../shared/data")))
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("LABELLOOP_DATA", ".")))
     parser.add_argument("--output", type=Path, default=here / "evidence" / "instant")
     parser.add_argument("--arrays", nargs="*", help="default: all")
     parser.add_argument("--splits", type=int, default=5)

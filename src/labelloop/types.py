@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,28 @@ Floats = NDArray[np.float32]
 MISSING = -1
 
 
+@runtime_checkable
+class StreamedStore(Protocol):
+    """A store of inputs that are read when they are needed, such as images in files, and that augments them itself."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Floats: ...
+
+    def read_into(self, indices: Sequence[int], batch: NDArray) -> None:
+        """Reads inputs straight into the first rows of a batch [B, ...]."""
+
+    def augmented(self, seed: int, epoch: int = 0) -> StreamedStore:
+        """The same inputs, seen at random as in training. This one is left as it is."""
+
+
 @dataclass(frozen=True)
 class Rows(Sized):
     """Some rows of a store of inputs, with the two labels a row may have.
 
     Attributes:
         inputs: The store: an array [n, ...] (float features, or uint8 images as n, height, width, channels), or a
-            map-style dataset whose items are an input or a tuple that begins with one.
+            `StreamedStore` or other map-style dataset whose items are an input or a tuple that begins with one.
         index: Which rows of the store these are.
         labels: The given (noisy) labels.
         clean_labels: The verified labels. All missing in training rows.

@@ -250,7 +250,7 @@ def data_for(noise: str, folder: Path) -> tuple[dict, object]:
     labels = np.arange(1000) % classes
     inputs = rng.integers(0, 256, (1000, 4, 4, 3), dtype=np.uint8)
     data = labelled(
-        name="digits", source="here", kind="images", inputs=inputs, labels=labels, test_inputs=inputs[:10],
+        name="digits", source="here", inputs=inputs, labels=labels, test_inputs=inputs[:10],
         test_labels=labels[:10], class_names=[str(n) for n in range(classes)],
     )  # fmt: skip
     options = {}

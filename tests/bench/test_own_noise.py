@@ -19,7 +19,6 @@ def own_noise(root=None, *, seed=0):
     return labelled(
         name="own",
         source=f"seed {seed}",
-        kind="columns",
         inputs=np.arange(24, dtype=np.float32).reshape(8, 3),
         labels=np.array([-1, -1, -1, -1, -1, -1, 0, 1]),
         given_labels=np.array([0, 1, 0, 1, 0, 1, -1, -1]),

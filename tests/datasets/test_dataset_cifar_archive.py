@@ -25,12 +25,8 @@ def check(data, name):
     np.testing.assert_array_equal(data.test_inputs, images_of(contents[variant.test_file]))
     assert data.test_labels.tolist() == contents[variant.test_file][variant.label_key]
     assert data.class_names == tuple(f"class_{i}" for i in range(variant.num_classes))
-    assert (data.name, data.kind, data.inputs.dtype, data.labels.dtype) == (name, "images", np.uint8, np.int64)
+    assert (data.name, data.inputs.dtype, data.labels.dtype) == (name, np.uint8, np.int64)
     assert data.given_labels is data.clean_index is data.noise_inputs is None
-    if name == "cifar100":
-        assert data.coarse_labels.tolist() == [label for batch in train for label in batch[b"coarse_labels"]]
-    else:
-        assert data.coarse_labels is None
 
 
 @BOTH
@@ -177,7 +173,6 @@ def test_limit_takes_the_first_rows(tmp_path):
     whole, part = load_dataset("cifar100", tmp_path), load_dataset("cifar100", tmp_path, limit=6)
     np.testing.assert_array_equal(part.inputs, whole.inputs[:6])
     np.testing.assert_array_equal(part.labels, whole.labels[:6])
-    np.testing.assert_array_equal(part.coarse_labels, whole.coarse_labels[:6])
     assert len(part.test_labels) == len(whole.test_labels) == 7
     assert part.fingerprint != whole.fingerprint
     with pytest.raises(UsageError, match="limit is 21, but there are 20 training rows"):

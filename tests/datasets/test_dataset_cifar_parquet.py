@@ -28,7 +28,6 @@ def test_the_files_are_found_and_read_in_order(tmp_path, encode, inside):
     data = load_dataset("cifar100", tmp_path)
     np.testing.assert_array_equal(data.inputs, images)
     assert data.labels.tolist() == columns["fine_label"]
-    assert data.coarse_labels.tolist() == columns["coarse_label"]
     assert data.class_names[:2] == ("class_0", "class_1")
     assert (len(data.test_inputs), data.source) == (5, str(tmp_path / inside))
     part = load_dataset("cifar100", tmp_path, limit=6)

@@ -135,13 +135,13 @@ def test_views_depend_on_seed_epoch_and_index_alone(files):
     for seed in (0, 1):
         for epoch in (0, 1):
             images = ImageFiles([files[0], files[0]], TrainTransform(seed, size=16))
-            images.set_epoch(epoch)
+            images.epoch = epoch
             for index in (1, 0):
                 views[seed, epoch, index] = images[index]
     assert len({view.tobytes() for view in views.values()}) == 8
     state = np.random.get_state()[1].copy()  # noqa: NPY002
     again = ImageFiles([files[0], files[0]], TrainTransform(1, size=16))
-    again.set_epoch(1)
+    again.epoch = 1
     np.testing.assert_array_equal(again[0], views[1, 1, 0])
     np.testing.assert_array_equal(again[-1], views[1, 1, 1])
     np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002

@@ -20,7 +20,7 @@ BOTH = pytest.mark.parametrize("name", ["embeddings", "cifar10-embeddings"])
 
 def test_importing_the_data_sets_loads_nothing_heavy():
     heavy = "{'torch', 'scipy', 'sklearn', 'pyarrow', 'PIL', 'datasets'}"
-    code = f"import sys, labelloop.data as d; print(len(d.DATASETS), sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, labelloop.data.datasets as d; print(len(d.DATASETS), sorted({heavy} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == f"{len(DATASETS)} []"
 
@@ -56,13 +56,15 @@ def test_where_there_is_none_the_places_are_said(name, tmp_path, monkeypatch):
         load_dataset(name)
 
 
-def test_the_usual_places_in_order(tmp_path, monkeypatch):
+def test_only_the_variable_and_the_argument_say_where(tmp_path, monkeypatch):
     monkeypatch.delenv("LABELLOOP_DATA", raising=False)
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.chdir(project)
     folder = write_folder(tmp_path / "shared" / "data", "cifar10")
-    assert load_dataset("cifar10").source == str(folder)
+    write_folder(project / "data", "cifar10")
+    with pytest.raises(DataError, match="cifar10: nobody says where data sets are; set LABELLOOP_DATA to the folder"):
+        load_dataset("cifar10")
     elsewhere = write_folder(tmp_path / "elsewhere", "cifar10")
     monkeypatch.setenv("LABELLOOP_DATA", str(elsewhere.parent))
     assert load_dataset("cifar10").source == str(elsewhere)
@@ -83,7 +85,7 @@ def test_digits():
     np.testing.assert_array_equal(data.labels, y_train)
     np.testing.assert_array_equal(data.test_inputs, x_test)
     np.testing.assert_array_equal(data.test_labels, y_test)
-    assert (data.name, data.kind, data.class_names, len(data)) == ("digits", "columns", tuple("0123456789"), 1200)
+    assert (data.name, data.class_names, len(data)) == ("digits", tuple("0123456789"), 1200)
     assert len(load_dataset("digits", limit=100)) == 100
     with pytest.raises(UsageError, match="limit is 1201, but there are 1200"):
         load_dataset("digits", limit=1201)
@@ -115,7 +117,7 @@ def test_embeddings(tmp_path, name):
     np.testing.assert_array_equal(data.test_inputs, arrays()["x_test"].astype(np.float32))
     assert data.labels.tolist() == arrays()["y_train"].tolist()
     assert data.class_names == tuple(arrays()["class_names"])
-    assert (data.name, data.kind, data.inputs.dtype) == (name, "embeddings", np.float32)
+    assert (data.name, data.inputs.dtype) == (name, np.float32)
     assert len(load_dataset(name, save(tmp_path), limit=5).inputs) == 5
 
 
@@ -188,7 +190,7 @@ def test_a_fingerprint_tells_other_rows():
 
 
 def test_labels_may_be_missing_only_where_noisy_ones_are_given():
-    parts = {"name": "a", "source": "a", "kind": "columns", "inputs": np.zeros((2, 1)), "labels": [-1, 0]}
+    parts = {"name": "a", "source": "a", "inputs": np.zeros((2, 1)), "labels": [-1, 0]}
     parts |= {"test_inputs": np.zeros((1, 1)), "test_labels": [0], "class_names": ["a", "b"]}
     assert labelled(**parts, given_labels=[1, -1]).labels.tolist() == [-1, 0]
     with pytest.raises(DataError, match="label -1 of row 0 is not a class"):

@@ -11,7 +11,6 @@ from cifar_files import python2, write_folder
 from labelloop.data.datasets import load_dataset
 from labelloop.data.datasets.labelled import fingerprint_of
 from labelloop.noise.label_files import read_label_file
-from labelloop.noise.superclasses import CIFAR100_COARSE
 
 # Seconds on an idle core, times several: the machine may be busy, but decoding must not become a matter of minutes.
 ENOUGH = 60
@@ -53,7 +52,6 @@ def test_cifar100_subset(shared_data):
     data = timed("cifar100-subset", shared_data)
     assert (len(data), len(data.test_labels), data.num_classes) == (20_000, 5_000, 100)
     np.testing.assert_array_equal(data.labels, human(shared_data, "CIFAR-100_human.pt")[:20_000])
-    np.testing.assert_array_equal(data.coarse_labels, np.array(CIFAR100_COARSE)[data.labels])
     assert (data.class_names[0], data.class_names[99]) == ("apple", "worm")
 
 

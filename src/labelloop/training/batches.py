@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from labelloop.types import Labels, Rows
+from labelloop.types import Labels, Rows, StreamedStore
 
 Augment = Callable[[np.ndarray], np.ndarray]
 
@@ -45,7 +45,7 @@ def batches(
         return
     index = [rows.index[part].tolist() for part in parts]
     generator = torch.Generator().manual_seed(seed)  # of its own: the default would draw from the global random state
-    if hasattr(rows.inputs, "read_into"):
+    if isinstance(rows.inputs, StreamedStore):
         yield from zip(parts, _read_into_shared(rows.inputs, index, workers, generator), strict=True)
         return
     loader = DataLoader(_FirstOf(rows.inputs), batch_sampler=index, num_workers=workers, generator=generator)

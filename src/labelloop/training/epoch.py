@@ -14,7 +14,7 @@ from labelloop.seeds import integer, stream
 from labelloop.training.augmentation import crop_and_flip
 from labelloop.training.batches import batches, is_images
 from labelloop.training.mixup import mix
-from labelloop.types import Floats, Labels, Rows
+from labelloop.types import Floats, Labels, Rows, StreamedStore
 
 if TYPE_CHECKING:
     from labelloop.config.base import TrainingConfig
@@ -60,7 +60,7 @@ def augmented_batches(
         name: Names them too, where a method reads several batches in a step.
     """
     seed = integer(runtime.seed, name) if name else runtime.seed
-    if config.augment == "own" and hasattr(rows.inputs, "augmented"):  # large images augment themselves, in workers
+    if config.augment == "own" and isinstance(rows.inputs, StreamedStore):  # in workers
         rows = replace(rows, inputs=rows.inputs.augmented(seed, epoch))
     crop = config.augment == "crop-flip" and is_images(rows)
     augment = partial(crop_and_flip, rng=stream(seed, "augmentation", epoch)) if crop else None

@@ -13,7 +13,7 @@ from labelloop.config.base import TrainingConfig
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder, load_encoder, mean_and_std
 from labelloop.seeds import integer
 from labelloop.training.batches import input_shape, is_images
-from labelloop.types import Problem, Rows
+from labelloop.types import Problem, Rows, StreamedStore
 
 Config = TypeVar("Config", bound=TrainingConfig)
 
@@ -25,7 +25,7 @@ def resolve(config: Config, problem: Problem) -> Config:
     if network == "auto":
         network = "mlp" if len(shape) == 1 else "small-cnn"
     if augment == "auto":  # grey images are often digits or letters, which do not survive a mirror
-        own = hasattr(problem.train.inputs, "augmented")
+        own = isinstance(problem.train.inputs, StreamedStore)
         augment = "own" if own else "crop-flip" if is_images(problem.train) and shape[0] == 3 else "none"
     if normalise == "auto":
         normalise = "whole" if len(shape) == 1 else "columns"

@@ -39,7 +39,7 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> L
 
     Args:
         name: One of DATASETS.
-        root: Where it is; without it, the usual places.
+        root: Where it is; without it, that of LABELLOOP_DATA.
         options: Those of the data set's function.
 
     Raises:

@@ -30,7 +30,7 @@ def cifar10(
     """CIFAR-10: 50,000 + 10,000 colour images of 32 x 32 pixels, 10 classes.
 
     Args:
-        root: The folder that holds it in any of its forms, or the archive itself; without it, the usual places.
+        root: The folder that holds it in any of its forms, or the archive itself; without it, that of LABELLOOP_DATA.
         limit: Use only the first training rows.
         test_limit: Use only the first test rows.
         verify: Compare the checksum of a .tar.gz with the published one. Give False for one packed by yourself.
@@ -119,11 +119,9 @@ def _labelled(
     return labelled(
         name=variant.name,
         source=source,
-        kind="images",
         inputs=train.images[:limit],
         labels=np.asarray(train.labels)[:limit],
         test_inputs=test.images[:test_limit],
         test_labels=np.asarray(test.labels)[:test_limit],
         class_names=cifar.class_names,
-        coarse_labels=None if train.coarse_labels is None else np.asarray(train.coarse_labels)[:limit],
     )

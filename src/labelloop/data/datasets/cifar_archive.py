@@ -88,7 +88,7 @@ def _parse(contents: dict[str, bytes], variant: Variant, source: Path) -> Cifar:
 
 def _split(content: bytes, variant: Variant, source: str) -> Split:
     batch = _unpickled(content, source)
-    keys = [b"data", variant.label_key] + ([variant.coarse_key] if variant.coarse_key else [])
+    keys = [b"data", variant.label_key]
     absent = [key.decode() for key in keys if key not in batch]
     if absent:
         raise DataError(f"{source}: has no {' or '.join(absent)}; it holds {some(batch)}: is it of another data set?")
@@ -97,8 +97,8 @@ def _split(content: bytes, variant: Variant, source: str) -> Split:
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != values:
         raise DataError(f"{source}: 'data' is no array of bytes with {values} in a row: download it again")
     images = pixels.reshape(-1, 3, *SIZE).transpose(0, 2, 3, 1)  # [n, H, W, 3] from planes of red, green and blue
-    labels = [_labels(batch[key], key, len(images), source) for key in keys[1:]]
-    return Split(np.ascontiguousarray(images), labels[0], labels[1] if variant.coarse_key else None)
+    labels = _labels(batch[variant.label_key], variant.label_key, len(images), source)
+    return Split(np.ascontiguousarray(images), labels)
 
 
 def _labels(value: Any, key: bytes, count: int, source: str) -> list[int]:

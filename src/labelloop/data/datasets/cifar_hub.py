@@ -40,9 +40,7 @@ def read_hub(variant: Variant, limit: int | None = None) -> Cifar:
 
 def _split(columns: dict[str, list[Any]], variant: Variant) -> Split:
     encoded = [image["bytes"] for image in columns[IMAGE_COLUMN]]
-    coarse = variant.coarse_column
     return Split(
         decode_all(encoded, SIZE, variant.hub_name),
         columns[variant.label_column],
-        None if coarse is None else columns[coarse],
     )

@@ -81,7 +81,7 @@ def _read(files: list[Path], variant: Variant, limit: int | None) -> tuple[Split
 
 
 def _columns(present: list[str], variant: Variant, path: Path) -> list[str]:
-    wanted = [IMAGE_COLUMN, variant.label_column] + ([variant.coarse_column] if variant.coarse_column else [])
+    wanted = [IMAGE_COLUMN, variant.label_column]
     absent = [name for name in wanted if name not in present]
     if absent:
         raise DataError(
@@ -99,11 +99,9 @@ def _part(batch: Any, variant: Variant, path: Path, first_row: int) -> Split:
             f"{path}: column {IMAGE_COLUMN!r} is {batch.column(IMAGE_COLUMN).type}, not a struct with the 'bytes' of an"
             " image: use the hub's own files"
         ) from error
-    coarse = variant.coarse_column
     return Split(
         decode_all(encoded, SIZE, str(path), first_row),
         _numbers(batch, variant.label_column),
-        None if coarse is None else _numbers(batch, coarse),
     )
 
 

@@ -21,8 +21,8 @@ class Variant:
         archive: The published archive.
         md5: The published checksum of that.
         train_files: The training batches in the folder. `test_file` and `meta_file` stand beside them.
-        label_key: The labels in a batch. `coarse_key`, `names_key`: likewise.
-        label_column: The labels in a Parquet file. `coarse_column`: likewise.
+        label_key: The labels in a batch. `names_key`: likewise.
+        label_column: The labels in a Parquet file.
         hub_name: Its name on the hub.
     """
 
@@ -36,9 +36,7 @@ class Variant:
     meta_file: str
     label_key: bytes
     names_key: bytes
-    coarse_key: bytes | None
     label_column: str
-    coarse_column: str | None
     hub_name: str
 
 
@@ -53,9 +51,7 @@ CIFAR10 = Variant(
     meta_file="batches.meta",
     label_key=b"labels",
     names_key=b"label_names",
-    coarse_key=None,
     label_column="label",
-    coarse_column=None,
     hub_name="uoft-cs/cifar10",
 )
 CIFAR100 = Variant(
@@ -69,9 +65,7 @@ CIFAR100 = Variant(
     meta_file="meta",
     label_key=b"fine_labels",
     names_key=b"fine_label_names",
-    coarse_key=b"coarse_labels",
     label_column="fine_label",
-    coarse_column="coarse_label",
     hub_name="uoft-cs/cifar100",
 )
 
@@ -82,7 +76,6 @@ class Split:
 
     images: NDArray[np.uint8]  # [n, 32, 32, 3]
     labels: ArrayLike  # [n]
-    coarse_labels: ArrayLike | None  # [n]
 
 
 @dataclass(frozen=True)
@@ -96,9 +89,7 @@ class Cifar:
 
 def concatenated(parts: list[Split]) -> Split:
     """The rows of all parts, in order."""
-    coarse = [part.coarse_labels for part in parts if part.coarse_labels is not None]
     return Split(
         np.concatenate([part.images for part in parts]),
         np.concatenate([np.asarray(part.labels) for part in parts]),
-        np.concatenate([np.asarray(labels) for labels in coarse]) if coarse else None,
     )

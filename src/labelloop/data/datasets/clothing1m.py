@@ -39,7 +39,7 @@ def clothing1m(
     The noisy rows come first, then the clean ones, which `clean_index` names. True labels are known of those alone.
 
     Args:
-        root: The folder that holds the folder Clothing1M, or that folder itself; without it, the usual places.
+        root: The folder that holds the folder Clothing1M, or that folder itself; without it, that of LABELLOOP_DATA.
         limit: Use only the first noisy rows. The clean and the test rows stay.
         clean_source: Which part the clean rows come from: "clean_train" or "clean_val".
         clean_fraction: The share of those to use, each class alike.
@@ -71,7 +71,6 @@ def clothing1m(
     return labelled(
         name="clothing1m",
         source=folder,
-        kind="images",
         inputs=ImageFiles(folder / key for key in [*noisy_keys, *clean_keys]),
         labels=np.concatenate([np.full(len(noisy), MISSING), clean]),
         test_inputs=ImageFiles(folder / key for key in test_keys),

@@ -43,7 +43,6 @@ def digits_data(root: str | Path | None = None, *, limit: int | None = None) -> 
     return labelled(
         name="digits",
         source="scikit-learn",
-        kind="columns",
         inputs=x_train[:limit],
         labels=y_train[:limit],
         test_inputs=x_test,

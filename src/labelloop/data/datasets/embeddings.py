@@ -67,7 +67,6 @@ def _read(path: Path, name: str, limit: int | None, pixels_from: str | Path | No
     return labelled(
         name=name,
         source=path,
-        kind="embeddings",
         inputs=read_features(x_train[:limit], f"{path}: x_train"),
         labels=y_train[:limit],
         test_inputs=read_features(x_test, f"{path}: x_test"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,6 @@ from labelloop.data.images.files import ImageFiles
 from labelloop.errors import DataError
 from labelloop.types import MISSING, Labels
 
-Kind = Literal["images", "embeddings", "columns"]
 SAMPLE = 256  # rows of the inputs that go into the fingerprint
 SAMPLE_FILES = 16
 
@@ -29,13 +28,11 @@ class LabelledData:
     Attributes:
         name: The data set's name in DATASETS.
         source: The file or folder it was read from.
-        kind: "images", "embeddings" or "columns" (features that someone measured).
         inputs: Training inputs: uint8 images [N, H, W, C], float32 rows [N, D], or `ImageFiles` of N large images.
         labels: True labels [N]; missing where nobody knows them.
         given_labels: The noisy labels that the data set comes with [N], missing where a row has none; None where the
             labels are true and noise is still to be made.
         clean_index: The rows that the data set itself names as verified [M]; None where they are still to be drawn.
-        coarse_labels: The super-class of every training row [N], where there are such.
         test_inputs: As `inputs`, for T test rows.
         test_labels: True labels [T].
         class_names: The classes in order.
@@ -46,7 +43,6 @@ class LabelledData:
 
     name: str
     source: str
-    kind: Kind
     inputs: Any
     labels: Labels
     test_inputs: Any
@@ -55,7 +51,6 @@ class LabelledData:
     fingerprint: str
     given_labels: Labels | None = None
     clean_index: Labels | None = None
-    coarse_labels: Labels | None = None
     noise_inputs: Callable[[], NDArray] | None = None
 
     def __len__(self) -> int:
@@ -70,7 +65,6 @@ def labelled(
     *,
     name: str,
     source: object,
-    kind: Kind,
     inputs: Any,
     labels: ArrayLike,
     test_inputs: Any,
@@ -78,7 +72,6 @@ def labelled(
     class_names: Sequence[str],
     given_labels: ArrayLike | None = None,
     clean_index: Labels | None = None,
-    coarse_labels: ArrayLike | None = None,
     noise_inputs: Callable[[], NDArray] | None = None,
 ) -> LabelledData:
     """Checks the parts of a data set against each other, and takes its fingerprint.
@@ -90,11 +83,9 @@ def labelled(
     whole = given_labels is None  # with noisy labels of its own, the true ones may be unknown
     true = _checked(labels, count, classes, f"{source}: label", may_miss=not whole)
     given = None if given_labels is None else _checked(given_labels, count, classes, f"{source}: given label", True)
-    coarse = None if coarse_labels is None else _checked(coarse_labels, count, None, f"{source}: coarse label")
     return LabelledData(
         name=name,
         source=str(source),
-        kind=kind,
         inputs=inputs,
         labels=true,
         test_inputs=test_inputs,
@@ -103,7 +94,6 @@ def labelled(
         fingerprint=fingerprint_of(inputs, true, given),
         given_labels=given,
         clean_index=clean_index,
-        coarse_labels=coarse,
         noise_inputs=noise_inputs,
     )
 

@@ -11,17 +11,17 @@ VARIABLE = "LABELLOOP_DATA"
 
 
 def places(root: str | Path | None) -> list[Path]:
-    """The folders to look in: `root`, else that of LABELLOOP_DATA, else the usual ones."""
+    """The folder to look in: `root`, else that of LABELLOOP_DATA; none where neither is said."""
     said = root if root is not None else os.environ.get(VARIABLE)
-    if said:
-        return [Path(said).expanduser()]
-    here, project = Path.cwd(), Path(__file__).resolve().parents[4]
-    beside = [here, project] if (project / "pyproject.toml").is_file() else [here]  # run from its source, or installed
-    return list(dict.fromkeys([*(folder.parent / "shared" / "data" for folder in beside), here / "data"]))
+    return [Path(said).expanduser()] if said else []
 
 
 def not_found(name: str, root: str | Path | None, needed: str) -> DataError:
-    """The error for a data set that is in none of its places."""
+    """The error for a data set that is not there, or that nobody says where to find."""
+    if not places(root):
+        return DataError(
+            f"{name}: nobody says where data sets are; set {VARIABLE} to the folder that holds {needed}, or give root="
+        )
     looked_in = [f"{place}{'' if place.exists() else ' (does not exist)'}" for place in places(root)]
     return DataError(
         f"{name}: not found in {', '.join(looked_in)}; put there {needed}; or name another folder with root= or the"

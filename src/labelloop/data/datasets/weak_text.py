@@ -35,7 +35,7 @@ def weak_text(
     """Public texts whose given labels are the majority of some labelling functions' votes.
 
     Args:
-        root: The folder that holds the folder weak-text; without it, the usual places.
+        root: The folder that holds the folder weak-text; without it, that of LABELLOOP_DATA.
         limit: Use only the first training rows.
         texts: "youtube" (spam comments) or "sms" (spam messages).
         clean: How many training rows are clean, each class in proportion.
@@ -57,7 +57,6 @@ def weak_text(
     return labelled(
         name="weak-text",
         source=path,
-        kind="embeddings",
         inputs=read_features(arrays["x_train"][first], f"{path}: x_train"),
         labels=arrays["y_train"][first],
         test_inputs=read_features(arrays["x_test"], f"{path}: x_test"),

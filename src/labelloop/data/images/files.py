@@ -40,10 +40,6 @@ class ImageFiles:
     def path(self, index: int) -> Path:
         return Path(os.fsdecode(self._paths[index]))
 
-    def set_epoch(self, epoch: int) -> None:
-        """Asks for the random views of this epoch. Call it before the workers of the epoch start."""
-        self.epoch = epoch
-
     def augmented(self, seed: int, epoch: int = 0) -> ImageFiles:
         """The same files, seen at random as in training. This one is left as it is."""
         size = self.transform.size if isinstance(self.transform, EvalTransform) else TrainTransform.size
