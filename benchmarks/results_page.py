@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import recipe_page
 
 from labelloop.bench.tables import best, last, setting
 from labelloop.bench.tables import cell as cell_of
@@ -18,10 +19,10 @@ from labelloop.paper.items import accuracy_table, measured_resources, phase_tabl
 
 ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "evidence"
-OURS, PRACTICAL = "closed loop", "closed loop, practical recipe"
+OURS, DEFAULT = "closed loop", "closed loop, default recipe"
 THEIRS = ("cross-entropy", "FasTEN", "MW-Net", "L2B", "EMLC")  # the baselines of the paper
 SIMPLE = ("cross-entropy", "clean rows only", "noisy + clean", "fine-tune on clean")
-NOT_RIVALS = (OURS, PRACTICAL, "true labels", "closed loop, clean rows train too")
+NOT_RIVALS = (OURS, DEFAULT, "closed loop, practical recipe", "true labels", "closed loop, clean rows train too")
 
 
 MEMORISING = ("embeddings", "images")
@@ -77,7 +78,7 @@ class Page:
         lines, lost_any, open_any = [], False, False
         for name in ("embeddings", "images"):
             cells = {c: r for part in self.parts("table1", name) for c, r in self.scores(part).items() if OURS in r}
-            for ours in (OURS, PRACTICAL):
+            for ours in (OURS, DEFAULT):
                 won, lost, undecided = 0, list[tuple[float, str]](), 0
                 for cell, rows in cells.items():
                     rivals = {row: rows[row] for row in THEIRS if row in rows}
@@ -250,8 +251,8 @@ class Page:
                 if OURS in rows and rivals:
                     top = max(rivals, key=lambda row: rivals[row].mean)
                     won += rows[OURS].mean > rivals[top].mean
-                    practical = f", practical recipe {rows[PRACTICAL]}" if PRACTICAL in rows else ""
-                    texts.append(f"{cell}: {rows[OURS]}{practical}, against {top} {rivals[top]}")
+                    default = f", default recipe {rows[DEFAULT]}" if DEFAULT in rows else ""
+                    texts.append(f"{cell}: {rows[OURS]}{default}, against {top} {rivals[top]}")
         missing = "" if complete else "so far (runs of other baselines are missing) "
         ahead = f"ahead in {won} of {len(texts)} cells: {missing}" + "; ".join(texts)
         return ahead if texts else "no runs", _verdict(won > len(texts) / 2, bool(texts) and complete)
@@ -370,51 +371,22 @@ class Page:
             row: [gap for p in MEMORISING for gap in self.gaps("table1", p, row)] for row in (OURS, "cross-entropy")
         }
         few = self.few_clean_gaps()
-        simple, others = list[str](), list[str]()
-        ahead: dict[str, list[bool]] = {}
-        for protocol in MEMORISING:
-            for part in self.parts("table1", protocol):
-                for rows in self.scores(part).values():
-                    rivals = {row: score for row, score in rows.items() if row not in NOT_RIVALS}
-                    if PRACTICAL not in rows or not set(SIMPLE) <= rivals.keys():
-                        continue
-                    ours = rows[PRACTICAL]
-                    simple.append(_outcome(ours, max((rivals[row] for row in SIMPLE), key=lambda score: score.mean)))
-                    others.append(_outcome(ours, max(rivals.values(), key=lambda score: score.mean)))
-                    for row, score in rivals.items():
-                        ahead.setdefault(row, []).append(score.mean > ours.mean)
-        better = sorted((row for row in ahead if any(ahead[row])), key=lambda row: -sum(ahead[row]))
-        named = ", ".join(f"{row} in {sum(ahead[row])} of {len(ahead[row])}" for row in better)
         if not gaps[OURS] or not few:
             return "runs are missing"
         return (
             f"After the last epoch the loop is at most {max(gaps[OURS]):.1f} points below its best one (with a tenth "
-            f"or a fifth of the clean rows {max(few):.1f}), cross-entropy up to {max(gaps['cross-entropy']):.1f}. In "
-            f"{len(simple)} cells of data and noise, our recipe against the best simple way to use the clean rows: "
-            f"{_tally(simple)}; against the best of all other methods: {_tally(others)}. Ahead of it somewhere: "
-            f"{named or 'none'}."
+            f"or a fifth of the clean rows {max(few):.1f}), cross-entropy up to {max(gaps['cross-entropy']):.1f}. "
+            f"{recipe_page.summary(self.items['cells'], self.runs)}"
         )
 
     def augmented(self) -> str:
-        """For README.md: every row of the protocol in which nothing is learnt by heart, the best first."""
+        """For README.md: every row of the protocol in which nothing is memorised, the best first."""
         texts = []
         for part in self.parts("table1", "augmented"):
             for cell, rows in self.scores(part).items():
                 ordered = sorted(rows.items(), key=lambda named: -named[1].mean)
                 texts.append(f"{cell}: " + ", ".join(f"{row} {score}" for row, score in ordered))
         return "; ".join(texts) or "not measured yet"
-
-    def recipe_parts(self) -> str:
-        """What every part of the practical recipe brings alone, beside what the whole of it brings, by cell."""
-        cells = {c: rows for part in self.parts("recipe", "embeddings") for c, rows in self.scores(part).items()}
-        rows = dict.fromkeys(e.title for part in self.parts("recipe", "embeddings") for e in part.experiments)
-        if not cells or any(rows.keys() - found.keys() for found in cells.values()):
-            return "not measured yet"
-        lines = [f"| points over the paper's values | {' | '.join(cells)} |", "|---" * (len(cells) + 1) + "|"]
-        for row in rows:
-            gains = [f"{found[row].mean - found[OURS].mean:+.1f}" for found in cells.values()]
-            lines += [f"| {row} | {' | '.join(gains)} |"] if row != OURS else []
-        return "\n".join(lines)
 
 
 def correction_shares(record: Mapping[str, Any]) -> list[float]:
@@ -452,11 +424,6 @@ def _range(gaps: Sequence[float]) -> str:
 def _span(numbers: Sequence[int]) -> str:
     low, high = min(numbers), max(numbers)
     return f"{low} to {high}" if low < high else f"{low}"
-
-
-def _tally(outcomes: Sequence[str]) -> str:
-    counts = {word: sum(text.startswith(word) for text in outcomes) for word in ("wins", "ties", "loses")}
-    return f"{counts['wins']} won, {counts['ties']} tied, {counts['loses']} lost"
 
 
 def _verdict(holds: bool, measured: bool = True) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import recipe_page
 from believe_page import page as believe_page
 from results_page import Page, correction_shares, overhead_setting
 from vs_cleanlab_page import page as vs_cleanlab_page
@@ -85,7 +86,7 @@ def believe() -> str:
 PAGE = Page()
 WHERE = {
     "closed-loop": "closed loop",
-    "practical": "closed loop, practical recipe",
+    "default": "closed loop, default recipe",
     "glc": "GLC",
     "fasten": "FasTEN",
     "mw-net": "MW-Net",
@@ -110,10 +111,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "counts": PAGE.counts,
     "claims": PAGE.claims,
     "ranking": partial(PAGE.ranking, "closed loop"),
-    "ranking-practical": partial(PAGE.ranking, "closed loop, practical recipe"),
     "efficiency": PAGE.efficiency,
     "summary": PAGE.summary,
-    "recipe-parts": PAGE.recipe_parts,
+    "tally": partial(recipe_page.tally, PAGE.items["cells"], PAGE.runs),
+    "tally-alike": partial(recipe_page.tally, PAGE.items["alike"], PAGE.runs),
+    "recipe-gains": partial(recipe_page.gains, PAGE.items["recipe"], PAGE.runs),
+    "chosen": recipe_page.chosen,
+    "cells": partial(recipe_page.measures, PAGE.items["cells"], PAGE.runs, PAGE.items["cells"].values),
     "correction-cost": PAGE.correction_cost,
     "augmented": PAGE.augmented,
     "tables": PAGE.tables,

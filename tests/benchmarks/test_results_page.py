@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from results_page import OURS, PRACTICAL, TENTH, THEIRS, Page, Score, _span, _tally, correction_shares, score
+from results_page import DEFAULT, OURS, TENTH, THEIRS, Page, Score, _span, correction_shares, score
 
 from labelloop.bench.tables import cell, cell_text
 
@@ -112,7 +112,7 @@ def test_a_combination_that_does_harm_is_not_called_invisible(many, few, verdict
 
 
 def test_the_ranking_says_when_rivals_are_missing():
-    titles = (*THEIRS, "GLC", OURS, PRACTICAL)
+    titles = (*THEIRS, "GLC", OURS, DEFAULT)
     rows = {"cross-entropy": 50.0, "FasTEN": 60.0, OURS: 61.0}
     assert "FasTEN 60.0 ± 0.1 (of 2 of 6)" in page_of({"one": rows}, titles).ranking(OURS)
     assert "(of" not in page_of({"one": ALL | {"GLC": 50.0, OURS: 61.0}}, titles).ranking(OURS)
@@ -129,8 +129,6 @@ def test_ranks_and_gains_of_one_cell_are_one_number_each():
 
 def test_words_for_numbers():
     assert (_span([3, 1, 2]), _span([4])) == ("1 to 3", "4")
-    outcomes = ["wins (+1.0)", "ties (+0.0)", "loses (-1.0)", "loses (-2.0)"]
-    assert _tally(outcomes) == "1 won, 1 tied, 2 lost"
     run = {"train": 10.0, "extract": 0.5, "corrector": 0.1, "update": 0.0}
     assert correction_shares({"runs": {"closed-loop": [run]}}) == [pytest.approx(0.06)]
 

@@ -20,7 +20,7 @@ Records = Sequence[Mapping[str, Any]]
 Style = dict[str, Any]  # arguments of a line
 Styles = Mapping[str, Style]
 OURS = "closed loop"
-THICK = (OURS, "closed loop, practical recipe")  # and drawn above the others
+THICK = (OURS, "closed loop, default recipe")  # and drawn above the others
 
 # A title looks the same in every figure, and no two alike: its colour is that of its line here, its dashes those of
 # its column. Colours that colour-blind people tell apart, none pale; "" is free for titles that do not stand here.
