@@ -98,15 +98,19 @@ def test_numbers_may_skip_a_class_that_no_row_has():
     assert found.classes.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_unpaired_rows_are_said_to_leave_given_labels_out():
-    with pytest.warns(UserWarning, match="they are ignored"):
+def test_unpaired_rows_are_said_to_be_judged_by_an_estimate():
+    with pytest.warns(UserWarning, match="estimated from the noisy rows"):
         found = labelloop.correct(np.where(CLEAN >= 0, -1, WORLD.given), CLEAN, pred_probs=P)
     assert found.clean_rows == {"paired": 0, "unpaired": 200}
     rest = CLEAN < 0
-    assert np.array_equal(found.corrected_proba[rest], found.predicted_proba[rest])
+    assert not np.array_equal(found.corrected_proba[rest], found.predicted_proba[rest])
+    assert found.estimate["corrected_label_accuracy"]["rows"] == 200
+    assert "estimated noise" in found.estimate["notes"][0]
 
 
-@pytest.mark.parametrize(("count", "message"), [(6, "6 of 6 clean rows .* are ignored"), (25, "only 25 clean rows")])
+@pytest.mark.parametrize(
+    ("count", "message"), [(6, "6 of 6 clean rows .* estimated from the noisy rows"), (25, "only 25 clean rows")]
+)
 def test_few_clean_rows_are_said(count, message):
     few = np.where(np.cumsum(CLEAN >= 0) <= count, CLEAN, -1)
     names = NAMES.tolist() + [f"class {k}" for k in range(9)]  # many classes for so few rows

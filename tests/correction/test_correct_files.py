@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from worlds import class_conditional
 
 import labelloop
 from labelloop.cli import main
+from labelloop.correction.stored_run import read_stored_run
+from labelloop.workflows.refit import corrected as corrected_again
 
 WORLD = class_conditional(800)
 CLEAN = WORLD.clean(120)
@@ -153,12 +156,29 @@ def test_what_cannot_be_done_is_said(tmp_path, monkeypatch, capsys, extra, code,
 
 def test_a_file_without_scores_or_a_file_that_is_none(tmp_path, capsys):
     np.savez(tmp_path / "bare.npz", y=WORLD.given, y_clean=CLEAN)
-    assert main(["correct", str(tmp_path / "bare.npz"), "--output", str(tmp_path / "o.csv")]) == 2
-    assert "--pred-probs-column, --embedding-column, --feature-columns or --text" in capsys.readouterr().err
+    assert main(["correct", str(tmp_path / "bare.npz"), "--output", str(tmp_path / "o.csv")]) == 1
+    assert "bare.npz: no inputs; expected one of" in capsys.readouterr().err
     for name in ("gone.npz", "gone.parquet", "gone.csv", "rows.xlsx"):
         arguments = ["correct", str(tmp_path / name), "--output", str(tmp_path / "o.csv")]
         assert main([*arguments, "--pred-probs-column", "p"]) == 1
         assert name in capsys.readouterr().err
+
+
+def test_a_table_needs_no_probabilities(tmp_path, capsys):
+    columns = {f"x{k}": WORLD.embeddings[:, k] for k in range(4)}
+    columns |= {"where": np.where(WORLD.embeddings[:, 4] > 0, "north", "south")}
+    columns |= {"label": NAMES[WORLD.given], "clean_label": np.where(CLEAN < 0, "", NAMES[CLEAN])}
+    pa.csv.write_csv(pa.table(columns), tmp_path / "table.csv")
+    assert main(["correct", str(tmp_path / "table.csv"), "--output-dir", str(tmp_path / "run"), "--quiet"]) == 0
+    corrected = np.array(pq.read_table(tmp_path / "run" / "labels.parquet")["corrected_label"].to_pylist())
+    rest = CLEAN < 0
+    assert (corrected == NAMES[WORLD.true])[rest].mean() > (WORLD.given == WORLD.true)[rest].mean() + 0.05
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert {"clean rows, forest", "clean rows, logistic"} <= set(run["weights_without_label"])
+    assert "given labels changed" in run["guard"]["line"]
+    stored = read_stored_run(tmp_path / "run")
+    again = corrected_again(stored)[0]
+    np.testing.assert_array_equal(again, stored.targets)
 
 
 @pytest.mark.parametrize(("name", "words"), [("no.csv", "no such file"), ("folder", "is a folder; .csv")])

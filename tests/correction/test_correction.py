@@ -7,11 +7,12 @@ import pytest
 from worlds import NUM_CLASSES, class_conditional, worthless_labels
 
 from labelloop.correction.instant import correct_labels
-from labelloop.correction.instant.correction import deal
+from labelloop.correction.instant.components import deal
 
 
-# What is learnt is linear in the logarithms, so it cannot wholly undo a noise matrix in the probabilities.
-@pytest.mark.parametrize(("source", "short_of_best"), [("pred_probs", 0.035), ("embeddings", 0.015), ("both", 0.015)])
+# What is learnt is linear in the logarithms, so it cannot wholly undo a noise matrix in the probabilities; and the
+# guard keeps a label where two classes are nearly as likely.
+@pytest.mark.parametrize(("source", "short_of_best"), [("pred_probs", 0.04), ("embeddings", 0.015), ("both", 0.02)])
 def test_close_to_the_best_possible_with_paired_rows(source, short_of_best):
     world = class_conditional()
     clean = world.clean(500)
@@ -33,13 +34,24 @@ def test_probabilities_are_close_to_the_true_posterior():
     assert np.abs(found.targets - world.posterior).mean() < 0.06
 
 
-@pytest.mark.parametrize("world", [class_conditional(), worthless_labels()], ids=["useful", "worthless"])
-def test_unpaired_rows_leave_the_given_label_of_a_row_out(world):
+def test_unpaired_rows_let_the_given_label_count():
+    world = class_conditional()
     clean = world.clean(500)
     hidden = np.where(clean >= 0, -1, world.given)
     found = correct_labels(hidden, clean, NUM_CLASSES, pred_probs=world.probabilities)
-    assert np.array_equal(found.targets, found.predicted)
-    assert found.weights == found.weights_without_label
+    best = world.accuracy(world.posterior.argmax(axis=1), clean)
+    reached = world.accuracy(found.targets.argmax(axis=1), clean)
+    assert reached > best - 0.065
+    assert reached > world.accuracy(found.predicted.argmax(axis=1), clean) + 0.02
+    assert reached > world.accuracy(world.given, clean) + 0.1
+
+
+def test_unpaired_rows_do_no_harm_where_given_labels_tell_nothing():
+    world = worthless_labels()
+    clean = world.clean(500)
+    found = correct_labels(np.where(clean >= 0, -1, world.given), clean, NUM_CLASSES, pred_probs=world.probabilities)
+    reached = world.accuracy(found.targets.argmax(axis=1), clean)
+    assert reached > world.accuracy(world.given, clean) - 0.005
 
 
 def test_given_labels_that_tell_nothing_do_no_harm():
@@ -65,8 +77,7 @@ def test_weights_lie_on_the_simplex_and_name_the_components():
     for weights in (found.weights, found.weights_without_label):
         assert sum(weights.values()) == pytest.approx(1)
         assert min(weights.values()) >= 0
-    assert len(found.weights) == 4
-    assert "label corrector" in found.weights
+    assert {"label corrector", "given label, noise by class", "inputs alone"} <= set(found.weights)
     assert "label corrector" not in found.weights_without_label
 
 
@@ -126,7 +137,7 @@ def test_few_pairs_among_many_clean_rows_do_no_harm():
     clean = world.clean(300)
     hidden = np.where((clean >= 0) & (np.cumsum(clean >= 0) > 5), -1, world.given)
     found = correct_labels(hidden, clean, NUM_CLASSES, pred_probs=world.probabilities)
-    assert np.array_equal(found.targets, found.predicted)
+    assert world.accuracy(found.targets.argmax(axis=1), clean) > world.accuracy(world.given, clean) + 0.1
 
 
 def test_two_clean_rows_are_enough_to_answer():
@@ -135,6 +146,8 @@ def test_two_clean_rows_are_enough_to_answer():
     clean[[3, 7]] = world.true[[3, 7]]
     found = correct_labels(world.given, clean, NUM_CLASSES, pred_probs=world.probabilities)
     assert np.isfinite(found.targets).all()
+    assert np.array_equal(found.targets.argmax(axis=1), world.given), "two rows cannot tell what a change does"
+    assert found.targets.max() < 0.76, "what two rows speak for"
 
 
 def test_a_class_without_clean_rows_stays_possible():

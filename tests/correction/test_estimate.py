@@ -12,11 +12,13 @@ from small_rows import quick_fit, small_rows
 import labelloop
 from labelloop.correction.cross_fit import cross_fitted
 from labelloop.correction.estimate import (
-    FEW_PAIRS,
     NO_PAIRS,
     RANDOM_SAMPLE,
+    SIMULATED,
+    WITHOUT_LABEL,
     estimate,
     estimate_lines,
+    expected_share,
     interval,
     reliability,
 )
@@ -103,7 +105,7 @@ def test_the_shares_worked_by_hand():
     assert found["notes"] == [RANDOM_SAMPLE]
     few = estimate(np.eye(2)[corrected[10:]], given[10:], clean[10:])
     assert few["corrected_label_accuracy"]["rows"] == 15
-    assert few["notes"] == [FEW_PAIRS.format(pairs=10), RANDOM_SAMPLE]
+    assert few["notes"] == [WITHOUT_LABEL.format(unpaired=5, rows=15), RANDOM_SAMPLE]
 
 
 def test_without_pairs_it_says_what_cannot_be_known():
@@ -111,11 +113,23 @@ def test_without_pairs_it_says_what_cannot_be_known():
     assert found["good_labels_broken"] is None
     assert found["wrong_labels_fixed"] is None
     assert found["corrected_label_accuracy"]["value"] == 0.75
-    assert found["notes"][0] == NO_PAIRS
+    assert found["notes"][:2] == [WITHOUT_LABEL.format(unpaired=4, rows=4), NO_PAIRS]
     text = "\n".join(estimate_lines(found))
     assert "75.0% (95% interval" in text
     assert "nobody can know how many good labels were broken" in text
     assert "random sample" in text
+
+
+def test_simulated_labels_by_hand():
+    said, clean = np.eye(2)[[0, 1, 1, 0]], np.array([0, 1, 0, 0])
+    expected = np.array([[1.0, 0.5], [1.0, 1.0], [0.0, 0.5], [np.nan, np.nan]])
+    found = estimate(said, np.array([-1, -1, -1, 1]), clean, expected=expected)
+    accuracy = found["corrected_label_accuracy"]
+    assert accuracy["value"] == pytest.approx((3 + 3) / 8), "the paired row is right; 3 of 4 under either estimate"
+    assert (accuracy["low"], accuracy["high"]) == interval(3, 4)
+    assert found["notes"][0] == SIMULATED.format(unpaired=3, rows=4)
+    wider = expected_share(np.array([[1.0, 0.0], [1.0, 1.0]]))
+    assert (wider["low"], wider["high"]) == (interval(1, 2)[0], 1.0)
 
 
 def test_the_bins_of_the_reliability():

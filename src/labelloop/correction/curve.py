@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from labelloop.correction.cross_fit import MIN_CLEAN
 from labelloop.correction.estimate import ENOUGH_PAIRS, interval
-from labelloop.correction.instant.correction import deal
+from labelloop.correction.instant.components import deal
 from labelloop.correction.stored_run import StoredRun
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Labels

@@ -22,22 +22,23 @@ BINS = 10
 RANDOM_SAMPLE = (
     "this holds if the clean rows are a random sample of the rows; if the suspicious ones were verified, it does not"
 )
-NO_PAIRS = (
-    "no clean row has a given label, so nobody can know how many good labels were broken, and the accuracy is that of "
-    "correction without a real given label (what the network expects it to be takes its place)"
+SIMULATED = (
+    "{unpaired} of {rows} clean rows have no given label; each was given one through the estimated noise, so the"
+    " accuracy holds as far as that estimate does"
 )
-FEW_PAIRS = (
-    "only {pairs} clean rows have a given label, so the accuracy is that over all clean rows, most of them corrected "
-    "without a real given label (what the network expects it to be takes its place)"
+NO_PAIRS = "no clean row has a given label, so nobody can know how many good labels were broken"
+WITHOUT_LABEL = (
+    "{unpaired} of {rows} clean rows have no given label, so the accuracy is mostly that of correction without a real"
+    " one (what the network expects it to be takes its place)"
 )
 
 Share = dict[str, Any]  # value, low, high, rows
 
 
-def interval(hits: int, rows: int) -> tuple[float, float]:
-    """Where the share behind `hits` of `rows` lies, with 95% confidence."""
+def interval(hits: float, rows: int) -> tuple[float, float]:
+    """Where the share behind `hits` of `rows` lies, with 95% confidence; hits need not be whole."""
     tail = (1 - LEVEL) / 2
-    low = beta.ppf(tail, hits, rows - hits + 1) if hits else 0.0
+    low = beta.ppf(tail, hits, rows - hits + 1) if hits > 0 else 0.0
     high = beta.ppf(1 - tail, hits + 1, rows - hits) if hits < rows else 1.0
     return float(low), float(high)
 
@@ -61,14 +62,18 @@ def no_estimate(*reasons: str) -> dict[str, Any]:
     }
 
 
-def estimate(said: Floats, given: Labels, clean: Labels, notes: Sequence[str] = ()) -> dict[str, Any]:
+def estimate(
+    said: Floats, given: Labels, clean: Labels, notes: Sequence[str] = (), expected: Floats | None = None
+) -> dict[str, Any]:
     """How good corrected labels are, from clean rows corrected without their own help.
 
     Args:
         said: Cross-fitted soft labels of the clean rows [M, C].
         given: Their given labels [M], -1 where missing.
-        clean: Their verified labels [M].
+        clean: Their clean labels [M].
         notes: What else must be known to read the numbers.
+        expected: How likely a clean row without a given label is to be right had it one, under each estimate of the
+            noise; NaN where it has one [M, K].
 
     Returns:
         What run.json holds under "estimate". With ENOUGH_PAIRS paired rows, only those count: they alone are like the
@@ -77,17 +82,28 @@ def estimate(said: Floats, given: Labels, clean: Labels, notes: Sequence[str] = 
     paired = given != MISSING
     counted = paired if paired.sum() >= ENOUGH_PAIRS else np.ones(len(clean), bool)
     right, was_right = said.argmax(axis=1) == clean, given == clean
-    words = [NO_PAIRS] if not paired.any() else [FEW_PAIRS.format(pairs=paired.sum())] if counted.all() else []
-    if paired.all():
-        words = []
+    words = [] if paired.any() else [NO_PAIRS]
+    accuracy = share(right[counted])
+    if (counted & ~paired).any():
+        known = SIMULATED if expected is not None else WITHOUT_LABEL
+        words.insert(0, known.format(unpaired=(~paired).sum(), rows=len(clean)))
+        hits = np.where(paired[:, None], right[:, None], right[:, None] if expected is None else expected)  # [M, K]
+        accuracy = expected_share(hits[counted])
     return {
         **no_estimate(),
-        "corrected_label_accuracy": share(right[counted]),
+        "corrected_label_accuracy": accuracy,
         "good_labels_broken": share(~right[paired & was_right]),
         "wrong_labels_fixed": share(right[paired & ~was_right]),
         "notes": [*words, *notes, RANDOM_SAMPLE],
         "reliability": reliability(said[counted], clean[counted]),
     }
+
+
+def expected_share(hits: Floats) -> Share:
+    """The share of hits that are known only as chances under K estimates [M, K]: the interval holds all of theirs."""
+    ends = np.array([interval(float(h), len(hits)) for h in hits.sum(axis=0, dtype=np.float64)])  # [K, 2]
+    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    return {"value": float(hits.mean()), "low": low, "high": high, "rows": len(hits)}
 
 
 def reliability(said: Floats, clean: Labels) -> list[dict[str, float]]:

@@ -15,7 +15,8 @@ from scipy.special import log_softmax
 
 from labelloop.config.base import TrainingConfig
 from labelloop.correction.instant import MIN_PAIRS, Corrected, correct_scores
-from labelloop.correction.instant.correction import FLOOR, deal, side_by_side
+from labelloop.correction.instant.components import deal
+from labelloop.correction.instant.correction import FLOOR, side_by_side
 from labelloop.correction.instant.discriminant import discriminant_scores
 from labelloop.errors import DataError
 from labelloop.methods import METHODS

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from labelloop.config.build import build_config
 from labelloop.correction.cross_fit import Correct
-from labelloop.correction.instant import correct_scores
+from labelloop.correction.instant import Corrected, correct_scores
 from labelloop.correction.once import Seen, correct_once
 from labelloop.errors import UsageError
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
@@ -79,7 +79,7 @@ def read_stored_run(folder: Path) -> StoredRun:
     arrays = run.row_arrays()
     said, seed = arrays.said, run.record.seed
     if "scores" in said:
-        on = _instant(said["scores"].astype(np.float64), arrays.given, run.targets.shape[1], seed)
+        on = _instant(arrays, run.targets.shape[1], seed)
         return StoredRun(run, arrays, on)
     config = build_config(ClosedLoopConfig, run.record.config)
     features, logits, posterior = (said[name].astype(np.float32) for name in ("features", "logits", "noisy_posterior"))
@@ -92,8 +92,26 @@ def _loop(seen: Seen, config: ClosedLoopConfig, seed: int) -> Callable[[Labels],
     return lambda rows: partial(correct_once, seen.rows(rows), config=config, seed=seed)
 
 
-def _instant(scores: NDArray, given: Labels, num_classes: int, seed: int) -> Callable[[Labels], Correct]:
+def _instant(arrays: RowArrays, num_classes: int, seed: int) -> Callable[[Labels], Correct]:
     def on(rows: Labels) -> Correct:
-        return lambda clean: correct_scores(scores[rows], given[rows], clean, num_classes, seed).targets
+        return lambda clean: correct_instantly(arrays, rows, clean, num_classes, seed).targets
 
     return on
+
+
+def correct_instantly(arrays: RowArrays, rows: Labels, clean: Labels, num_classes: int, seed: int) -> Corrected:
+    """Instant correction of some rows from what a run kept.
+
+    Args:
+        arrays: Its "scores", and "inputs" (or "table_inputs", if they are columns of a table) where they were kept.
+        rows: Which rows.
+        clean: Clean labels of these rows [m], -1 where missing.
+        num_classes: C.
+        seed: That of the run.
+    """
+    said = arrays.said
+    inputs = said.get("table_inputs", said.get("inputs"))
+    return correct_scores(
+        said["scores"][rows].astype(np.float64), arrays.given[rows], clean, num_classes, seed,
+        inputs=None if inputs is None else inputs[rows], table="table_inputs" in said,
+    )  # fmt: skip

@@ -110,6 +110,9 @@ def choice_lines(record: Mapping[str, Any]) -> list[str]:
             f"{percent(ours['value'])} right, against {percent(theirs['value'])} of the loop's own labels"
             f" (on the same clean rows)"
         )
+    guard = record.get("guard")
+    if isinstance(guard, Mapping) and isinstance(guard.get("line"), str):
+        lines.append(guard["line"])
     return lines
 
 

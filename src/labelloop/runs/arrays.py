@@ -24,7 +24,8 @@ class RowArrays:
         given: Given labels [n], -1 where missing.
         clean: Clean labels [n], -1 where missing; not those of test rows.
         judges: Which clean rows may judge: those that were not chosen for being uncertain [n].
-        said: What the correction is made from, by name: features, logits, noisy_posterior and extra, or scores.
+        said: What the correction is made from, by name: features, logits, noisy_posterior and extra, or
+            scores and, where there are any, inputs (table_inputs if they are columns of a table).
     """
 
     given: Labels

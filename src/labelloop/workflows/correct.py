@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.correction.estimate import estimate
-from labelloop.correction.instant import MIN_PAIRS, correct_labels
+from labelloop.correction.instant import MIN_PAIRS, correct_labels, suit_trees
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import decode, text_of
 from labelloop.data.problem import check, classes_of, encoded
@@ -47,6 +47,7 @@ class CorrectionResult:
         data: What run.json says of the rows: their source, how many there are of each kind, and the classes.
         estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
             intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
+        guard: What was chosen against the given labels, by how much and how sure that is: `line` in words.
         labels: One row for every row, with the columns of labels.parquet.
         rows: What `labelloop refit` needs of every row; None if that would be too large.
     """
@@ -62,6 +63,7 @@ class CorrectionResult:
     clean_rows: dict[str, int]
     data: dict[str, Any]
     estimate: dict[str, Any]
+    guard: dict[str, Any]
     labels: pa.Table
     rows: RowArrays | None
 
@@ -79,14 +81,16 @@ def correct(
     """Corrects noisy labels with the help of a few clean ones, in seconds and without training a network.
 
     Give clean labels to rows that keep their given label, where you can: only such pairs show what a given label is
-    worth. With fewer than 20, given labels are ignored: rows are labelled from probabilities or embeddings alone.
+    worth. With fewer than 20 it is estimated from the noisy rows. A given label is changed only where the clean rows
+    can tell that changing it does more good than harm.
 
     Args:
         y: The given labels [n]; blank, NaN, None or -1 where there is none.
         y_clean: The verified labels [n], missing in the same way where a row was not verified.
         pred_probs: Out-of-sample probabilities of the given label [n, C], from any model that was cross-validated on
             the given labels. Columns in the order of the sorted classes, or of `class_names`.
-        embeddings: Features [n, D] from any network.
+        embeddings: Features [n, D] from any network, or the columns of a table; with fewer than 128 columns trees are
+            cross-validated on them too.
         ids: A name for every row; without it, the row number.
         class_names: The classes in the order of the columns; without it, the labels that occur, sorted.
         seed: The same seed gives the same result.
@@ -114,9 +118,17 @@ def correct(
 
 
 def correct_table(
-    table: Table, pred_probs: Floats | None, embeddings: Floats | None, seed: int = 0
+    table: Table, pred_probs: Floats | None, embeddings: Floats | None, seed: int = 0, *, named: bool = False
 ) -> CorrectionResult:
-    """The same for a table, as it comes from a file. Test rows in it are left out: their corrected label is missing."""
+    """The same for a table, as it comes from a file. Test rows in it are left out: their corrected label is missing.
+
+    Args:
+        table: The rows.
+        pred_probs: Out-of-sample probabilities [n, C], or None.
+        embeddings: Features [n, D], or None.
+        seed: The same seed gives the same result.
+        named: Whether the features are columns with names of their own, as those of a table.
+    """
     seed = whole_seed(seed)
     if pred_probs is not None:
         pred_probs = _checked(pred_probs)
@@ -133,7 +145,10 @@ def correct_table(
     _warn_if_few(clean_rows, len(classes))
     if pred_probs is not None:
         _warn_if_memorised(pred_probs, given, clean)
-    found = correct_labels(given, clean, len(classes), pred_probs=pred_probs, embeddings=embeddings, seed=seed)
+    trees = embeddings is not None and suit_trees(embeddings.shape[1], named)
+    found = correct_labels(
+        given, clean, len(classes), pred_probs=pred_probs, embeddings=embeddings, table=trees, seed=seed
+    )
     verified = (clean != MISSING)[:, None]
     rows = np.flatnonzero(clean != MISSING)
     targets = np.where(verified, one_hot(clean, len(classes)), found.targets)  # [n, C]
@@ -150,9 +165,12 @@ def correct_table(
         weights_without_label=found.weights_without_label,
         clean_rows=clean_rows,
         data=data,
-        estimate=estimate(found.cross_fitted[rows], given[rows], clean[rows]),
+        estimate=estimate(found.cross_fitted[rows], given[rows], clean[rows], expected=found.expected_right[rows]),
+        guard=found.guard,
         labels=labels,
-        rows=row_arrays(given, clean, scores=found.scores.astype(np.float32)),
+        rows=row_arrays(
+            given, clean, scores=found.scores.astype(np.float32), **{"table_inputs" if trees else "inputs": embeddings}
+        ),
     )
 
 
@@ -201,9 +219,9 @@ def _warn_if_few(clean_rows: dict[str, int], num_classes: int) -> None:
     paired = clean_rows["paired"]
     if paired < MIN_PAIRS:
         warnings.warn(
-            f"{paired} of {sum(clean_rows.values())} clean rows have a given label too, which is too few to show what"
-            f" given labels are worth, so they are ignored; verify {max(MIN_PAIRS, 2 * num_classes)} rows or more that"
-            " have one, and keep it",
+            f"{paired} of {sum(clean_rows.values())} clean rows have a given label too, so what given labels are worth"
+            f" is estimated from the noisy rows; verify {max(MIN_PAIRS, 2 * num_classes)} rows or more that have one,"
+            " and keep it, to measure it",
             stacklevel=4,
         )
     elif paired < 2 * num_classes:

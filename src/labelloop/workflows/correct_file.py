@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from labelloop.correction.estimate import estimate_lines
-from labelloop.data.columns import EMBEDDING_NAMES
+from labelloop.data.columns import EMBEDDING_NAMES, are_array_names
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
@@ -74,19 +74,16 @@ def correct_file(
         tables.append(read_table(path, replace(no_inputs, **columns, as_they_are=True)))
         if class_names is None and all(name.startswith(PREFIX) for name in pred_probs_columns) and not one:
             class_names = [name.removeprefix(PREFIX) for name in pred_probs_columns]
-    if has_embedding := bool(embedding_column or options.feature_columns or embedded):
+    # Without probabilities and embeddings the columns of the table are used, as `fit` uses them.
+    if has_embedding := bool(embedding_column or options.feature_columns or embedded or not tables):
         tables.append(read_table(path, replace(options, embedding_column=embedding_column)))
-    if not tables:
-        raise UsageError(
-            f"{path}: nothing to correct with; name --pred-probs-column, --embedding-column, --feature-columns"
-            " or --text"
-        )
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
     result = correct_table(
         table,
         tables[0].inputs if pred_probs_columns else None,
         tables[-1].inputs if has_embedding else None,
         seed,
+        named=has_embedding and bool(tables[-1].column_names) and not are_array_names(tables[-1].column_names),
     )
     if output_dir is not None:
         _write_run(RunFolder(output_dir, overwrite=overwrite), table, result, seed)
@@ -114,7 +111,11 @@ def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: 
             stop_reason="nothing to train",
             labels_from="correct",
             estimate=result.estimate,
-            about={"weights": result.weights, "weights_without_label": result.weights_without_label},
+            about={
+                "weights": result.weights,
+                "weights_without_label": result.weights_without_label,
+                "guard": result.guard,
+            },
         )
     )
 
@@ -141,14 +142,13 @@ def _column_names(path: Path) -> list[str]:
 
 def _summary(result: CorrectionResult) -> str:
     """What came out, in a few lines."""
-    changed, verified = (np.asarray(result.labels[name]) for name in ("changed", "verified"))
-    rows = len(changed)
+    rows = len(result.labels)
     used = ", ".join(f"{name} {weight:.2f}" for name, weight in result.weights.items() if weight >= 0.005)
     paired, unpaired = result.clean_rows["paired"], result.clean_rows["unpaired"]
     return "\n".join(
         [
             f"{rows} rows, {len(result.classes)} classes; clean rows: {paired} with a given label, {unpaired} without",
-            f"{int((changed & ~verified).sum())} given labels differ from the corrected ones",
+            result.guard["line"],
             f"combined: {used}",
             *estimate_lines(result.estimate),
         ]

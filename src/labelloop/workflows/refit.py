@@ -10,8 +10,7 @@ import numpy as np
 
 from labelloop.correction.cross_fit import MIN_CLEAN, cross_fitted
 from labelloop.correction.estimate import estimate, estimate_lines, no_estimate
-from labelloop.correction.instant import correct_scores
-from labelloop.correction.stored_run import StoredRun, read_stored_run
+from labelloop.correction.stored_run import StoredRun, correct_instantly, read_stored_run
 from labelloop.data.readers.clean_file import KnownRows, read_clean_labels
 from labelloop.errors import DataError, some
 from labelloop.runs.folder import RunFolder
@@ -49,12 +48,12 @@ def refit_run(folder: Path, clean_file: Path | None, output_dir: Path, *, overwr
     clean = np.where(labels != MISSING, labels, stored.clean)
     new = (labels != MISSING) & (stored.clean == MISSING)  # a row that was clean before judges as it did
     again = stored.with_clean(clean)
-    targets, said = corrected(again)
+    targets, said, expected = corrected(again)
     before, classes = stored.run.record, stored.run.classes
     place: dict[Any, int] = {name: k for k, name in enumerate(classes)}
     predicted = np.array([place.get(name, MISSING) for name in stored.run.labels["predicted_label"].to_pylist()])
     ids = np.array(stored.run.labels["id"].to_pylist())
-    found = _judged(again, said)
+    found = _judged(again, said, expected)
     used = np.asarray(~np.isnan(targets).any(axis=1), bool)
     counts = data_record(before.data["source"], before.data["classes"], again.given, clean, used)
     record = replace(
@@ -83,25 +82,29 @@ def refit_run(folder: Path, clean_file: Path | None, output_dir: Path, *, overwr
     )
 
 
-def corrected(stored: StoredRun) -> tuple[Floats, Floats]:
+def corrected(stored: StoredRun) -> tuple[Floats, Floats, Floats | None]:
     """Soft labels from all clean rows, and those that clean rows would have without their own clean label.
 
     Returns:
-        Of all rows [n, C], NaN where a row had none; and of clean rows [n, C], NaN elsewhere or where they are too few.
+        Of all rows [n, C], NaN where a row had none; of clean rows [n, C], NaN elsewhere or where they are too few; and
+        how likely clean rows without a given label are to be right, for `estimate`.
     """
     known = np.flatnonzero(~np.isnan(stored.targets).any(axis=1))
     targets, unseen = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
-    given, clean, verified = stored.given[known], stored.clean[known], np.flatnonzero(stored.clean != MISSING)
+    clean, verified = stored.clean[known], np.flatnonzero(stored.clean != MISSING)
+    expected = None
     if stored.instant:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
-        found = correct_scores(stored.arrays.said["scores"][known], given, clean, targets.shape[1], stored.seed)
+        found = correct_instantly(stored.arrays, known, clean, targets.shape[1], stored.seed)
         targets[known], unseen[known] = found.targets, found.cross_fitted
+        expected = np.full((len(stored.given), found.expected_right.shape[1]), np.nan, np.float32)
+        expected[known] = found.expected_right
     else:
         targets[known] = stored.on(known)(clean)
         if len(verified) >= MIN_CLEAN:
             rng = stream(stored.seed, "estimate")
             unseen[verified] = cross_fitted(stored.on(verified), stored.clean[verified], stored.given[verified], rng)
     targets[verified] = one_hot(stored.clean[verified], targets.shape[1])
-    return targets, unseen
+    return targets, unseen, expected
 
 
 def has_row_numbers(stored: StoredRun) -> bool:
@@ -125,10 +128,11 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
     return labels
 
 
-def _judged(stored: StoredRun, said: Floats) -> dict[str, Any]:
+def _judged(stored: StoredRun, said: Floats, expected: Floats | None) -> dict[str, Any]:
     judges = stored.judges
     if judges.sum() < MIN_CLEAN:
         return no_estimate(f"fewer than {MIN_CLEAN} clean rows were not chosen for being uncertain")
     notes = [CHOSEN] if (judges != (stored.clean != MISSING)).any() else []
     notes += [] if stored.instant else [LAST_EPOCH]
-    return estimate(said[judges], stored.given[judges], stored.clean[judges], notes)
+    expected = None if expected is None else expected[judges]
+    return estimate(said[judges], stored.given[judges], stored.clean[judges], notes, expected)

@@ -10,45 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labelloop.correction.instant.evidence import Evidence
 from labelloop.correction.instant.logistic import Array, descend, fit_logistic, log_softmax
 from labelloop.types import MISSING, Floats, Labels
 
-# How firmly the weight of the constant column is held at zero; it keeps a class without clean rows possible.
-CONSTANT_STRENGTH = 0.1
 # Rows that a row of the noise matrix is worth before any is seen: they say that the given label tells nothing.
 PRIOR_ROWS = 5.0
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All that is known of the rows.
-
-    Attributes:
-        scores: Log-probabilities of one or more sources side by side, and a last column of ones.
-        given: Given labels, -1 where missing.
-        clean: Verified labels, -1 where missing.
-        sample: Positions of some rows that have only a given label.
-    """
-
-    scores: Array  # [n, E]
-    given: Labels  # [n]
-    clean: Labels  # [n]
-    sample: Labels  # [S]
-    num_classes: int
-
-    @property
-    def centre(self) -> Array:
-        """The weights [E, C] that believe the scores: the geometric mean of their sources."""
-        sources = (self.scores.shape[1] - 1) // self.num_classes
-        return np.vstack([np.eye(self.num_classes)] * sources + [np.zeros((1, self.num_classes))]) / max(sources, 1)
-
-    def strength(self, columns: float) -> Array:
-        """`columns` for every score, little for the constant [E]."""
-        return np.append(np.full(self.scores.shape[1] - 1, columns), CONSTANT_STRENGTH)
-
-    def one_hot(self, labels: Labels) -> Array:
-        """One-hot rows [n, C]; zeros where the label is missing."""
-        return np.eye(self.num_classes + 1, self.num_classes)[labels]  # -1 picks the last row, all zeros
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from labelloop.types import MISSING, Labels
+from labelloop.types import MISSING, Floats, Labels
 
 Array = NDArray[np.float64]
 
@@ -47,13 +47,19 @@ def log_likelihood(q: Array, transition: Array, given: Labels) -> float:
     return float(np.log(np.maximum(joint.sum(axis=1), TINY)).sum())
 
 
-def label_posterior(q: Array, transition: Array, given: Labels) -> Array:
+def label_posterior(q: Array | Floats, transition: Array, given: Labels) -> Array:
     """P(y | x, ỹ) ∝ q(y | x) T[y, ỹ] of every row [n, C]; q itself where no label is given."""
     return _posterior(np.asarray(q, np.float64), transition[:, given].T, given)
 
 
 def estimate_transition(
-    q: Array, given: Labels, *, prior: Array | None = None, pairs: Array | None = None, steps: int = STEPS
+    q: Array,
+    given: Labels,
+    *,
+    prior: Array | None = None,
+    pairs: Array | None = None,
+    start: Array | None = None,
+    steps: int = STEPS,
 ) -> Array:
     """The matrix T[y, ỹ] that makes the given labels likeliest, by EM; every step raises the posterior of T.
 
@@ -62,6 +68,7 @@ def estimate_transition(
         given: Given labels [n], -1 where missing; such rows say nothing.
         prior: Counts [C, C] to begin with; `transition_prior` by default.
         pairs: How often each given label met each true one in rows where both are known [C, C].
+        start: T [C, C] to begin with; the prior and the pairs by default.
         steps: At most.
 
     Returns:
@@ -74,7 +81,7 @@ def estimate_transition(
     order = seen[np.argsort(given[seen], kind="stable")]
     labels, beliefs = given[order], np.asarray(q[order], np.float64)
     present, starts = np.unique(labels, return_index=True)
-    transition = fixed / fixed.sum(axis=1, keepdims=True)
+    transition = fixed / fixed.sum(axis=1, keepdims=True) if start is None else start
     best = -np.inf
     for _ in range(steps):
         joint = beliefs * transition[:, labels].T  # [n, C]
@@ -115,7 +122,7 @@ class RowNoise:
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
-    def posterior(self, q: Array, log_p: Array, given: Labels) -> Array:
+    def posterior(self, q: Array | Floats, log_p: Array, given: Labels) -> Array:
         """P(y | x, ỹ) of every row [n, C]; q itself where no label is given."""
         return _posterior(np.asarray(q, np.float64), self.of_given(log_p, given), given)
 

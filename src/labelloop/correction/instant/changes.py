@@ -1,0 +1,147 @@
+"""What changing labels does to clean rows: it sets the guard, and it says how good the labels handed back are.
+
+A clean row without a given label is given one as labels go wrong, again and again, so that it can judge too. It then
+judges by what was estimated of the noise, which pairs would not have to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelloop.correction.instant.components import Combined
+from labelloop.correction.instant.guard import Guard, margins, set_guard
+from labelloop.correction.instant.noise import Noise
+from labelloop.types import MISSING, Floats, Labels
+
+DRAWS = 20  # simulated labels of a clean row under each noise model
+SIMULATED = 0.5  # what a clean row counts for whose given label is simulated: the noise may be estimated wrong
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The guard, and what the judges say of labels that it lets through.
+
+    Attributes:
+        guard: Set by all judges.
+        cross_fitted: What the judges would be handed back without their own help, but for the guard [M, C].
+        expected_right: How likely a judge without a given label is to be right, under each noise model [M, K]; NaN
+            where it has one, or where pairs are enough.
+        rows: How many judges count.
+        given_right: The share of their given labels that are right.
+        corrected_right: The share of those handed back that are right.
+    """
+
+    guard: Guard
+    cross_fitted: Floats
+    expected_right: Floats
+    rows: int
+    given_right: float
+    corrected_right: float
+
+    def record(self, said: Floats, targets: Floats, given: Labels, clean: Labels) -> dict[str, Any]:
+        """What was chosen, against what, by how much and how sure that is, for run.json.
+
+        Args:
+            said: Soft labels before the guard [n, C].
+            targets: Those handed back [n, C].
+            given: Given labels [n], -1 where missing.
+            clean: Clean labels [n], -1 where missing.
+        """
+        noisy = (given != MISSING) & (clean == MISSING)
+        changed = int((targets.argmax(axis=1) != given)[noisy].sum())
+        held = int((said.argmax(axis=1) != given)[noisy].sum()) - changed
+        simulated = bool(np.isfinite(self.expected_right).any())
+        found = {
+            "rows": int(noisy.sum()),
+            "changed": changed,
+            "held_back": held,
+            "clean_rows": self.rows,
+            "given_right": self.given_right,
+            "corrected_right": self.corrected_right,
+            "fixed": round(self.guard.fixed, 2),
+            "broken": round(self.guard.broken, 2),
+            "sure": self.guard.sure if changed else None,
+            "labels_simulated": simulated,
+        }
+        return {"line": guard_line(found), **found}
+
+
+def guard_line(found: dict[str, Any]) -> str:
+    """The choice in a line."""
+    how = "clean rows, their given labels simulated" if found["labels_simulated"] else "clean rows with a given label"
+    held = f"; {found['held_back']} held back, where clean rows cannot tell" if found["held_back"] else ""
+    if not found["changed"]:
+        return (
+            f"all {found['rows']} given labels kept: on {found['clean_rows']} {how}, no change is sure to do good{held}"
+        )
+    if not found["clean_rows"]:
+        return f"{found['changed']} of {found['rows']} given labels changed{held}; no clean row shows what that does"
+    return (
+        f"{found['changed']} of {found['rows']} given labels changed{held}; on {found['clean_rows']} {how},"
+        f" {100 * found['corrected_right']:.1f}% are right against {100 * found['given_right']:.1f}% as given; that"
+        f" changes fix more than they break is {100 * found['sure']:.1f}% sure"
+    )
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """The judges with one given label each, real or drawn [M, C], [M]."""
+
+    said: Floats
+    given: Labels
+    model: int  # under which noise model it was drawn
+
+
+def _set(trials: Sequence[_Trial], labels: Labels, given: Labels, counts: Labels) -> Guard:
+    """The guard that the trials ask for."""
+    worth = np.where(given == MISSING, SIMULATED, 1.0) / len(trials)  # [M]
+    lead, fixed, broken = [], [], []
+    for trial in trials:
+        moved = Guard(counts).moves(trial.said, trial.given) & (trial.given != MISSING)
+        right, wrong = trial.said.argmax(axis=1) == labels, trial.given == labels
+        told = moved & (right | wrong)
+        lead.append(margins(trial.said, trial.given)[told])
+        fixed.append((worth * right)[told])
+        broken.append((worth * wrong)[told])
+    return set_guard(np.concatenate(lead), np.concatenate(fixed), np.concatenate(broken), counts)
+
+
+def look_at_changes(
+    noise: Noise, answer: Combined, q_unseen: Floats, *, simulate: bool, rng: np.random.Generator
+) -> Changes:
+    """Counts what changes would do to the judges.
+
+    Args:
+        noise: How labels go wrong.
+        answer: What would be handed back without a guard.
+        q_unseen: What the inputs alone say of the judges [M, C].
+        simulate: Whether judges without a given label get simulated ones; else only paired ones count.
+        rng: Draws them.
+    """
+    judges = noise.judges
+    labels, given = judges.labels, judges.given
+    trials = [_Trial(answer.unseen, given, 0)]
+    if simulate:
+        trials = []
+        for _ in range(DRAWS if (given == MISSING).any() else 1):
+            drawn = noise.draw(rng)
+            trials += [_Trial(noise.believed(q_unseen, g), g, k) for k, g in enumerate(drawn)]
+    counts = np.bincount(labels, minlength=judges.evidence.num_classes)
+    guard = _set(trials, labels, given, counts)
+    cross_fitted = guard.apply(answer.unseen, given)
+    models = 1 + max(trial.model for trial in trials)
+    open_rows = (given == MISSING) & simulate
+    expected = np.where(open_rows[:, None], np.zeros(models), np.nan).astype(np.float32)
+    own = np.flatnonzero(open_rows)
+    for trial in trials if len(own) else ():
+        handed = guard.apply(trial.said[own], trial.given[own]).argmax(axis=1)
+        expected[own, trial.model] += (handed == labels[own]) * models / len(trials)
+    right = np.mean([trial.given == labels for trial in trials], axis=0)
+    counted = (given != MISSING) | simulate
+    hits = np.where(open_rows, np.nan_to_num(expected).mean(axis=1), cross_fitted.argmax(axis=1) == labels)
+    shares = (float(values[counted].mean()) if counted.any() else 0.0 for values in (right, hits))
+    return Changes(guard, cross_fitted, expected, int(counted.sum()), *shares)

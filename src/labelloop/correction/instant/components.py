@@ -1,0 +1,149 @@
+"""Components of the one convex combination: cross-fitted on the clean rows, weighed by what they say of unseen ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.correction.instant.evidence import Evidence, Said
+from labelloop.methods.closed_loop.combination import clean_loss, combine, fit_simplex_weights
+from labelloop.types import MISSING, Floats, Labels
+
+FOLDS = 5
+EVERYBODY = -1  # no fold is left out
+DUST = 1e-6  # a weight that the solver leaves in place of zero
+
+Candidate = Callable[[Evidence, Labels], Said]  # learns from the clean rows that it is shown
+
+
+def deal(groups: Labels, rng: np.random.Generator, folds: int = FOLDS) -> Labels:
+    """Deals rows into folds so that every fold has its share of every group [M]."""
+    order = np.lexsort((rng.random(len(groups)), groups))
+    fold = np.empty(len(groups), np.int64)
+    fold[order] = np.arange(len(groups)) % min(folds, len(groups))
+    return fold
+
+
+@dataclass(frozen=True)
+class Judges:
+    """Clean rows that judge, and those that teach: no row judges what it taught.
+
+    Attributes:
+        evidence: What is known of all rows.
+        rows: Positions of the judges [M].
+        fold: Their folds [M].
+        teachers: Positions of all clean rows, and their folds.
+        teacher_fold: Likewise.
+        learnt: What a candidate learnt without a fold, so that it is asked twice and taught once.
+    """
+
+    evidence: Evidence
+    rows: Labels
+    fold: Labels
+    teachers: Labels
+    teacher_fold: Labels
+    learnt: dict[tuple[Candidate, int], Said] = field(default_factory=dict)
+
+    @classmethod
+    def all_clean(cls, evidence: Evidence, rng: np.random.Generator) -> Judges:
+        """All clean rows judge."""
+        rows = np.flatnonzero(evidence.clean != MISSING)
+        fold = deal(evidence.clean[rows] + evidence.num_classes * (evidence.given[rows] != MISSING), rng)
+        return cls(evidence, rows, fold, rows, fold)
+
+    def among(self, mask: NDArray[np.bool_]) -> Judges:
+        """Some of them judge; all teach."""
+        return Judges(self.evidence, self.rows[mask], self.fold[mask], self.teachers, self.teacher_fold, self.learnt)
+
+    def ask(self, candidate: Candidate, without: int) -> Said:
+        """What a candidate learns from the clean rows of all folds but one."""
+        key = (candidate, without)
+        if key not in self.learnt:
+            self.learnt[key] = candidate(self.evidence, self.teachers[self.teacher_fold != without])
+        return self.learnt[key]
+
+    @property
+    def labels(self) -> Labels:
+        """Their clean labels [M]."""
+        return self.evidence.clean[self.rows]
+
+    @property
+    def given(self) -> Labels:
+        """Their given labels [M], -1 where missing."""
+        return self.evidence.given[self.rows]
+
+    @property
+    def folds(self) -> range:
+        """The numbers of the folds."""
+        return range(int(self.teacher_fold.max()) + 1)
+
+
+@dataclass(frozen=True)
+class Component:
+    """One component of the combination.
+
+    Attributes:
+        name: For people.
+        unseen: What it says of the judges without having learnt from them [M, C].
+        final: Makes what it says of all rows, having learnt from all clean rows [n, C].
+    """
+
+    name: str
+    unseen: Floats
+    final: Callable[[], Floats]
+
+    def among(self, mask: NDArray[np.bool_]) -> Component:
+        """The same with some of the judges."""
+        return Component(self.name, self.unseen[mask], self.final)
+
+
+@dataclass(frozen=True)
+class Combined:
+    """The combination: of all rows [n, C], of the judges by weights formed without them [M, C], and its weights."""
+
+    final: Floats
+    unseen: Floats
+    weights: dict[str, float]
+
+
+def best_of_each(judges: Judges, families: Mapping[str, Sequence[Candidate]], *, use_given: bool) -> list[Component]:
+    """Of each family the candidate that the judges like best."""
+    found = []
+    for name, candidates in families.items():
+        said = [_unseen(judges, candidate, use_given) for candidate in candidates]
+        best = int(np.argmin([clean_loss([p], judges.labels, np.ones(1)) for p in said]))
+        found.append(Component(name, said[best], partial(_final, judges, candidates[best], use_given)))
+    return found
+
+
+def combination(judges: Judges, components: Sequence[Component]) -> Combined:
+    """Eq. 5 on what the components say of rows they have not seen; a component without weight is not made."""
+    unseen, labels = [component.unseen for component in components], judges.labels
+    weights = fit_simplex_weights(unseen, labels)
+    weights = np.where(weights < DUST, 0, weights) / weights[weights >= DUST].sum()
+    used = [j for j, weight in enumerate(weights) if weight > 0]
+    final = combine([components[j].final() for j in used], weights[used])
+    out = np.empty_like(unseen[0])
+    for k in np.unique(judges.fold):  # the weights, too, are formed without the row
+        others = judges.fold != k
+        without = fit_simplex_weights([p[others] for p in unseen], labels[others]) if others.any() else weights
+        out[~others] = combine([p[~others] for p in unseen], without)
+    return Combined(final, out, dict(zip((c.name for c in components), weights.tolist(), strict=True)))
+
+
+def _unseen(judges: Judges, candidate: Candidate, use_given: bool) -> Floats:
+    said = np.empty((len(judges.rows), judges.evidence.num_classes), np.float32)
+    for k in judges.folds:
+        mine = judges.fold == k
+        if mine.any():
+            said[mine] = judges.ask(candidate, k).about(judges.evidence, judges.rows[mine], use_given=use_given)
+    return said
+
+
+def _final(judges: Judges, candidate: Candidate, use_given: bool) -> Floats:
+    everyone = np.arange(len(judges.evidence.given))
+    return judges.ask(candidate, EVERYBODY).about(judges.evidence, everyone, use_given=use_given)

@@ -1,0 +1,124 @@
+"""When a given label is changed: only where the clean rows can tell that changing it does more good than harm.
+
+Two bounds, both from counting clean rows, and both gone with enough of them:
+
+1. *Do changes fix more than they break?* Among clean rows whose label would be changed by a margin p_k - p_g above t, W
+   turn right and L turn wrong, each judged by a correction formed without the row. Half a broken label is counted
+   before any is seen, so the net number of labels fixed is at least W - (L + ½) - sqrt(W + L + ½), one standard error
+   below what was seen. The guard takes the smallest margin t where this bound is above zero and within one label of its
+   highest value; where there is none, every given label is kept.
+2. *Is the class known at all?* Of M clean rows n_g are of class g. The log-odds of a class that was counted so have the
+   standard error s_g = sqrt(1 / (n_g + ½) + 1 / (M - n_g + ½)), so g must lose to k even at the upper bound of its
+   odds: p_k > p_g exp(Z s_g). A class that nobody verified is changed only where p_k is six times as likely.
+
+Where caution keeps a label that the correction would change, both are as likely: nobody knows which is right.
+Laplace's rule bounds every confidence: what never failed in M rows is right next time with chance (M + 1) / (M + 2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from labelloop.correction.instant.logistic import Array
+from labelloop.types import MISSING, Floats, Labels
+
+BROKEN_BEFORE = 0.5  # labels broken before any is seen
+KEEP_ALL = 1.0  # a margin that no class has
+Z = 1.28  # one-sided 90%
+TIE = 1.001  # a label that caution keeps is as likely as the likeliest other
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What the clean rows say of changing labels.
+
+    Attributes:
+        counts: Clean rows of every class [C].
+        margin: By how much another class has to lead.
+        fixed: W at this margin; not whole where given labels are simulated.
+        broken: L at this margin.
+    """
+
+    counts: Labels
+    margin: float = KEEP_ALL
+    fixed: float = 0.0
+    broken: float = 0.0
+
+    @property
+    def sure(self) -> float:
+        """The chance that changes fix more than they break: P(share fixed > ½) with Beta(W + 1, L + ½ + 1)."""
+        return float(beta.sf(0.5, self.fixed + 1, self.broken + BROKEN_BEFORE + 1))
+
+    @property
+    def bounds(self) -> Array:
+        """exp(Z s_g): how many times likelier than class g another one has to be [C]."""
+        total = self.counts.sum()
+        return np.exp(Z * np.sqrt(1 / (self.counts + 0.5) + 1 / (total - self.counts + 0.5)))
+
+    @property
+    def ceiling(self) -> float:
+        """The highest confidence that M clean rows can speak for."""
+        return float((self.counts.sum() + 1) / (self.counts.sum() + 2))
+
+    def moves(self, said: Floats, given: Labels) -> NDArray[np.bool_]:
+        """Rows whose given label loses even at the upper bound of its class: the second rule alone [n]."""
+        rows, best = np.arange(len(said)), said.argmax(axis=1)
+        bounded = said[rows, best] > said[rows, given] * self.bounds[given]
+        return (best != given) & ((given == MISSING) | bounded)
+
+    def changes(self, said: Floats, given: Labels) -> NDArray[np.bool_]:
+        """Rows that lose their given label to the likeliest class: both rules [n]."""
+        return self.moves(said, given) & ((given == MISSING) | (margins(said, given) > self.margin))
+
+    def apply(self, said: Floats, given: Labels) -> Floats:
+        """Soft labels to hand back [n, C]: those said, but where caution keeps the given label."""
+        best = said.argmax(axis=1)
+        held = np.flatnonzero((given != MISSING) & (best != given) & ~self.changes(said, given))
+        out = said.astype(np.float64)
+        out[held, given[held]] = TIE * out[held, best[held]]
+        out[held] /= out[held].sum(axis=1, keepdims=True)
+        return self._bounded(out)
+
+    def _bounded(self, out: Array) -> Floats:
+        """No confidence above the ceiling; what is left goes evenly to the other classes."""
+        rows, best = np.arange(len(out)), out.argmax(axis=1)
+        top = out[rows, best]
+        over = top > self.ceiling
+        others = 1 - np.eye(out.shape[1])[best]  # [n, C]
+        rest = out * others
+        spread = np.where(rest.sum(axis=1, keepdims=True) > 1e-12, rest, others)
+        spread *= (1 - self.ceiling) / spread.sum(axis=1, keepdims=True)
+        spread[rows, best] = self.ceiling
+        return np.where(over[:, None], spread, out).astype(np.float32)
+
+
+def margins(said: Floats, given: Labels) -> Array:
+    """By how much the likeliest class leads the given label [n]."""
+    return (said.max(axis=1) - said[np.arange(len(said)), given]).astype(np.float64)
+
+
+def set_guard(lead: Array, fixed: Array, broken: Array, counts: Labels) -> Guard:
+    """The guard with the margin beyond which the most labels are surely fixed.
+
+    Args:
+        lead: Margins of changes that clean rows would see [K].
+        fixed: What each counts for as a label that turns right [K].
+        broken: As one that turns wrong [K].
+        counts: Clean rows of every class [C].
+    """
+    order = np.argsort(-lead, kind="stable")
+    lead, wins, losses = lead[order], fixed[order].cumsum(), broken[order].cumsum() + BROKEN_BEFORE
+    if not len(lead):
+        return Guard(counts)
+    last = np.append(lead[1:] < lead[:-1], True)  # of changes with equal margins
+    bound = np.where(last, wins - losses - np.sqrt(wins + losses), -np.inf)
+    good = np.flatnonzero((bound > 0) & (bound >= bound.max() - 1))
+    if not len(good):
+        return Guard(counts)
+    at = good[-1]
+    below = lead[at + 1] if at + 1 < len(lead) else 0.0
+    return Guard(counts, float(below), float(wins[at]), float(losses[at] - BROKEN_BEFORE))

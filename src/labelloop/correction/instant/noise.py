@@ -1,0 +1,155 @@
+"""What a given label adds to what the inputs say, through two estimates of how labels go wrong.
+
+One holds that noise follows the class alone, the other that it may follow the row (methods/closed_loop/simulation.py).
+Noisy rows and a few clean ones cannot tell for sure which is right, so without pairs the two count alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.correction.instant.components import Combined, Component, Judges
+from labelloop.correction.instant.logistic import Array, log_softmax
+from labelloop.methods.closed_loop.combination import combine
+from labelloop.methods.closed_loop.simulation import (
+    RowNoise,
+    estimate_row_noise,
+    estimate_transition,
+    label_posterior,
+)
+from labelloop.types import MISSING, Floats, Labels
+
+ROW_CLASSES = 60  # with more classes the estimate that follows the row takes minutes
+STEPS = 200
+AGAIN = 10  # steps from an estimate that differs by a few pairs
+POWERS = np.geomspace(0.05, 1.0, 40)
+Z_FLAT = 1.645  # one-sided 95%
+BY_CLASS, BY_ROW = "given label, noise by class", "given label, noise by row"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How labels go wrong.
+
+    Attributes:
+        judges: The clean rows.
+        transition: T[true, given] [C, C].
+        without: T formed without each fold of the paired rows.
+        by_row: The estimate that may follow the row; None with many classes.
+        log_p: Log-probabilities of the given label [n, C].
+    """
+
+    judges: Judges
+    transition: Array
+    without: list[Array]
+    by_row: RowNoise | None
+    log_p: Array
+
+    def components(self, q: Floats, q_unseen: Floats) -> list[Component]:
+        """q(y | x) · P(ỹ | y, x) under each estimate.
+
+        Args:
+            q: P(y | x) of all rows [n, C].
+            q_unseen: The same of the judges by what did not learn from them [M, C].
+        """
+        given, rows = self.judges.given, self.judges.rows
+        by_class = np.empty(q_unseen.shape)
+        for k, matrix in enumerate(self.without):
+            mine = self.judges.fold == k
+            by_class[mine] = label_posterior(q_unseen[mine], matrix, given[mine])
+        everyone = self.judges.evidence.given
+        found = [Component(BY_CLASS, _floats(by_class), lambda: _floats(label_posterior(q, self.transition, everyone)))]
+        if (by_row := self.by_row) is not None:
+            unseen = by_row.posterior(q_unseen, self.log_p[rows], given)
+            found.append(Component(BY_ROW, _floats(unseen), lambda: _floats(by_row.posterior(q, self.log_p, everyone))))
+        return found
+
+    def pooled(self, q: Floats, q_unseen: Floats) -> Combined:
+        """Their mean: without pairs nothing tells which of them is right."""
+        found = self.components(q, q_unseen)
+        equal = np.full(len(found), 1 / len(found))
+        weights = {component.name: 1 / len(found) for component in found}
+        final = combine([component.final() for component in found], equal)
+        return Combined(final, combine([component.unseen for component in found], equal), weights)
+
+    def draw(self, rng: np.random.Generator) -> list[Labels]:
+        """Given labels that the judges might have had, drawn under each estimate; the real one where there is one."""
+        labels, rows, given = self.judges.labels, self.judges.rows, self.judges.given
+        laws = [self.transition[labels]]
+        if self.by_row is not None:
+            laws.append(self.by_row.of_labels(self.log_p[rows], labels))
+        last = self.transition.shape[1] - 1
+        drawn = [(rng.random((len(law), 1)) > law.cumsum(axis=1)).sum(axis=1).clip(max=last) for law in laws]
+        return [np.where(given != MISSING, given, labels) for labels in drawn]
+
+    def believed(self, q_unseen: Floats, given: Labels) -> Floats:
+        """The pooled posterior of the judges, had they been given these labels [M, C]."""
+        said = [label_posterior(q_unseen, self.transition, given)]
+        if self.by_row is not None:
+            said.append(self.by_row.posterior(q_unseen, self.log_p[self.judges.rows], given))
+        return _floats(np.mean(said, axis=0))
+
+
+def least_sharp(q_unseen: Floats, labels: Labels) -> float:
+    """The smallest power τ of q that the clean rows do not rule out, at 95%.
+
+    Noise is what separates the given labels from q, so a q that is too sure of itself makes good labels look wrong. Few
+    clean rows leave open how sure q may be; the cautious answer is the flattest q that they allow, and with it the
+    least noise: the loss of q^τ on rows that q has not seen may exceed the lowest by z² / 2.
+
+    Args:
+        q_unseen: P(y | x) of the clean rows by what did not learn from them [M, C].
+        labels: Their clean labels [M].
+    """
+    losses = np.array([-np.log(np.maximum(_true(flatten(q_unseen, tau), labels), 1e-12)).sum() for tau in POWERS])
+    return float(POWERS[np.flatnonzero(losses <= losses.min() + Z_FLAT**2 / 2)[0]])
+
+
+def flatten(q: Floats, power: float) -> Floats:
+    """q^τ, normalised [n, C]."""
+    raised = np.maximum(q.astype(np.float64), 1e-12) ** power
+    return _floats(raised / raised.sum(axis=1, keepdims=True))
+
+
+def _true(q: Floats, labels: Labels) -> Floats:
+    return q[np.arange(len(labels)), labels]
+
+
+def _floats(values: Array) -> Floats:
+    return values.astype(np.float32)
+
+
+def estimate_noise(judges: Judges, q: Floats) -> Noise:
+    """Estimates it from the sampled noisy rows, and the matrix also from the paired ones.
+
+    Args:
+        judges: The clean rows.
+        q: P(y | x) of all rows by what has not seen their given label [n, C].
+    """
+    evidence = judges.evidence
+    sample, classes = evidence.sample, evidence.num_classes
+    beliefs, labels = q[sample].astype(np.float64), evidence.given[sample]
+    true, given = judges.labels, judges.given
+
+    def pairs(mask: NDArray[np.bool_]) -> Array:
+        counts = np.zeros((classes, classes))
+        chosen = mask & (given != MISSING)
+        np.add.at(counts, (true[chosen], given[chosen]), 1)
+        return counts
+
+    transition = estimate_transition(beliefs, labels, pairs=pairs(given != MISSING), steps=STEPS)
+    without = [transition] * len(judges.folds)
+    if (given != MISSING).any():
+        without = [
+            estimate_transition(beliefs, labels, pairs=pairs(judges.fold != k), start=transition, steps=AGAIN)
+            for k in judges.folds
+        ]
+    sources = evidence.scores[:, :-1].reshape(len(q), evidence.sources, classes)
+    log_p = np.mean([log_softmax(sources[:, s]) for s in range(evidence.sources)], axis=0)  # [n, C]
+    by_row = None
+    if classes <= ROW_CLASSES:
+        by_row = estimate_row_noise(beliefs, log_p[sample], labels, start=transition)
+    return Noise(judges, transition, without, by_row, log_p)

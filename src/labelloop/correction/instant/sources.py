@@ -1,0 +1,52 @@
+"""Where scores come from: probabilities that are there, embeddings, or the columns of a table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labelloop.correction.instant.correction import FLOOR, Corrected, correct_scores, side_by_side
+from labelloop.correction.instant.discriminant import discriminant_scores
+from labelloop.correction.instant.trees import boosted_scores, forest_scores
+from labelloop.seeds import integer, stream
+from labelloop.types import Floats, Labels
+
+NARROW = 128  # arrays with fewer columns are treated as tables: embeddings have more
+
+
+def suit_trees(columns: int, named: bool) -> bool:
+    """Whether inputs are columns of a table, with names of their own or few, which trees suit."""
+    return named or columns < NARROW
+
+
+def correct_labels(
+    given: Labels,
+    clean: Labels,
+    num_classes: int,
+    *,
+    pred_probs: Floats | None = None,
+    embeddings: Floats | None = None,
+    table: bool = False,
+    seed: int = 0,
+) -> Corrected:
+    """Corrects labels without training a network.
+
+    Args:
+        given: Given labels [n], -1 where missing.
+        clean: Verified labels [n], -1 where missing; at least two rows have one.
+        num_classes: C.
+        pred_probs: Out-of-sample probabilities [n, C].
+        embeddings: Features [n, D].
+        table: Whether the features are columns of a table, which trees suit.
+        seed: Deals rows into folds and draws the noisy rows that noise models look at.
+    """
+    sources = []
+    if pred_probs is not None:
+        sources.append(np.log(np.maximum(pred_probs, FLOOR)))
+    if embeddings is not None:
+        sources.append(discriminant_scores(embeddings, given, num_classes, stream(seed, "discriminant-folds")))
+        if table:
+            sources.append(forest_scores(embeddings, given, num_classes, integer(seed, "forest") % 2**31))
+            boosted = boosted_scores(embeddings, given, num_classes, stream(seed, "boosting-folds"))
+            sources += [] if boosted is None else [boosted]
+    scores = side_by_side(sources).astype(np.float32).astype(np.float64)  # as a run keeps them
+    return correct_scores(scores, given, clean, num_classes, seed, inputs=embeddings, table=table)

@@ -1,0 +1,58 @@
+"""Out-of-sample scores of the given label on tables, by the learners that win there: a forest and boosted trees.
+
+The forest scores a row by the trees that have not seen it (out of bag), so one fit is enough; boosting is cross-fitted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from threadpoolctl import threadpool_limits
+
+from labelloop.correction.instant.logistic import Array
+from labelloop.types import MISSING, Floats, Labels
+
+TREES = 200
+LEAF = 3  # rows: smaller leaves repeat single wrong labels
+MOST = 20_000  # rows that teach: more change little and take minutes
+FOLDS = 4
+BOOSTED_CLASSES = 4  # a tree for every class and step: more take minutes
+BOOSTED_ROWS = 400  # fewer leave boosting behind the forest
+STEPS = 60
+SMOOTH = 1.0  # trees that spread their vote as the given labels are
+
+
+def forest_scores(inputs: Floats, given: Labels, num_classes: int, seed: int) -> Array:
+    """Log-probabilities of the given label, for every row by trees that have not seen it [n, C]."""
+    labelled = np.flatnonzero(given != MISSING)
+    base = (np.bincount(given[labelled], minlength=num_classes) + 1) / (len(labelled) + num_classes)
+    labelled = np.sort(np.random.default_rng(seed).permutation(labelled)[:MOST])
+    forest = RandomForestClassifier(TREES, min_samples_leaf=LEAF, oob_score=True, random_state=seed, n_jobs=1).fit(
+        inputs[labelled], given[labelled]
+    )
+    votes = np.tile(SMOOTH * base, (len(inputs), 1))
+    others = np.setdiff1d(np.arange(len(inputs)), labelled)
+    seen_by = TREES * np.exp(-1)  # trees that have not seen a row, about
+    known = np.nan_to_num(forest.oob_decision_function_)
+    votes[np.ix_(labelled, forest.classes_)] += seen_by * known
+    if len(others):
+        votes[np.ix_(others, forest.classes_)] += seen_by * forest.predict_proba(inputs[others])
+    return np.log(votes / votes.sum(axis=1, keepdims=True))
+
+
+def boosted_scores(inputs: Floats, given: Labels, num_classes: int, rng: np.random.Generator) -> Array | None:
+    """The same by boosted trees of the other folds; None where they would be slow or weak."""
+    labelled = given != MISSING
+    if labelled.sum() < BOOSTED_ROWS or len(np.unique(given[labelled])) > BOOSTED_CLASSES:
+        return None
+    fold = rng.permutation(len(inputs)) % FOLDS
+    scores = np.full((len(inputs), num_classes), 1e-4)
+    for k in range(FOLDS):
+        mine, others = np.flatnonzero(fold == k), np.flatnonzero(labelled & (fold != k))
+        model = HistGradientBoostingClassifier(
+            max_iter=STEPS, early_stopping=False, random_state=int(rng.integers(2**31))
+        )
+        with threadpool_limits(1):  # threads that wait for each other take a hundred times as long on a busy machine
+            model.fit(inputs[others], given[others])
+            scores[np.ix_(mine, model.classes_)] += model.predict_proba(inputs[mine])
+    return np.log(scores / scores.sum(axis=1, keepdims=True))

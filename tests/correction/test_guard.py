@@ -1,0 +1,139 @@
+"""The guard worked by hand: margins, bounds of classes, what is kept, and what confidence a few rows can speak for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+from worlds import NUM_CLASSES, class_conditional
+
+from labelloop.correction.instant import correct_labels
+from labelloop.correction.instant.changes import guard_line
+from labelloop.correction.instant.guard import BROKEN_BEFORE, Guard, Z, margins, set_guard
+from labelloop.correction.instant.noise import flatten, least_sharp
+
+COUNTS = np.array([50, 50])
+
+
+def changes(*outcomes: tuple[float, float, float]) -> Guard:
+    lead, fixed, broken = (np.array(part) for part in zip(*outcomes, strict=True))
+    return set_guard(lead, fixed, broken, COUNTS)
+
+
+def test_the_bound_by_hand():
+    three = changes((0.9, 1, 0), (0.5, 1, 0), (0.3, 1, 0))
+    assert 3 - BROKEN_BEFORE - np.sqrt(3 + BROKEN_BEFORE) > 0
+    assert (three.margin, three.fixed, three.broken) == (0.0, 3.0, 0.0)
+    assert 2 - BROKEN_BEFORE - np.sqrt(2 + BROKEN_BEFORE) < 0
+    assert changes((0.9, 1, 0), (0.5, 1, 0)).margin == 1.0, "two changes are not enough: every label is kept"
+    assert changes((0.9, 1, 0), (0.9, 1, 0), (0.9, 1, 0), (0.9, 0, 1)).margin == 1.0, "equal margins stand together"
+
+
+def test_only_margins_that_do_good_are_taken():
+    good = [(0.8 + 0.01 * k, 1, 0) for k in range(8)]
+    bad = [(0.2 + 0.01 * k, 0, 1) for k in range(8)]
+    found = changes(*good, *bad)
+    assert found.margin == pytest.approx(0.27), "just above the changes that break labels"
+    assert (found.fixed, found.broken) == (8, 0)
+
+
+def test_how_sure_it_is():
+    assert Guard(COUNTS, 0.0, 8.0, 1.0).sure == pytest.approx(beta.sf(0.5, 9, 2.5))
+    assert Guard(COUNTS).sure < 0.5
+
+
+def test_a_class_that_nobody_verified_needs_six_times_the_odds():
+    bounds = Guard(np.array([0, 10, 90])).bounds
+    assert bounds[0] == pytest.approx(np.exp(Z * np.sqrt(1 / 0.5 + 1 / 100.5)))
+    assert 6 < bounds[0] < 6.5
+    assert bounds[0] > bounds[1] > 1
+    assert Guard(np.array([0, 2000, 8000])).bounds[2] < 1.05, "the bound goes with the rows"
+
+
+def test_what_is_kept_and_what_is_changed_by_hand():
+    said = np.array([[0.9, 0.1], [0.9, 0.1], [0.55, 0.45], [0.2, 0.8]], np.float32)
+    given = np.array([1, -1, 1, 1])
+    guard = Guard(np.array([500, 500]), margin=0.2)
+    np.testing.assert_allclose(margins(said, given)[[0, 2, 3]], [0.8, 0.1, 0.0], atol=1e-6)
+    np.testing.assert_array_equal(guard.changes(said, given), [True, True, False, False])
+    out = guard.apply(said, given)
+    np.testing.assert_array_equal(out.argmax(axis=1), [0, 0, 1, 1])
+    np.testing.assert_allclose(out[[0, 1, 3]], said[[0, 1, 3]], atol=1e-6)
+    np.testing.assert_allclose(out[2], [0.5, 0.5], atol=1e-3), "nobody knows which of the two"
+
+
+def test_nothing_is_changed_where_no_margin_is_good_enough():
+    rng = np.random.default_rng(0)
+    said, given = rng.dirichlet(np.full(5, 0.3), 300).astype(np.float32), rng.integers(5, size=300)
+    out = Guard(np.full(5, 3)).apply(said, given)
+    np.testing.assert_array_equal(out.argmax(axis=1), given)
+    np.testing.assert_allclose(out.sum(axis=1), 1, atol=1e-5)
+    without = Guard(np.full(5, 3)).apply(said, np.full(300, -1))
+    np.testing.assert_array_equal(without.argmax(axis=1), said.argmax(axis=1))
+
+
+def test_few_rows_leave_open_how_sure_the_inputs_are():
+    q = np.tile(np.array([[0.9, 0.1]], np.float32), (400, 1))
+    right = np.zeros(400, int)
+    often = np.where(np.arange(400) % 10 == 0, 1, 0)  # nine of ten are right, as q says
+    few, many = least_sharp(q[:10], often[:10]), least_sharp(q, often)
+    assert few < many < 1
+    # Of ten rows that are all right, the loss may be 10 log(1 + e^-t) = 10 log(1 + 1/9) + 1.645² / 2 at log-odds t.
+    t = -np.log(np.expm1(np.log1p(1 / 9) + 1.645**2 / 20))
+    assert least_sharp(q[:10], right[:10]) == pytest.approx(t / np.log(9), rel=0.1)
+    np.testing.assert_allclose(flatten(q[:1], 0.5), [[3 / 4, 1 / 4]], atol=1e-6)
+
+
+def test_laplaces_rule_bounds_every_confidence():
+    said = np.array([[1.0, 0.0, 0.0], [0.5, 0.3, 0.2]], np.float32)
+    out = Guard(np.array([3, 2, 0])).apply(said, np.array([0, 0]))
+    np.testing.assert_allclose(out[0], [6 / 7, 1 / 14, 1 / 14], atol=1e-6)
+    np.testing.assert_allclose(out[1], said[1], atol=1e-6)
+
+
+def test_the_line():
+    found = {"rows": 90, "changed": 20, "held_back": 4, "clean_rows": 30, "given_right": 0.7, "corrected_right": 0.9}
+    said = guard_line({**found, "sure": 0.987, "labels_simulated": False})
+    assert said == (
+        "20 of 90 given labels changed; 4 held back, where clean rows cannot tell; on 30 clean rows with a given label,"
+        " 90.0% are right against 70.0% as given; that changes fix more than they break is 98.7% sure"
+    )
+    kept = guard_line({**found, "changed": 0, "sure": None, "labels_simulated": True})
+    assert kept.startswith("all 90 given labels kept: on 30 clean rows, their given labels simulated")
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_five_clean_rows_do_no_harm(paired):
+    world = class_conditional(600)
+    clean = world.clean(5)
+    given = world.given if paired else np.where(clean >= 0, -1, world.given)
+    found = correct_labels(given, clean, NUM_CLASSES, pred_probs=world.probabilities)
+    assert world.accuracy(found.targets.argmax(axis=1), clean) >= world.accuracy(world.given, clean) - 0.005
+    assert found.targets.max() <= 6 / 7 + 1e-6
+    assert "kept" in found.guard["line"]
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_rare_class_that_nobody_verified_is_not_erased(paired):
+    rng = np.random.default_rng(0)
+    true = (rng.random(2000) < 0.02).astype(int)
+    x = np.where(true[:, None] == 1, 1.5, 0.0) + rng.normal(size=(2000, 4))
+    given = np.where(rng.random(2000) < 0.02, 1 - true, true)
+    rows = rng.permutation(np.flatnonzero(true == 0))[:200]
+    clean = np.full(2000, -1)
+    clean[rows] = 0
+    shown = given if paired else np.where(clean >= 0, -1, given)
+    found = correct_labels(shown, clean, 2, embeddings=x.astype(np.float32), table=True)
+    positive = (true == 1) & (given == 1)
+    assert positive.sum() > 25
+    assert (found.targets.argmax(axis=1) == 1)[positive].mean() > 0.6
+    assert (found.targets.argmax(axis=1) == true).mean() >= (given == true).mean() - 0.005
+
+
+def test_light_noise_is_not_made_heavier():
+    world = class_conditional(1200, matrix=0.96 * np.eye(NUM_CLASSES) + 0.01)
+    for seed in range(3):
+        clean = world.clean(60, seed)
+        for given in (world.given, np.where(clean >= 0, -1, world.given)):
+            found = correct_labels(given, clean, NUM_CLASSES, pred_probs=world.probabilities, seed=seed)
+            assert world.accuracy(found.targets.argmax(axis=1), clean) >= world.accuracy(world.given, clean) - 0.005
