@@ -8,7 +8,7 @@ import pytest
 
 from labelloop.bench.choose import SEED
 from labelloop.errors import UsageError
-from labelloop.paper.grids import read_choices, read_item
+from labelloop.paper.grids import read_choices, read_item, read_items
 
 COMMON = """
 wrong = { symmetric = 0.9, instance = 1.0 }
@@ -93,3 +93,12 @@ def test_a_choice_has_an_experiment_a_candidate_and_what_the_tables_run(tmp_path
 
 def test_a_protocol_that_no_table_asks_for_has_nothing_to_choose(tmp_path):
     assert read_choices(write(tmp_path, ITEM.replace('"L2B, chosen settings"', '"L2B"'))) == []
+
+
+def test_fine_tuning_has_a_lower_learning_rate_than_what_it_tunes():
+    tuned = [
+        e for item in read_items().values() for part in item.parts for e in part.experiments if e.method == "fine-tune"
+    ]
+    assert {e.dataset for e in tuned} >= {"cifar10", "cifar100", "clothing1m", "cifar10-embeddings"}
+    for e in tuned:
+        assert e.method_config.fine_tune_learning_rate < e.method_config.learning_rate, e.words
