@@ -122,7 +122,7 @@ def test_json_lines(tmp_path):
     path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
     table = read_table(path)
     assert table.ids.tolist() == [row["id"] for row in rows]  # and no dates
-    assert table.inputs.tolist() == [[0, 0.5], [1, 0.5], [2, 0.5], [3, 0.5]]
+    assert table.inputs.tolist() == [[0, 0.5, 0], [1, 0.5, 1], [2, 0.5, 2], [3, 0.5, 3]]  # the list, and n
     assert table.labels.tolist() == ["x", "y", "x", "y"]
     assert read_table(path, ReadOptions(feature_columns=["n"])).inputs[:, 0].tolist() == [0, 1, 2, 3]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import Renamed, add_columns, add_text, names, processes, read_options
+from labelloop.cli.flags import Renamed, add_columns, add_missing, add_text, names, processes, read_options
 
 HELP = "train on a file and correct its labels"
 DESCRIPTION = (
@@ -31,6 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def _add_data(parser: argparse.ArgumentParser) -> None:
     """What the rows, their labels and their inputs are."""
     add_columns(parser)
+    add_missing(parser)
     add_text(parser)
     parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
     parser.add_argument("--split-column", metavar="NAME", help='"train" or "test" for every row (guessed: split)')

@@ -25,6 +25,21 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_missing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--missing",
+        type=markers,
+        metavar="A,B",
+        help="labels that mean a missing one, such as -1; or: blank, where only blanks do",
+    )
+    parser.add_argument("--na", type=names, default=(), metavar="A,B", help="what else means a missing number: ?")
+
+
+def markers(text: str) -> tuple[str, ...]:
+    """A,B as markers of a missing label; none for the word blank."""
+    return () if text == "blank" else names(text)
+
+
 def add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text", dest="text_column", metavar="NAME", help="a column of texts, embedded by --embed, as the features"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, read_options
+from labelloop.cli.flags import add_columns, add_missing, read_options
 
 HELP = "corrupt labels and write them to a file with a checksum"
 DESCRIPTION = (
@@ -25,6 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the noise")
     parser.add_argument("--overwrite", action="store_true", help="replace FILE")
     add_columns(parser)
+    add_missing(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, add_text, processes, read_options
+from labelloop.cli.flags import add_columns, add_missing, add_text, processes, read_options
 
 HELP = "classify a file with the model of a run"
 DESCRIPTION = "Classify DATA with the model of RUN."
@@ -19,6 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help=".csv or .parquet (default: CSV on the terminal)")
     parser.add_argument("--overwrite", action="store_true", help="replace FILE")
     add_columns(parser)
+    add_missing(parser)
     add_text(parser)
     parser.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
     parser.add_argument(

@@ -1,6 +1,7 @@
 """Between the labels a user has (text, whole numbers, true/false) and the numbers 0 .. C-1 a method works with.
 
-A missing label is blank, NaN, None or -1. It is never a class: it becomes -1 here, whatever the type of the others.
+A missing label is blank, NaN or None, or one of the markers: -1 and the like, unless it is said that these are classes.
+It becomes -1 here, whatever the type of the others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ LARGEST = np.iinfo(np.int64).max  # a larger number is a name
 EXACT = 2**53  # among floats, larger numbers stand for several
 
 
-def typed(values: ArrayLike, what: str = "label") -> tuple[NDArray, NDArray[np.bool_]]:
+def typed(
+    values: ArrayLike, what: str = "label", markers: Sequence[str] = MISSING_TEXT
+) -> tuple[NDArray, NDArray[np.bool_]]:
     """Brings labels to int64, bool or text, and says which are missing.
 
     Whole numbers that became floats because some are missing become whole numbers again.
@@ -30,23 +33,25 @@ def typed(values: ArrayLike, what: str = "label") -> tuple[NDArray, NDArray[np.b
     Args:
         values: One label a row, of any type.
         what: What to call them in a message.
+        markers: What means that a label is missing, beside a blank, None and NaN.
 
     Returns:
         The labels and a mask of the missing ones, where the label means nothing.
     """
+    minus_one = "-1" in markers
     array = np.asarray(values)
     if array.ndim != 1:
         raise DataError(f"{what}: expected one label a row, got an array of shape {array.shape}")
     if array.dtype.kind == "O" or array.dtype.kind == "T":
-        return _from_objects(array.astype(object), what)
+        return _from_objects(array.astype(object), what, markers)
     if array.dtype.kind == "b":
         return array, np.zeros(len(array), dtype=bool)
     if array.dtype.kind == "u" and array.size and array.max() > LARGEST:
         return array.astype(str), np.zeros(len(array), dtype=bool)  # a name like any other
     if array.dtype.kind in "iu":
-        return array.astype(np.int64), array == MISSING
+        return array.astype(np.int64), (array == MISSING) & minus_one
     if array.dtype.kind == "f":
-        missing = np.isnan(array) | (array == MISSING)
+        missing = np.isnan(array) | ((array == MISSING) & minus_one)
         whole = np.where(missing, MISSING, array)
         bad = np.flatnonzero(~np.isfinite(whole) | (whole != np.floor(whole)) | (np.abs(whole) > EXACT))
         if len(bad):
@@ -57,20 +62,21 @@ def typed(values: ArrayLike, what: str = "label") -> tuple[NDArray, NDArray[np.b
         return whole.astype(np.int64), missing
     if array.dtype.kind in "US":
         text = np.char.strip(array.astype(str))
-        return text, np.isin(text, MISSING_TEXT)
+        return text, np.isin(text, ("", *markers))
     raise DataError(f"{what}: labels of type {array.dtype} cannot be classes; use text or whole numbers")
 
 
-def _from_objects(array: NDArray, what: str) -> tuple[NDArray, NDArray[np.bool_]]:
+def _from_objects(array: NDArray, what: str, markers: Sequence[str]) -> tuple[NDArray, NDArray[np.bool_]]:
     """The same for an array of Python objects: what is there must be of one type."""
+    markers = ("", *markers)
     absent = np.array([value is None or _is_nan(value) for value in array], dtype=bool)
     rest = array[~absent].tolist()
     text = [isinstance(value, str) for value in rest]
     if any(text) and not all(text):
         # A column with "" for missing among numbers is common; a column of numbers and names is an accident.
-        blank = np.array([isinstance(v, str) and v.strip() in MISSING_TEXT for v in array], dtype=bool)
+        blank = np.array([isinstance(v, str) and v.strip() in markers for v in array], dtype=bool)
         if (blank & ~absent).sum() < sum(text):
-            rows = np.flatnonzero([isinstance(v, str) and v.strip() not in MISSING_TEXT for v in array])
+            rows = np.flatnonzero([isinstance(v, str) and v.strip() not in markers for v in array])
             raise DataError(
                 f"{what}: text and numbers are mixed (text in row {some(rows)}); write all labels as text or as numbers"
             )
@@ -81,16 +87,21 @@ def _from_objects(array: NDArray, what: str) -> tuple[NDArray, NDArray[np.bool_]
         found = np.array([str(value) for value in rest])
     elif found.dtype.kind == "O":
         raise DataError(f"{what}: {rest[0]!r} cannot be a class; use text or whole numbers")
-    values, missing = typed(found, what)
+    values, missing = typed(found, what, markers)
     full = np.zeros(len(array), dtype=values.dtype)
     full[~absent] = values
     absent[~absent] = missing
     return full, absent
 
 
-def is_missing(values: ArrayLike) -> NDArray[np.bool_]:
+def is_missing(values: ArrayLike, markers: Sequence[str] = MISSING_TEXT) -> NDArray[np.bool_]:
     """Which labels are missing."""
-    return typed(values)[1]
+    return typed(values, markers=markers)[1]
+
+
+def markers_beside(classes: ArrayLike) -> tuple[str, ...]:
+    """The usual markers of a missing label that are no class."""
+    return tuple(marker for marker in MISSING_TEXT if marker not in set(text_of(classes)))
 
 
 def _is_nan(value: Any) -> bool:
@@ -99,7 +110,10 @@ def _is_nan(value: Any) -> bool:
 
 
 def class_names_of(
-    labels: ArrayLike | None, clean_labels: ArrayLike | None, given: Iterable[Any] | None = None
+    labels: ArrayLike | None,
+    clean_labels: ArrayLike | None,
+    given: Iterable[Any] | None = None,
+    markers: Sequence[str] = MISSING_TEXT,
 ) -> NDArray:
     """The classes in order, in the type of the labels.
 
@@ -108,6 +122,7 @@ def class_names_of(
         clean_labels: The verified labels, or None.
         given: The classes in the wanted order. Without it they are what occurs, sorted: numbers by value, text by
             letter. When the labels are whole numbers and these are names, label k means the k-th name.
+        markers: As for `typed`.
 
     Returns:
         An array [C] of int64, bool or text.
@@ -115,12 +130,12 @@ def class_names_of(
     found = {}
     for what, values in (("label", labels), ("clean_label", clean_labels)):
         if values is not None:
-            array, missing = typed(values, what)
+            array, missing = typed(values, what, markers)
             if not missing.all():
                 found[what] = array[~missing]
     kinds: set[str] = {array.dtype.kind for array in found.values()}
     if given is not None:
-        return _as_given(list(given), kinds)
+        return _as_given(list(given), kinds, markers)
     if not found:
         raise DataError("no row has a label: every label and clean_label is blank, NaN, None or -1")
     if "U" in kinds and len(kinds) > 1:
@@ -134,10 +149,10 @@ def class_names_of(
     return np.unique(np.concatenate(list(found.values())))
 
 
-def _as_given(given: list[Any], kinds: set[str]) -> NDArray:
+def _as_given(given: list[Any], kinds: set[str], markers: Sequence[str]) -> NDArray:
     if not given:
         raise UsageError("class_names is empty: name the classes, or leave it out")
-    classes, missing = typed(np.array(given, dtype=object), "class_names")
+    classes, missing = typed(np.array(given, dtype=object), "class_names", markers)
     if missing.any():
         raise UsageError(f"class_names: {given[int(np.argmax(missing))]!r} means a missing label and cannot be a class")
     names, counts = np.unique(classes, return_counts=True)
@@ -154,13 +169,16 @@ def _is_whole(text: str) -> bool:
     return text.lstrip("-").isdecimal() and str(int(text)) == text
 
 
-def encode(values: ArrayLike, class_names: ArrayLike, what: str = "label") -> Labels:
+def encode(
+    values: ArrayLike, class_names: ArrayLike, what: str = "label", markers: Sequence[str] = MISSING_TEXT
+) -> Labels:
     """Numbers the labels by their place among the classes.
 
     Args:
         values: One label a row.
         class_names: The classes in order, as from `class_names_of`.
         what: What to call the labels in a message.
+        markers: As for `typed`.
 
     Returns:
         Labels from 0 to C-1, and -1 where missing.
@@ -168,10 +186,10 @@ def encode(values: ArrayLike, class_names: ArrayLike, what: str = "label") -> La
     Raises:
         DataError: A label is not among the classes; the message names the rows.
     """
-    array, missing = typed(values, what)
+    array, missing = typed(values, what, markers)
     classes = np.asarray(class_names)
     if classes.dtype.kind == "O":
-        classes = typed(classes, "class_names")[0]
+        classes = typed(classes, "class_names", ())[0]
     if array.dtype.kind == "b" and classes.dtype.kind == "U":
         array = np.where(array, "True", "False")
     if array.dtype.kind in "bi" and classes.dtype.kind in "bi":
@@ -245,22 +263,27 @@ def text_of(classes: ArrayLike) -> tuple[str, ...]:
     return tuple(str(name) for name in np.asarray(classes))
 
 
-def numbers_where_all_are(columns: Sequence[NDArray | None]) -> list[NDArray | None]:
+def numbers_where_all_are(
+    columns: Sequence[NDArray | None], markers: Sequence[str] = MISSING_TEXT
+) -> list[NDArray | None]:
     """Turns text columns into whole numbers when every label in all of them is one, as in a CSV file.
 
     All or none, so that a label and a clean label of the same class stay equal. "3.0" is 3 (pandas writes that when
     a label is missing); "007" stays text, and so does a number of more than 64 bits.
     """
+    markers = ("", *markers)
     uniques = [np.unique(column, return_inverse=True) for column in columns if column is not None]
-    present = [value for names, _ in uniques for value in names if value.strip() not in MISSING_TEXT]
+    present = [value for names, _ in uniques for value in names if value.strip() not in markers]
     texts = [value.strip().removesuffix(".0") for value in present]
     if not texts or not all(_is_whole(text) and abs(int(text)) <= LARGEST for text in texts):
         return list(columns)
-    numbers = iter(
-        np.array(
-            [MISSING if v.strip() in MISSING_TEXT else int(v.strip().removesuffix(".0")) for v in names],
-            dtype=np.int64,
-        )[inverse]
-        for names, inverse in uniques
-    )
+    numbers = iter(_whole_numbers(names, markers)[inverse] for names, inverse in uniques)
     return [None if column is None else next(numbers) for column in columns]
+
+
+def _whole_numbers(names: NDArray, markers: Sequence[str]) -> NDArray:
+    """Text as whole numbers; -1 where missing, or None where -1 is a class."""
+    found = [None if name.strip() in markers else int(name.strip().removesuffix(".0")) for name in names]
+    if "-1" in markers:
+        return np.array([MISSING if number is None else number for number in found], dtype=np.int64)
+    return np.array(found, dtype=object if None in found else np.int64)

@@ -16,7 +16,7 @@ ROW_NAMES = ("row",)  # of a file that `labelloop plan` wrote for rows without i
 GIVEN_NAMES = ("given_label",)  # beside it
 SPLIT_NAMES = ("split",)
 FILE_NAMES = ("file_name", "filename", "image", "image_path", "path")
-EMBEDDING_NAMES = ("embedding", "embeddings", "features")
+EMBEDDING_NAMES = ("embedding", "embeddings", "features", "vector")
 # As `plain` spells them.
 # Never a feature unless asked for: a column that tells the label would make training look perfect and learn nothing,
 # and a row number tells the order of the file.
@@ -40,10 +40,16 @@ class Roles:
     split: str | None
     extra: tuple[str, ...]
     clean_guessed: bool
+    label_guessed: bool = False
+    id_guessed: bool = False
+    split_guessed: bool = False
+    flag: str | None = None  # a column that says whether a row was verified, and not what its label is
 
     @property
     def used(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.label, self.clean, self.id, self.split, *self.extra) if name is not None)
+        return tuple(
+            name for name in (self.label, self.clean, self.id, self.split, self.flag, *self.extra) if name is not None
+        )
 
 
 def roles_of(
@@ -83,6 +89,9 @@ def roles_of(
         split=split_column or guess(free, SPLIT_NAMES),
         extra=tuple(extra_columns),
         clean_guessed=clean_column is None and clean is not None,
+        label_guessed=label_column is None and label is not None,
+        id_guessed=id_column is None,
+        split_guessed=split_column is None,
     )
 
 

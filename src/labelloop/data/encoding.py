@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelloop.data.dates import date_parts, dates_as_numbers, in_words
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
 
 MAX_LEVELS = 100  # a column with more different values is text or an id
+FEW_LEVELS = 12  # as many are fine however few the rows; above, a level needs ROWS_A_LEVEL on average
+ROWS_A_LEVEL = 30
 RARE = 0.001  # a level of a smaller share of the rows, or of one row, goes with the other rare ones
 OTHER, BLANK = "(other)", "(missing)"
 
@@ -29,11 +32,12 @@ class Column:
 
     Attributes:
         name: Its name in the file.
-        kind: "number" or "category".
-        median: What stands in for a missing number.
+        kind: "number", "category" or "date".
+        median: What stands in for a missing number, or the year of a missing date.
         levels: The categories that have a column of their own.
         other: Whether the rare categories share one.
         missing: Whether there is a column that marks what was missing.
+        form: How a date is written, as for `strptime`.
     """
 
     name: str
@@ -42,10 +46,13 @@ class Column:
     levels: tuple[str, ...] = ()
     other: bool = False
     missing: bool = False
+    form: str = ""
 
     @property
     def encoded_names(self) -> list[str]:
         marks = [OTHER] * self.other + [BLANK] * self.missing
+        if self.kind == "date":
+            return [*(f"{self.name}.{part}" for part in date_parts(self.form)), *(f"{self.name}={m}" for m in marks)]
         if self.kind == "number":
             return [self.name, *(f"{self.name}={mark}" for mark in marks)]
         return [f"{self.name}={level}" for level in [*self.levels, *marks]]
@@ -74,11 +81,22 @@ def fit_category(name: str, values: NDArray, train: NDArray[np.bool_]) -> Column
     )
 
 
+def fit_date(name: str, values: NDArray, train: NDArray[np.bool_], form: str) -> Column:
+    """How to treat a column of dates, as text, None where missing. `train` masks the rows to look at."""
+    numbers, gone = dates_as_numbers(values[train], form, 0.0)
+    known = numbers[~gone, 0]
+    year = float(np.median(known)) if len(known) else 0.0
+    return Column(name, "date", median=year, missing=bool(gone.any()), form=form)
+
+
 def unusable(column: Column, values: NDArray, train: NDArray[np.bool_]) -> str | None:
     """Why a column of text cannot be a feature, or None."""
     different = len(set(values[train]) - {None})
-    if different > MAX_LEVELS or different > train.sum() / 2:
-        return f"{different} different values in {train.sum()} rows, like text or ids"
+    rows = int(train.sum())
+    if different > min(MAX_LEVELS, rows / 2):
+        return f"{different} different values in {rows} rows, like text or ids"
+    if different > max(FEW_LEVELS, rows / ROWS_A_LEVEL):
+        return f"{different} different values in {rows} rows, too few rows a value to learn from"
     return "the same value in every row" if len(column.encoded_names) < 2 else None
 
 
@@ -101,6 +119,12 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
             if gone.any() and not column.missing:
                 remarks.append(f"{column.name!r} lacks {gone.sum()} numbers (the median of training stands in)")
             parts.append(np.where(gone, np.float32(column.median), values) if gone.any() else values)
+        elif column.kind == "date":
+            dates, gone = dates_as_numbers(values, column.form, column.median)
+            strange = sorted({str(value) for value in values[gone] if value is not None})
+            if strange:
+                remarks.append(f"{column.name!r} has dates that are not {in_words(column.form)} ({some(strange)})")
+            parts += list(dates.T)
         else:
             gone = values == None  # noqa: E711  (elementwise)
             known = np.isin(values.astype(str), column.levels) & ~gone

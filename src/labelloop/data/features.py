@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +22,34 @@ from labelloop.data.columns import (
     plain,
     require,
 )
-from labelloop.data.encoding import Column, encode_columns, fit_category, fit_number, unusable
+from labelloop.data.dates import date_format, date_parts, in_words
+from labelloop.data.encoding import Column, encode_columns, fit_category, fit_date, fit_number, unusable
 from labelloop.data.table import to_float32
+from labelloop.data.understood import Feature, LeftOut
 from labelloop.data.written import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
 
 ALMOST_ALL = 0.9  # a text column with this share of numbers is a column of numbers with a slip in it
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of a table.
+
+    Attributes:
+        names: Of the columns of `values`.
+        values: The numbers [n, D].
+        encoding: How named columns became numbers.
+        used: Every column that is learned from, and how.
+        left_out: Every column that is not, and why.
+    """
+
+    names: list[str]
+    values: Floats
+    encoding: tuple[Column, ...]
+    used: tuple[Feature, ...]
+    left_out: tuple[LeftOut, ...]
 
 
 def features_of(
@@ -39,14 +61,14 @@ def features_of(
     train: NDArray[np.bool_],
     encoding: Sequence[Column] | None = None,
     as_they_are: bool = False,
-) -> tuple[list[str], Floats, tuple[Column, ...]]:
-    """The names of the features, the features [n, D], and how named columns became numbers.
+) -> Features:
+    """The features, and what was made of every column.
 
     Args:
         arrow: The rows.
         roles: The columns that are not features.
         path: For messages.
-        feature_columns: As for `read_table`. Likewise `embedding_column`, `encoding` and `as_they_are`.
+        feature_columns: As in `ReadOptions`. Likewise `embedding_column`, `encoding` and `as_they_are`.
         embedding_column: See there.
         train: Masks the rows that the encoding is fitted on [n].
         encoding: See there.
@@ -63,11 +85,14 @@ def features_of(
         require(name, names, str(path))
         if name in roles.used:
             raise DataError(f"{path}: column {name!r} is a feature and has another use too; name it once")
-    if embedding_column is None and feature_columns is None:
-        embedding_column = _guessed_embedding(arrow, roles, path)
+    by_default, others = embedding_column is None and feature_columns is None, False
+    if by_default:
+        embedding_column, others = _guessed_embedding(arrow, roles, path)
+        others = others and expected is None
     parts: list[Floats] = []
     chosen: list[str] = []
     fitted: Sequence[Column] = ()
+    left_out: list[LeftOut] = []
     if embedding_column is not None:
         embedding = _embedding(arrow[embedding_column], embedding_column, path)
         parts.append(embedding)
@@ -75,34 +100,60 @@ def features_of(
     if as_they_are and feature_columns:
         parts.append(numbers(arrow, feature_columns, path))
         chosen += feature_columns
-    elif feature_columns or (feature_columns is None and embedding_column is None):
+    elif feature_columns or (by_default and (embedding_column is None or others)):
         if encoding is not None:
             fitted = encoding
-            raw = {c.name: _raw(arrow, c.name, path, as_text=c.kind == "category") for c in encoding}
+            raw = {c.name: _raw(arrow, c.name, path, as_text=c.kind != "number") for c in encoding}
         elif feature_columns is not None:
             raw, fitted = _fit_named(arrow, feature_columns, path, train)
         else:
-            raw, fitted = _fit_default(arrow, roles, path, train)
-        encoded_names, values, remarks = encode_columns(fitted, raw)
-        for remark in remarks:
-            warnings.warn(f"{path}: column {remark}", stacklevel=4)
-        parts.append(values)
-        chosen += encoded_names
+            raw, fitted, left_out = _fit_default(arrow, roles, path, train, embedding_column)
+        if fitted:
+            encoded_names, values, remarks = encode_columns(fitted, raw)
+            for remark in remarks:
+                warnings.warn(f"{path}: column {remark}", stacklevel=4)
+            parts.append(values)
+            chosen += encoded_names
     if not parts:
         raise DataError(f"{path}: no features are named; name at least one column")
     if expected is not None:
         check_columns(expected, chosen, str(path))
-    return chosen, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), tuple(fitted)
+    used = _used(embedding_column, parts[0].shape[1], fitted, feature_columns if as_they_are else None)
+    done = {*roles.used, *(use.column for use in used), *(out.column for out in left_out)}
+    why = "only the named columns are used" if not by_default else f"the embedding {embedding_column!r} replaces it"
+    left_out += [LeftOut(name, why) for name in names if name not in done]
+    joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out))
 
 
-def _guessed_embedding(arrow: pa.Table, roles: Roles, path: Path) -> str | None:
+def _used(
+    embedding: str | None, width: int, fitted: Sequence[Column], as_they_are: Sequence[str] | None
+) -> list[Feature]:
+    found = [] if embedding is None else [Feature(embedding, f"embedding of {width} numbers")]
+    found += [Feature(name, "number") for name in as_they_are or ()]
+    for column in fitted:
+        how = column.kind
+        if how == "category":
+            how = f"category of {len(column.levels) + column.other}"
+        elif how == "date":
+            how = f"date {in_words(column.form)}, as {', '.join(date_parts(column.form))}"
+        found.append(Feature(column.name, how))
+    return found
+
+
+def _guessed_embedding(arrow: pa.Table, roles: Roles, path: Path) -> tuple[str | None, bool]:
+    """The column of lists that is taken for an embedding, and whether other columns are learned from beside it.
+
+    By its name, an embedding stands for the row. Any other list, such as the corners of a box, is one more feature.
+    """
     lists = [name for name in arrow.column_names if name not in roles.used and _is_list(arrow[name].type)]
-    known = [name for name in lists if name in EMBEDDING_NAMES] or lists
+    named = [name for name in lists if plain(name) in EMBEDDING_NAMES]
+    known = named or lists
     if len(known) > 1:
         raise DataError(
             f"{path}: {' and '.join(map(repr, known))} could both be meant; say which with embedding_column"
         )
-    return known[0] if known else None
+    return (known[0], not named) if known else (None, True)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -153,44 +204,48 @@ def _fit_named(
 
 
 def _fit_default(
-    arrow: pa.Table, roles: Roles, path: Path, train: NDArray[np.bool_]
-) -> tuple[dict[str, NDArray], list[Column]]:
-    """Every column of numbers or categories without another use. What is left out is said, so that none gets lost."""
+    arrow: pa.Table, roles: Roles, path: Path, train: NDArray[np.bool_], embedding: str | None
+) -> tuple[dict[str, NDArray], list[Column], list[LeftOut]]:
+    """Every column of numbers, categories or dates without another use, and what is left out and why."""
     raw: dict[str, NDArray] = {}
-    fitted, left_out = [], []
+    fitted: list[Column] = []
+    left_out: list[LeftOut] = []
     for name in arrow.column_names:
         kind = arrow[name].type
-        if name in roles.used:
+        if name in roles.used or name == embedding:
             continue
         if plain(name) in NEVER_FEATURES:
-            left_out.append(f"{name!r} (by its name a label, an id or a row number)")
-        elif _is_numeric(kind) or _is_text(kind):
+            left_out.append(LeftOut(name, "by its name a label, an id or a row number"))
+        elif _is_numeric(kind) or _is_text(kind) or pa.types.is_temporal(kind):
             raw[name], column, why_not = _fit_column(arrow, name, path, train)
             if why_not:
-                left_out.append(f"{name!r} ({why_not})")
+                left_out.append(LeftOut(name, why_not))
             else:
                 fitted.append(column)
         else:
-            left_out.append(f"{name!r} ({'empty' if pa.types.is_null(kind) else f'of type {kind}'})")
-    if not fitted:
+            left_out.append(LeftOut(name, "empty" if pa.types.is_null(kind) else f"of type {kind}"))
+    said = some(f"{out.column!r} ({out.why})" for out in left_out)
+    if not fitted and embedding is None:
         raise DataError(
             f"{path}: no column to learn from"
-            + (f"; left out: {some(left_out)}" if left_out else "")
-            + "; features are numbers, categories or one embedding column"
+            + (f"; left out: {said}" if left_out else "")
+            + "; features are numbers, categories, dates or one embedding column"
         )
     if left_out:
-        warnings.warn(
-            f"{path}: not among the features: {some(left_out)}; choose them with feature_columns", stacklevel=5
-        )
-    return raw, fitted
+        warnings.warn(f"{path}: not among the features: {said}; choose them with feature_columns", stacklevel=5)
+    return raw, fitted, left_out
 
 
 def _fit_column(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_]) -> tuple[NDArray, Column, str | None]:
     """A column, how to treat it, and why it cannot be used, if so."""
-    as_text = _is_text(arrow[name].type) and not _nearly_numbers(arrow[name])
+    kind = arrow[name].type
+    as_text = pa.types.is_temporal(kind) or (_is_text(kind) and not _nearly_numbers(arrow[name]))
     values = _raw(arrow, name, path, as_text)
     if not as_text:
         return values, fit_number(name, values, train), None
+    form = date_format([text for text in values if text is not None])
+    if form is not None:
+        return values, fit_date(name, values, train, form), None
     column = fit_category(name, values, train)
     return values, column, unusable(column, values, train)
 
@@ -200,7 +255,16 @@ def _raw(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray:
     if not as_text:
         return numbers(arrow, [name], path)[:, 0]
     column = arrow[name]
-    if not (_is_text(column.type) or _is_numeric(column.type) or pa.types.is_null(column.type)):
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        if pa.types.is_timestamp(kind):
+            column = column.cast(pa.timestamp("s"), safe=False)
+        elif not pa.types.is_date(kind):
+            raise DataError(f"{path}: column {name!r} is of type {kind}; leave it out of the features, or write a date")
+        column = pa.chunked_array(
+            [[None if value is None else str(value) for value in column.to_pylist()]], pa.string()
+        )
+    elif not (_is_text(kind) or _is_numeric(kind) or pa.types.is_null(kind)):
         raise DataError(f"{path}: column {name!r} is of type {column.type}, where training had text; write it as text")
     texts = column.cast(pa.string()).to_pylist()
     stripped = [None if text is None else text.strip() for text in texts]
@@ -245,6 +309,6 @@ def _numbers_from_text(column: pa.ChunkedArray, name: str, path: Path) -> NDArra
         if text not in NULL_NUMBERS and not is_number(text):
             raise DataError(
                 f"{path}: column {name!r} is not numbers: row {row} holds {text!r} (the first row is 0); correct it,"
-                " or leave the column out of the features"
+                f" say --na {text} if it means that the number is missing, or leave the column out of the features"
             )
     return np.array([np.nan if text in NULL_NUMBERS else float(text) for text in texts])

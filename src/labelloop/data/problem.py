@@ -63,7 +63,7 @@ def classes_of(table: Table, class_names: Iterable[Any] | None = None) -> NDArra
     """The classes of a table in order: the given ones, else those its source names, else the labels that occur."""
     names = table.class_names if class_names is None else class_names
     try:
-        return class_names_of(table.labels, table.clean_labels, names)
+        return class_names_of(table.labels, table.clean_labels, names, table.markers)
     except DataError as error:
         raise DataError(f"{table.source}: {error}") from error
 
@@ -72,8 +72,10 @@ def encoded(table: Table, classes: NDArray) -> tuple[Labels, Labels]:
     """The given and the clean labels of a table as numbers, -1 where missing."""
     none = np.full(len(table), MISSING, dtype=np.int64)
     return (
-        none if table.labels is None else encode(table.labels, classes, f"{table.source}: label"),
-        none if table.clean_labels is None else encode(table.clean_labels, classes, f"{table.source}: clean_label"),
+        none if table.labels is None else encode(table.labels, classes, f"{table.source}: label", table.markers),
+        none
+        if table.clean_labels is None
+        else encode(table.clean_labels, classes, f"{table.source}: clean_label", table.markers),
     )
 
 

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.data.checks import check_not_sparse
+from labelloop.data.classes import MISSING_TEXT
 from labelloop.data.encoding import Column
 from labelloop.data.images.store import ImageForm, Unreadable
 from labelloop.data.texts import TextForm
+from labelloop.data.understood import Understood
 from labelloop.errors import DataError
 from labelloop.types import Floats
 
@@ -39,6 +41,8 @@ class Table:
         text_form: How texts became inputs, where they did.
         unreadable: The images that could not be used; their rows are neither trained nor tested on.
         origin: What to write into run.json about the source, as from `origin_of`; None for arrays in memory.
+        markers: What means that a label is missing, beside a blank, None and NaN.
+        understood: What was made of every column of the source; None for arrays in memory.
     """
 
     inputs: Any
@@ -56,6 +60,8 @@ class Table:
     text_form: TextForm | None = None
     unreadable: tuple[Unreadable, ...] = ()
     origin: Mapping[str, Any] | None = None
+    markers: tuple[str, ...] = MISSING_TEXT
+    understood: Understood | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

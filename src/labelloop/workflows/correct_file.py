@@ -15,6 +15,7 @@ from labelloop.correction.estimate import estimate_lines
 from labelloop.data.columns import EMBEDDING_NAMES, are_array_names
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.readers.arrow_file import open_columns
+from labelloop.data.readers.compressed import ending_of
 from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
@@ -24,7 +25,7 @@ from labelloop.runs.run_json import RunRecord
 from labelloop.runs.versions import versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
 
-FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".npz")
+FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".npz")
 PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
 
 
@@ -126,7 +127,7 @@ def _column_names(path: Path) -> list[str]:
         return read_hub_dataset(path).arrow.column_names
     if path.is_dir():
         raise DataError(f"{path} is a folder; {', '.join(FORMATS)} files are read here, and images by `labelloop fit`")
-    suffix = path.suffix.lower()
+    suffix = ending_of(path)
     if suffix not in FORMATS:
         raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(FORMATS)}")
     if not path.is_file():

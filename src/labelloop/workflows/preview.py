@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelloop.data.images.files import ImageFiles
-from labelloop.data.readers.csv_file import csv_header, read_csv
-from labelloop.data.readers.jsonl_file import read_jsonl
+from labelloop.data.readers.arrow_file import own_columns
 from labelloop.data.table import Table
 from labelloop.errors import DataError
 from labelloop.runs.preview import Preview
@@ -102,14 +100,8 @@ def _own_columns(origin: Mapping[str, Any]) -> pa.Table | None:
     """The columns of the file that the rows came from; None where it has none, or is gone."""
     path, kind = Path(str(origin.get("path", ""))), origin.get("kind")
     try:
-        if kind == "parquet":
-            return pq.read_table(path)
-        if kind == "jsonl":
-            return read_jsonl(path)
-        if kind in ("csv", "tsv"):
-            separator = "\t" if kind == "tsv" else ","
-            names = csv_header(path, separator)
-            return read_csv(path, separator, len(names), names)
+        if kind in ("csv", "tsv", "parquet", "jsonl", "json"):
+            return own_columns(path)
     except (OSError, ValueError, DataError):
         warnings.warn(f"{path}: the rows cannot be read again to show them in the report", stacklevel=2)
     return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from labelloop.data.images.pillow import need_pillow
+from labelloop.data.images.pillow import need_pillow, to_rgb
 from labelloop.data.images.transforms import EvalTransform, TrainTransform, Transform
 from labelloop.errors import DataError
 from labelloop.types import Floats
@@ -56,7 +56,7 @@ class ImageFiles:
                 content = io.BytesIO(file.read())  # in one go: Pillow would read it in many small parts
             with Image.open(content) as image:
                 image.load()
-                colours = image if image.mode == "RGB" else image.convert("RGB")  # which else would copy it
+                colours = to_rgb(image)
         except Exception as error:  # a damaged image can fail in any way
             reason = "in no known format" if isinstance(error, UnidentifiedImageError) else error
             raise DataError(

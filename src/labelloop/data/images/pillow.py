@@ -23,6 +23,28 @@ def need_pillow(what: str) -> None:
         raise UsageError(f"{what} needs Pillow: install it with pip install 'labelloop[images]'") from error
 
 
+def to_rgb(image: Any) -> Any:
+    """An image in colour as people see it: upright, and with all of its brightness.
+
+    Pillow's own conversion cuts everything above 255 off, so that 16 bits become white.
+    """
+    from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode == "RGB":
+        return image
+    if image.mode.startswith(("I", "F")):
+        values = np.asarray(image, dtype=np.float64)
+        largest = float(values.max(initial=0.0))
+        scale = (
+            255.0 if image.mode == "F" and largest <= 1 else 1.0 if largest <= 255 and image.mode != "I;16" else None
+        )
+        if scale is None:
+            scale = 255 / 65535 if largest <= 65535 else 255 / largest
+        image = Image.fromarray(np.clip(values * scale + 0.5, 0, 255).astype(np.uint8))
+    return image.convert("RGB")
+
+
 def decode_all(encoded: Sequence[Any], size: tuple[int, int], source: str, first_row: int = 0) -> NDArray[np.uint8]:
     """Decodes small colour images of one size.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelloop.data.images.files import ImageFiles
-from labelloop.data.images.pillow import need_pillow
+from labelloop.data.images.pillow import need_pillow, to_rgb
 from labelloop.data.images.transforms import EvalTransform, planes
 from labelloop.errors import DataError, UsageError
 
@@ -138,7 +138,7 @@ def _open(path: Path | bytes) -> Image:
 
 def _decode(path: Path | bytes) -> Image:
     with _open(path) as image:
-        return image.convert("RGB")
+        return to_rgb(image)
 
 
 def _check_all(paths: Sequence[Path]) -> list[Unreadable]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from labelloop.data.label_questions import compare_labels, question_numbers
 from labelloop.data.readers.array_file import read_npy, read_npz
 from labelloop.data.readers.clean_file import join_clean_file
 from labelloop.data.readers.column_file import read_column_file, read_hub
+from labelloop.data.readers.compressed import ending_of
 from labelloop.data.readers.hub import is_hub_dataset
 from labelloop.data.readers.image_tree import read_image_tree
 from labelloop.data.readers.metadata import METADATA, read_metadata
@@ -20,6 +23,7 @@ KINDS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     "tsv": read_column_file,
     "parquet": read_column_file,
     "jsonl": read_column_file,
+    "json": read_column_file,
     "npz": read_npz,
     "npy": read_npy,
     "image-folder": read_image_tree,
@@ -34,9 +38,9 @@ def read_table(path: str | Path, options: ReadOptions | None = None) -> Table:
     """Reads a file or folder.
 
     Args:
-        path: A .csv, .tsv, .parquet, .jsonl, .npz or .npy file; or a folder with a folder of images for each class,
-            or with images and a metadata.csv or metadata.jsonl that names them; or a Hugging Face data set, a folder
-            of `save_to_disk` or hf:name.
+        path: A .csv, .tsv, .parquet, .jsonl, .json, .npz or .npy file, text perhaps packed as .gz or .zst; or a folder
+            with a folder of images for each class, or with images and a metadata.csv or metadata.jsonl that names
+            them; or a Hugging Face data set, a folder of `save_to_disk` or hf:name.
         options: What is what in it; without it, all is guessed.
 
     Raises:
@@ -45,8 +49,14 @@ def read_table(path: str | Path, options: ReadOptions | None = None) -> Table:
     path, options = Path(path), ReadOptions() if options is None else options
     kind = kind_of(path)
     _check_options(path, kind, options)
-    table = KINDS[kind](path, options)
-    return table if options.clean_file is None else join_clean_file(table, options.clean_file)
+    table = replace(KINDS[kind](path, options), markers=options.markers)
+    if options.clean_file is not None:
+        table = join_clean_file(table, options.clean_file)
+    if options.labels_required:
+        origin = table.origin or {}
+        question_numbers(table.labels, origin.get("label_column"), options.label_column is None, table.source)
+        compare_labels(table.labels, table.clean_labels, table.source, table.markers)
+    return table
 
 
 def kind_of(path: Path) -> str:
@@ -55,7 +65,7 @@ def kind_of(path: Path) -> str:
         return "hf-dataset"
     if path.is_dir():
         return "metadata-folder" if any((path / name).is_file() for name in METADATA) else "image-folder"
-    kind = path.suffix.lower().removeprefix(".")
+    kind = ending_of(path).removeprefix(".")
     if kind not in KINDS or "-" in kind:
         formats = ", ".join(f".{name}" for name in KINDS if "-" not in name)
         raise DataError(f"{path}: cannot read {path.suffix or 'a name without an ending'!r}; known: {formats}")

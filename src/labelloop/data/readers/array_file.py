@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
 from labelloop.data.columns import names_of_array
+from labelloop.data.label_questions import ask_about_markers
 from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays
@@ -129,6 +131,9 @@ def _checked(table: Table, options: ReadOptions) -> Table:
         check_columns(expected, table.column_names, table.source)
     if not len(table):
         raise DataError(f"{table.source}: the inputs have no rows")
+    if options.missing is None and options.labels_required and table.labels is not None:
+        counts = Counter(str(label).strip() for label in table.labels.tolist())
+        ask_about_markers(counts, Counter(), table.source)  # in arrays, -1 for a missing clean label is the usual form
     return table
 
 

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelloop.data.readers.csv_file import csv_header, read_csv
+from labelloop.data.readers.compressed import PACKED, ending_of
+from labelloop.data.readers.csv_file import open_csv, read_csv
+from labelloop.data.readers.json_file import read_json_table
 from labelloop.data.readers.jsonl_file import read_jsonl
 from labelloop.errors import DataError
 
@@ -22,22 +24,29 @@ class ColumnFile:
 
     Attributes:
         names: Of its columns.
-        read: Gives the columns; those named to it stay as they are written, where the format has no types.
+        kind: "csv", "tsv", "parquet", "jsonl" or "json".
+        read: Gives the columns, from the names of those that stay as they are written and the texts that mean a
+            missing number, where the format has no types.
         untyped: Whether the format has no types, so that a label 3 is only text that looks like a number.
+        remarks: What was decided while opening it.
+        delimiter: What stands between its fields, where that is not what its ending says.
     """
 
     names: list[str]
-    read: Callable[[Iterable[str]], pa.Table]
+    kind: str
+    read: Callable[[Iterable[str], Iterable[str]], pa.Table]
     untyped: bool = False
+    remarks: tuple[str, ...] = ()
+    delimiter: str | None = None
 
 
 def open_columns(path: Path) -> ColumnFile:
-    """Opens a .csv, .tsv, .parquet or .jsonl file.
+    """Opens a .csv, .tsv, .parquet, .jsonl or .json file; text may be packed as .gz or .zst.
 
     Raises:
         DataError: It is of another kind, is not there, is empty or cannot be read.
     """
-    ending = path.suffix.lower()
+    ending = ending_of(path)
     if ending not in OPENERS:
         raise DataError(
             f"{path}: cannot read {ending or 'a name without an ending'!r} here; use one of {', '.join(OPENERS)}"
@@ -49,28 +58,42 @@ def open_columns(path: Path) -> ColumnFile:
     return OPENERS[ending](path)
 
 
+def own_columns(path: Path) -> pa.Table:
+    """All columns of a file as they are written there."""
+    opened = open_columns(path)
+    return opened.read(opened.names, ())
+
+
 def as_text(arrow: pa.Table, name: str) -> NDArray:
     """A column as text, empty where missing."""
     return np.char.strip(np.array(arrow[name].cast(pa.string()).fill_null("").to_pylist(), dtype=str))
 
 
 def _csv(path: Path) -> ColumnFile:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    names = csv_header(path, delimiter)
-    return ColumnFile(names, lambda text: read_csv(path, delimiter, len(names), text), untyped=True)
+    file = open_csv(path)
+    kind = ending_of(path).removeprefix(".")
+    other = file.delimiter if file.remarks else None
+    return ColumnFile(file.names, kind, lambda text, na: read_csv(file, text, na), True, file.remarks, other)
 
 
 def _jsonl(path: Path) -> ColumnFile:
     arrow = read_jsonl(path)
-    return ColumnFile(arrow.column_names, lambda _: arrow)
+    return ColumnFile(arrow.column_names, "jsonl", lambda *_: arrow)
+
+
+def _json(path: Path) -> ColumnFile:
+    arrow = read_json_table(path)
+    return ColumnFile(arrow.column_names, "json", lambda *_: arrow)
 
 
 def _parquet(path: Path) -> ColumnFile:
+    if path.suffix.lower() in PACKED:
+        raise DataError(f"{path}: a Parquet file is packed inside already; unpack it")
     try:
         names = pq.read_schema(path).names
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
-    return ColumnFile(names, lambda _: _read_parquet(path))
+    return ColumnFile(names, "parquet", lambda *_: _read_parquet(path))
 
 
 OPENERS: dict[str, Callable[[Path], ColumnFile]] = {
@@ -78,6 +101,7 @@ OPENERS: dict[str, Callable[[Path], ColumnFile]] = {
     ".tsv": _csv,
     ".parquet": _parquet,
     ".jsonl": _jsonl,
+    ".json": _json,
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_ids
-from labelloop.data.classes import class_names_of, decode, encode, is_missing
+from labelloop.data.classes import class_names_of, decode, encode, is_missing, markers_beside
 from labelloop.data.columns import (
     CLEAN_NAMES,
     FILE_NAMES,
@@ -23,6 +23,7 @@ from labelloop.data.columns import (
 from labelloop.data.problem import encoded
 from labelloop.data.readers.array_file import CLEAN_KEYS, ID_KEYS, LABEL_KEYS, read_array, read_arrays
 from labelloop.data.readers.arrow_file import as_text, open_columns
+from labelloop.data.readers.compressed import ending_of
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
 from labelloop.types import MISSING, Labels
@@ -77,7 +78,7 @@ def join_clean_file(table: Table, path: Path) -> Table:
     if path.suffix.lower() == ".npy" and origin.get("kind") in ("npy", "npz") and table.clean_labels is None:
         clean_labels = _one_for_every_row(path, read_array(path), table.source, len(table))
         return replace(table, clean_labels=clean_labels, origin=origin)  # which may name further classes
-    classes = class_names_of(table.labels, table.clean_labels, table.class_names)
+    classes = class_names_of(table.labels, table.clean_labels, table.class_names, table.markers)
     given, merged = encoded(table, classes)
     known = KnownRows(
         source=table.source,
@@ -109,7 +110,8 @@ def read_clean_labels(path: Path, known: KnownRows) -> Labels:
         DataError: Ids that are not known or occur twice, other classes, other given labels, or no label at all.
     """
     file = _read(path, known)
-    filled = np.flatnonzero(~is_missing(file.labels))
+    markers = markers_beside(known.classes)
+    filled = np.flatnonzero(~is_missing(file.labels, markers))
     if not len(filled):
         raise DataError(f"{path}: no clean_label is filled in; write the clean label of each row you looked at")
     if file.ids is not None:
@@ -123,7 +125,7 @@ def read_clean_labels(path: Path, known: KnownRows) -> Labels:
         names, bare = known.classes.astype(str), np.array([text.removesuffix(".0") for text in values])
         values = np.where(np.isin(values, names) | ~np.isin(bare, names), values, bare)
     labels = np.full(len(known.ids), MISSING, dtype=np.int64)
-    labels[place[filled]] = encode(values, known.classes, f"{path}: {file.column}")[filled]
+    labels[place[filled]] = encode(values, known.classes, f"{path}: {file.column}", markers)[filled]
     return labels
 
 
@@ -158,7 +160,9 @@ def _by_row(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
     check_ids(file.rows, str(path))
     place = file.rows.astype(np.int64)
     names = np.append(known.classes.astype(str), "")  # -1 finds the last
-    other = np.flatnonzero(names[known.given[place]] != np.where(is_missing(file.given), "", file.given))
+    other = np.flatnonzero(
+        names[known.given[place]] != np.where(is_missing(file.given, markers_beside(known.classes)), "", file.given)
+    )
     if len(other):
         row = place[other[0]]
         raise DataError(
@@ -186,7 +190,7 @@ def _one_for_every_row(path: Path, labels: NDArray, source: str, count: int) -> 
 
 
 def _read(path: Path, known: KnownRows) -> _CleanFile:
-    ending = path.suffix.lower()
+    ending = ending_of(path)
     if ending == ".npy":
         return _CleanFile(read_array(path), "clean_label")
     if ending == ".npz":
@@ -202,7 +206,7 @@ def _read(path: Path, known: KnownRows) -> _CleanFile:
         raise DataError(
             f"{path}: no column of {what}; a clean file has the columns {FORMATS}, and here are {', '.join(names)}"
         )
-    arrow = opened.read(names)
+    arrow = opened.read(names, ())
     given_name = next((name for name in GIVEN_NAMES if name in names and name != label_name), None)
     columns = {
         what: None if name is None else as_text(arrow, name)

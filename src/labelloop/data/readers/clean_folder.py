@@ -102,9 +102,10 @@ def _below_class(name: str) -> str:
 
 def _rows_by_content(clean: Path, clean_names: Sequence[str], root: Path, names: Sequence[str]) -> dict[str, list[int]]:
     """The rows with the bytes of each clean image. Only files of one size are read, because no others can be equal."""
-    sizes = {(clean / name).stat().st_size for name in clean_names}
+    sizes = {(clean / name).stat().st_size for name in clean_names if (clean / name).is_file()}
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(names):
-        if (root / name).stat().st_size in sizes:
+        if (root / name).is_file() and (root / name).stat().st_size in sizes:
             rows.setdefault(file_sha256(root / name), []).append(row)
-    return {name: rows.get(file_sha256(clean / name), []) for name in clean_names}
+    files = [name for name in clean_names if (clean / name).is_file()]
+    return {name: rows.get(file_sha256(clean / name), []) for name in files}

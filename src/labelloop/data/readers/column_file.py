@@ -15,14 +15,16 @@ from labelloop.data.columns import FILE_NAMES, Roles, names_of_array, plain, req
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
 from labelloop.data.images.store import ENDINGS, ImageForm, Unreadable, load_images
+from labelloop.data.label_questions import ask_about_markers
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.hub import HubData, read_hub_dataset
 from labelloop.data.readers.image_folder import inside
-from labelloop.data.readers.label_columns import ids_of, labels_of
+from labelloop.data.readers.label_columns import ids_of, labels_of, without_flags, written
 from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays, split_names
 from labelloop.data.texts import TextForm, embed_texts
+from labelloop.data.understood import Feature, LeftOut, Understood, Use
 from labelloop.errors import DataError, UsageError
 
 
@@ -36,6 +38,8 @@ class _Source:
     roles: Roles
     untyped: bool = False
     hub: HubData | None = None
+    remarks: tuple[str, ...] = ()
+    delimiter: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class _Inputs:
     image_form: ImageForm | None = None
     text_form: TextForm | None = None
     unreadable: tuple[Unreadable, ...] = ()
+    used: tuple[Feature, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def read_column_file(path: Path, options: ReadOptions) -> Table:
@@ -57,8 +63,10 @@ def read_column_file(path: Path, options: ReadOptions) -> Table:
     text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
     text += [column.name for column in options.encoding or () if column.kind == "category"]  # 1 is a name, and no 1.0
     text += [] if options.text_column is None else [options.text_column]
-    arrow = opened.read(text)
-    return _table(_Source(path, path.suffix.lower().removeprefix("."), arrow, roles, opened.untyped), options)
+    arrow = opened.read(text, options.na)
+    return _table(
+        _Source(path, opened.kind, arrow, roles, opened.untyped, None, opened.remarks, opened.delimiter), options
+    )
 
 
 def read_hub(path: Path, options: ReadOptions) -> Table:
@@ -89,7 +97,12 @@ def _table(source: _Source, options: ReadOptions) -> Table:
     arrow, roles, path, hub = source.arrow, source.roles, source.path, source.hub
     if not arrow.num_rows:
         raise DataError(f"{path}: column names and no rows; add the rows")
-    labels, clean_labels = labels_of(arrow, roles, path, source.untyped)
+    roles = without_flags(arrow, roles, path)
+    source = replace(source, roles=roles, arrow=_without(arrow, roles, options.na))
+    arrow = source.arrow
+    if options.missing is None and options.labels_required:
+        ask_about_markers(written(arrow, roles.label), written(arrow, roles.clean), str(path))
+    labels, clean_labels = labels_of(arrow, roles, path, source.untyped, options.markers)
     split = None
     if roles.split is not None:
         split = split_names(arrow[roles.split].cast(pa.string()).fill_null("").to_numpy(), str(path))
@@ -129,7 +142,49 @@ def _table(source: _Source, options: ReadOptions) -> Table:
         image_form=inputs.image_form,
         text_form=inputs.text_form,
         unreadable=inputs.unreadable,
+        understood=_understood(source, inputs, image_column, id_column),
     )
+
+
+def _without(arrow: pa.Table, roles: Roles, na: Sequence[str]) -> pa.Table:
+    """The columns with what means a missing value taken out, labels and ids aside."""
+    for place, name in enumerate(arrow.column_names if na else ()):
+        column = arrow[name]
+        if name not in roles.used and pa.types.is_string(column.type):
+            kept = [None if text is None or text.strip() in na else text for text in column.to_pylist()]
+            arrow = arrow.set_column(place, name, pa.array(kept, pa.string()))
+    return arrow
+
+
+def _understood(source: _Source, inputs: _Inputs, image_column: str | None, id_column: str | None) -> Understood:
+    roles = source.roles
+    uses = [
+        Use(what, name, guessed)
+        for what, name, guessed in (
+            ("given label", roles.label, roles.label_guessed),
+            ("clean label", roles.clean, roles.clean_guessed),
+            ("id", id_column, roles.id_guessed),
+            ("split", roles.split, roles.split_guessed),
+            *(("for the correction network", name, False) for name in roles.extra),
+        )
+        if name is not None
+    ]
+    used, left_out = list(inputs.used), list(inputs.left_out)
+    if image_column is not None:
+        form = inputs.image_form
+        used.append(
+            Feature(image_column, "images" if form is None else f"images of {form.height} x {form.width} pixels")
+        )
+    if inputs.text_form is not None:
+        used.append(Feature(inputs.text_form.column, f"texts, embedded by {inputs.text_form.embedder}"))
+    if roles.flag is not None:
+        left_out.append(LeftOut(roles.flag, "says that a row was verified, not its label"))
+    done = {*(use.column for use in uses), *(use.column for use in used), *(out.column for out in left_out)}
+    what = "images" if image_column is not None else "texts"
+    left_out += [
+        LeftOut(name, f"the {what} are learned from") for name in source.arrow.column_names if name not in done
+    ]
+    return Understood(tuple(uses), tuple(used), tuple(left_out), source.remarks)
 
 
 def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
@@ -142,12 +197,15 @@ def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
         "text_column": options.text_column,
         "embedder": options.embedder,
         "image_size": options.image_size,
+        "missing": options.missing,
+        "delimiter": source.delimiter,
+        "na": options.na or None,
         "split": None if source.hub is None else source.hub.split,
     }
 
 
 def _features(source: _Source, options: ReadOptions, train: NDArray[np.bool_]) -> _Inputs:
-    names, values, encoding = features_of(
+    found = features_of(
         source.arrow,
         source.roles,
         source.path,
@@ -157,7 +215,7 @@ def _features(source: _Source, options: ReadOptions, train: NDArray[np.bool_]) -
         options.encoding,
         options.as_they_are,
     )
-    return _Inputs(values, names, encoding)
+    return _Inputs(found.values, found.names, found.encoding, used=found.used, left_out=found.left_out)
 
 
 def _texts(source: _Source, options: ReadOptions) -> _Inputs:

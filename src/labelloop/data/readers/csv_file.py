@@ -1,38 +1,68 @@
-"""CSV and TSV files as Arrow tables, with the line number when a row is broken."""
+"""CSV and TSV files as Arrow tables, with the line number when a row is broken.
+
+Where a .csv file has ; | or a tab between its fields, that is taken, and said. With ; numbers may have a decimal comma.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+import io
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from labelloop.data.readers.compressed import content_of, ending_of
 from labelloop.data.written import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
 
 BLOCK_SIZE = 8 << 20  # bytes; a row has to fit in one
 SEPARATORS = (",", ";", "\t", "|")
+DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+LOOKED_AT = 200  # rows that tell whether numbers have a decimal comma
 
 
-def csv_header(path: Path, delimiter: str) -> list[str]:
-    """The column names of the first line."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            names = next(filter(None, csv.reader(file, delimiter=delimiter)), [])
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: {_not_utf8(path)}") from error
-    except csv.Error as error:
-        raise DataError(f"{path}: the first line cannot be read ({error}); save the file as CSV in UTF-8") from error
-    if not names:
-        raise DataError(f"{path}: the file is empty; the first line must hold the column names")
-    other = next((mark for mark in SEPARATORS if mark != delimiter and mark in names[0]), None)
-    if len(names) == 1 and other is not None:
-        raise DataError(
-            f"{path}: only one column, {names[0]!r}: its fields seem to be separated by {other!r}, and a"
-            f" {path.suffix} file has {delimiter!r} between them; save it so (and numbers with a point)"
-        )
+@dataclass(frozen=True)
+class CsvFile:
+    """A file of delimited rows.
+
+    Attributes:
+        path: Where it is.
+        content: Its bytes, unpacked.
+        delimiter: What stands between its fields.
+        names: Of its columns, from the first line.
+        decimal_comma: Whether its numbers are written 1,5.
+    """
+
+    path: Path
+    content: bytes
+    delimiter: str
+    names: list[str]
+    decimal_comma: bool = False
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        usual = "\t" if ending_of(self.path) == ".tsv" else ","
+        if self.delimiter == usual:
+            return ()
+        numbers = " and a comma in numbers" if self.decimal_comma else ""
+        return (f"fields are separated by {self.delimiter!r}{numbers}",)
+
+
+def open_csv(path: Path) -> CsvFile:
+    """Reads the first line, and finds out how fields are separated."""
+    usual = "\t" if ending_of(path) == ".tsv" else ","
+    content = content_of(path)
+    names = _first_line(path, content, usual)
+    delimiter = usual
+    if len(names) == 1:
+        marks = [mark for mark in SEPARATORS if mark != usual and mark in names[0]]
+        delimiter = max(marks, key=names[0].count, default=usual)
+        names = _first_line(path, content, delimiter)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{path}: columns named twice: {some(map(repr, twice))}; give every column its own name")
@@ -40,54 +70,80 @@ def csv_header(path: Path, delimiter: str) -> list[str]:
         raise DataError(
             f"{path}: the first line holds only numbers ({some(names)}); put a line with column names above it"
         )
-    return names
+    comma = delimiter == ";" and _has_decimal_comma(content, delimiter)
+    return CsvFile(path, content, delimiter, names, comma)
 
 
-def read_csv(path: Path, delimiter: str, width: int, as_text: Iterable[str]) -> pa.Table:
-    """The rows below a header of `width` names. Columns `as_text` stay as written: 3 is no 3.0 beside a blank."""
+def read_csv(file: CsvFile, as_text: Iterable[str], na: Iterable[str] = ()) -> pa.Table:
+    """The rows below the first line. Columns `as_text` stay as written: 3 is no 3.0 beside a blank."""
     try:
         return pa_csv.read_csv(
-            path,
+            io.BytesIO(file.content),
             read_options=pa_csv.ReadOptions(block_size=BLOCK_SIZE),
-            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            parse_options=pa_csv.ParseOptions(delimiter=file.delimiter, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
                 column_types={name: pa.string() for name in as_text},
-                null_values=list(NULL_NUMBERS),
+                null_values=[*NULL_NUMBERS, *na],
+                decimal_point="," if file.decimal_comma else ".",
             ),
         )
     except pa.ArrowInvalid as error:
-        raise DataError(f"{path}: {_broken_line(path, delimiter, width) or error}") from error
+        raise DataError(f"{file.path}: {_broken_line(file) or error}") from error
 
 
-def _broken_line(path: Path, delimiter: str, width: int) -> str | None:
+def _first_line(path: Path, content: bytes, delimiter: str) -> list[str]:
+    try:
+        names = next(_rows(content, delimiter), [])
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: {_not_utf8(content)}") from error
+    except csv.Error as error:
+        raise DataError(f"{path}: the first line cannot be read ({error}); save the file as CSV in UTF-8") from error
+    if not names:
+        raise DataError(f"{path}: the file is empty; the first line must hold the column names")
+    return names
+
+
+def _rows(content: bytes, delimiter: str) -> Iterator[list[str]]:
+    text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
+    return filter(None, csv.reader(text, delimiter=delimiter))
+
+
+def _has_decimal_comma(content: bytes, delimiter: str) -> bool:
+    try:
+        rows = list(islice(_rows(content, delimiter), 1, LOOKED_AT))
+    except (UnicodeDecodeError, csv.Error):  # said when the rows are read
+        return False
+    return any(DECIMAL_COMMA.fullmatch(field.strip()) for row in rows for field in row)
+
+
+def _broken_line(file: CsvFile) -> str | None:
     """Looks for the first row that has another number of fields than the header."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=delimiter)
-            line, rows = 1, 0
-            for row in reader:
-                rows += bool(row)
-                if row and len(row) != width:
-                    text = delimiter.join(row)
-                    return (
-                        f"line {line} has {len(row)} fields, and the header has {width}:"
-                        f" {text[:80]!r}; repair or remove that line (a field with a comma or a quote needs quotes)"
-                    )
-                line = reader.line_num + 1
-            if rows == 1:
-                return "column names and no rows; add the rows"
+        text = io.TextIOWrapper(io.BytesIO(file.content), encoding="utf-8-sig", newline="")
+        reader = csv.reader(text, delimiter=file.delimiter)
+        line, rows, width = 1, 0, len(file.names)
+        for row in reader:
+            rows += bool(row)
+            if row and len(row) != width:
+                written = file.delimiter.join(row)
+                return (
+                    f"line {line} has {len(row)} fields, and the header has {width}:"
+                    f" {written[:80]!r}; repair or remove that line (a field with a comma or a quote needs quotes)"
+                )
+            line = reader.line_num + 1
+        if rows == 1:
+            return "column names and no rows; add the rows"
     except UnicodeDecodeError:
-        return _not_utf8(path)
+        return _not_utf8(file.content)
     except csv.Error as error:
         return f"line {line}: {error}"
     return None
 
 
-def _not_utf8(path: Path) -> str:
-    with path.open("rb") as file:
-        for line, text in enumerate(file, start=1):
-            try:
-                text.decode()
-            except UnicodeDecodeError as error:
-                return f"line {line} is not in UTF-8 ({error.reason}); save the file as CSV in UTF-8"
+def _not_utf8(content: bytes) -> str:
+    for line, text in enumerate(content.split(b"\n"), start=1):
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            return f"line {line} is not in UTF-8 ({error.reason}); save the file as CSV in UTF-8"
     return "not in UTF-8; save the file as CSV in UTF-8"

@@ -27,7 +27,10 @@ def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDA
         The paths below the root, sorted; their labels, empty in the folder `unlabelled`; and the classes.
     """
     _refuse_linked_folders(root)
-    found = (path for path in root.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    # A link to a file that is gone counts among the unreadable.
+    found = (
+        path for path in root.rglob("*") if path.suffix.lower() in ENDINGS and (path.is_file() or path.is_symlink())
+    )
     names = sorted(path.relative_to(root).as_posix() for path in found)
     names = [name for name in names if not any(part.startswith(".") for part in PurePosixPath(name).parts)]
     if not names:

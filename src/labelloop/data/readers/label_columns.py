@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,25 +13,58 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from labelloop.data.classes import numbers_where_all_are
-from labelloop.data.columns import Roles
+from labelloop.data.columns import Roles, plain
 from labelloop.errors import DataError, some
 from labelloop.types import MISSING
 
+# What people write into a column that says whether a row was verified.
+WORDS = "true false yes no y n t f x ok 0 1 done checked verified none nan"
 
-def labels_of(arrow: pa.Table, roles: Roles, path: Path, untyped: bool) -> tuple[NDArray | None, NDArray | None]:
+
+def labels_of(
+    arrow: pa.Table, roles: Roles, path: Path, untyped: bool, markers: Sequence[str]
+) -> tuple[NDArray | None, NDArray | None]:
     """The given and the clean labels. In an `untyped` file, labels that are all whole numbers become numbers."""
-    clean_name = roles.clean
-    if clean_name == "verified" and roles.clean_guessed and _is_flag(arrow[clean_name]):
-        # Yes or no for "was it verified" is not a label; taking it for one would make two classes of it.
-        warnings.warn(
-            f"{path}: column 'verified' holds true and false, so it is not taken for the clean labels;"
-            " name the column that holds them with clean_column",
-            stacklevel=4,
-        )
-        clean_name = None
-    columns = [None if name is None else _label(arrow[name], name, path) for name in (roles.label, clean_name)]
-    labels, clean_labels = numbers_where_all_are(columns) if untyped else columns
+    names = (roles.label, roles.clean)
+    columns = [None if name is None else _label(arrow[name], name, path, markers) for name in names]
+    labels, clean_labels = numbers_where_all_are(columns, markers) if untyped else columns
     return labels, clean_labels
+
+
+def without_flags(arrow: pa.Table, roles: Roles, path: Path) -> Roles:
+    """The roles, without a guessed column `verified` that says whether or by whom, and not what: no label is in it."""
+    name = roles.clean
+    if name is None or not roles.clean_guessed or plain(name) != "verified":
+        return roles
+    values = _values(arrow[name])
+    given = set() if roles.label is None else _values(arrow[roles.label])
+    if not {value.lower() for value in values} <= set(WORDS.split()) and (not given or values <= given):
+        return roles
+    warnings.warn(
+        f"{path}: column {name!r} holds {some(sorted(values), 3)}, which {'say' if len(values) > 1 else 'says'} that a"
+        " row was verified and not its label, so it is not taken for the clean labels; name the column that holds them"
+        " with clean_column",
+        stacklevel=4,
+    )
+    return replace(roles, clean=None, clean_guessed=False, flag=name)
+
+
+def _values(column: pa.ChunkedArray) -> set[str]:
+    return {str(value).strip().removesuffix(".0") for value in column.unique().to_pylist() if value is not None} - {""}
+
+
+def written(arrow: pa.Table, name: str | None) -> Counter[str]:
+    """How often each label is written in a column; a blank does not count."""
+    if name is None:
+        return Counter()
+    counts = arrow[name].value_counts().to_pylist()
+    found: Counter[str] = Counter()
+    for pair in counts:
+        value = pair["values"]
+        if value is not None and value == value:
+            text = str(int(value)) if isinstance(value, float) and value == int(value) else str(value).strip()
+            found[text] += pair["counts"]
+    return found
 
 
 def ids_of(arrow: pa.Table, name: str, path: Path) -> NDArray:
@@ -40,17 +76,11 @@ def ids_of(arrow: pa.Table, name: str, path: Path) -> NDArray:
     return ids
 
 
-def _is_flag(column: pa.ChunkedArray) -> bool:
-    if pa.types.is_string(column.type):
-        return {str(value).strip().lower() for value in column.unique().to_pylist()} <= {"true", "false", "none", ""}
-    return pa.types.is_boolean(column.type)
-
-
-def _label(column: pa.ChunkedArray, name: str, path: Path) -> NDArray:
+def _label(column: pa.ChunkedArray, name: str, path: Path, markers: Sequence[str]) -> NDArray:
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return np.array(column.fill_null("").to_pylist(), dtype=str)
-    if pa.types.is_uint64(kind) and column.null_count:
+    if column.null_count and (pa.types.is_uint64(kind) or (pa.types.is_integer(kind) and "-1" not in markers)):
         return np.array(column.to_pylist(), dtype=object)  # some may be too large for a signed number
     if pa.types.is_integer(kind):
         return column.to_numpy() if not column.null_count else column.cast(pa.int64()).fill_null(MISSING).to_numpy()

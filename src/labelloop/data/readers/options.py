@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from labelloop.data.classes import MISSING_TEXT
 from labelloop.data.encoding import Column
 from labelloop.data.images.store import ImageForm
 
@@ -31,6 +32,9 @@ class ReadOptions:
         image_size: The side that images are resized to.
         text_column: A column of texts; what `embedder` makes of them replaces all features.
         embedder: `module:factory`, where `factory()` returns a function from a list of texts to an array [N, D].
+        missing: Labels that mean a missing one, beside a blank; without it -1, None and nan do, where nothing says
+            otherwise.
+        na: What means a missing number or category, beside the usual NA, NaN and so on.
         labels_required: Whether to refuse a file without labels.
         encoding: That of an earlier table, for the same features again; without it, it is fitted on the rows here
             that are not test rows. It replaces `feature_columns`.
@@ -54,9 +58,18 @@ class ReadOptions:
     image_size: int | None = None
     text_column: str | None = None
     embedder: str | None = None
+    missing: Sequence[str] | None = None
+    na: Sequence[str] = ()
     labels_required: bool = True
     encoding: Sequence[Column] | None = None
     image_form: ImageForm | None = None
     as_they_are: bool = False
     hub_split: str = "train"
     progress: bool | None = None
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """What means that a label is missing, beside a blank."""
+        if self.missing is None:
+            return MISSING_TEXT
+        return (*self.missing, "-1.0") if "-1" in self.missing else tuple(self.missing)
