@@ -209,7 +209,7 @@ CASES = [
     (clean_label_outside_the_classes, ["clean_label", "'bea'", "row 5", "'bee'"]),
     (fractional_label, ["label", "row 33", "0.5"]),
     (fewer_labels_than_rows, ["120 rows", "119 labels", "one for every row"]),
-    (fewer_clean_labels_than_rows, ["120 rows", "24 clean_labels", "-1 or None"]),
+    (fewer_clean_labels_than_rows, ["120 rows", "clean labels of shape (24,)", "-1 or a blank"]),
     (changed("a", 0, np.inf), ["column a", "row 0", "infinite"]),
     (changed("d", 5, 1e300), ["column d", "row 5", "too large"]),
     (infinite_array, ["column X[2]", "row 4"]),

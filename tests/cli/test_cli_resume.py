@@ -29,7 +29,7 @@ from cli_tools import (
 )
 
 from labelloop.cli import main
-from labelloop.data.datasets import image_store
+from labelloop.data.images import store as image_store
 from labelloop.training import checkpoint as checkpoint_module
 from labelloop.training.runtime import Runtime
 

@@ -129,7 +129,7 @@ def test_no_label_at_all():
 def test_no_noisy_row():
     with raises("my.csv: no noisy row: all 12 labelled rows are verified and 0 have no label"):
         check(good(clean_labels=["a", "b"] * 6))
-    with raises("all 4 labelled rows are verified and 8 have no label"):
+    with raises("there are clean labels and no given ones to correct"):
         check(good(labels=None))
 
 

@@ -123,8 +123,8 @@ def changes_there(run: Path) -> Path:
         (said_of(source=None), "does not say which file its rows came from"),
         (damaged_labels, "is damaged"),
         (other_targets, "3 rows in labels.parquet and 2 in targets.npy"),
-        (input_gone, "is no longer there"),
-        (input_changed, "has changed since the run"),
+        (input_gone, "is not there; say with --input"),
+        (input_changed, "is not what the run read"),
         (output_there, "rows-corrected.csv exists and is not overwritten; give another name with --output"),
         (changes_there, "rows-corrected.csv.changes.csv exists"),
     ],
@@ -179,7 +179,7 @@ def test_a_write_that_fails_leaves_nothing(labelloop, tmp_path, monkeypatch, run
     monkeypatch.setattr("labelloop.export.export.write_changes", fail)
     ended = labelloop("export", run, "--to", "csv", "--output", tmp_path / "new.csv")
     assert ended.code == 1
-    assert "No space left" in ended.err
+    assert "o space left" in ended.err
     assert not list(tmp_path.glob("*new*"))
 
 

@@ -13,6 +13,7 @@ import pytest
 from labelloop.errors import DataError
 from labelloop.runs.files import read_json, write_atomically
 from labelloop.runs.folder import OUR_FILES, RunFolder, read_metrics
+from labelloop.runs.lock import LOCK
 from labelloop.runs.run_json import RunRecord
 
 
@@ -63,7 +64,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path):
 def test_a_new_folder_is_made_with_its_parents(tmp_path):
     folder = RunFolder(str(tmp_path / "a" / "b"))
     assert folder.path.is_dir()
-    assert list(folder.path.iterdir()) == []
+    assert [path.name for path in folder.path.iterdir()] == [LOCK]
 
 
 def test_an_old_run_is_refused_resumed_or_replaced(old_run):
@@ -72,7 +73,7 @@ def test_an_old_run_is_refused_resumed_or_replaced(old_run):
     assert RunFolder(old_run, resume=True).read_record() == RunRecord(state="finished")
     assert (old_run / "labels.parquet").read_text() == "old"
     RunFolder(old_run, overwrite=True)
-    assert sorted(path.name for path in old_run.iterdir()) == ["mine.txt", "plots"]
+    assert sorted(path.name for path in old_run.iterdir()) == [LOCK, "mine.txt", "plots"]
 
 
 def test_what_is_no_run_is_neither_resumed_nor_replaced(tmp_path):
@@ -121,7 +122,7 @@ def test_results_are_written_without_pickle(tmp_path):
     assert pq.read_table(tmp_path / "labels.parquet").to_pydict() == {"id": ["a"]}
     assert folder.read_record().about["name"] == "Größe"
     assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["schema_version"] == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["labels.parquet", "run.json", "targets.npy"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "labels.parquet", "run.json", "targets.npy"]
 
 
 def test_a_record_that_cannot_be_read_is_named(tmp_path):

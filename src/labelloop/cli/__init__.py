@@ -7,6 +7,7 @@ is known, so that --help answers at once.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import warnings
@@ -55,14 +56,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads slow each other down; torch reads it once
     warnings.showwarning = show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a file may have a name that is no text
     try:
-        return options.run(options)
+        code = options.run(options)
+        sys.stdout.flush()
+        return code
     except UsageError as error:
         print(f"labelloop: {with_flags(error)}", file=sys.stderr)
         return 2
     except DataError as error:
         print(f"labelloop: {with_flags(error)}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         print(f"labelloop: {of_the_system(error)}", file=sys.stderr)
         return 1

@@ -23,6 +23,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="csv, tsv, jsonl, parquet, imagefolder, hf, issues, noise-matrix or model",
     )
     parser.add_argument("--output", type=Path, metavar="PATH", help="default: named after the input, in this folder")
+    parser.add_argument("--input", type=Path, metavar="PATH", help="where the input is now (default: where it was)")
     parser.add_argument("--min-confidence", type=float, default=0.0, metavar="P", help="of a correction that counts")
     parser.add_argument(
         "--action",
@@ -54,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
         copy=options.copy,
         orientation=options.orientation,
         keep_undo=not options.no_undo,
+        source=options.input,
     )
     print(text)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 
@@ -38,6 +39,8 @@ def of_the_system(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
     reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+    if error.errno == errno.ENOSPC:
+        return f"{error.filename}: {reason}; make room, or give another place"
     return f"{error.filename}: {reason}; check the place, its folder, and that you may read and write there"
 
 

@@ -16,7 +16,7 @@ ROW_NAMES = ("row",)  # of a file that `labelloop plan` wrote for rows without i
 GIVEN_NAMES = ("given_label",)  # beside it
 SPLIT_NAMES = ("split",)
 FILE_NAMES = ("file_name", "filename", "image", "image_path", "path")
-EMBEDDING_NAMES = ("embedding", "embeddings", "features", "vector")
+EMBEDDING_NAMES = ("embedding", "embeddings", "features")
 # As `plain` spells them.
 # Never a feature unless asked for: a column that tells the label would make training look perfect and learn nothing,
 # and a row number tells the order of the file.

@@ -115,6 +115,11 @@ def check(
             check_ids(data.ids, source)
         if data.extra is not None:
             check_finite(data.extra, [f"extra {j}" for j in range(data.extra.shape[1])], source, "extra columns")
+    if isinstance(data, Table) and data.labels is None and data.clean_labels is not None:
+        raise DataError(
+            f"{source}: there are clean labels and no given ones to correct; name the column of given labels with"
+            " label_column"
+        )
     check_finite(problem.train.inputs, names, source)
     if problem.clean.inputs is not problem.train.inputs:
         check_finite(problem.clean.inputs, names, source)
@@ -156,7 +161,7 @@ def _check_labels(problem: Problem, source: str) -> None:
             stacklevel=3,
         )
     if (verified == 0).any():
-        counts = ", ".join(f"{name} {count}" for name, count in zip(names, verified, strict=True))
+        counts = some((f"{name} {count}" for name, count in zip(names, verified, strict=True)), 20)
         absent = some(names[k] for k in np.flatnonzero(verified == 0))
         warnings.warn(
             f"{source}: {(verified == 0).sum()} of {len(names)} classes have no clean row ({absent}), so labels are"

@@ -172,6 +172,8 @@ def _inputs(inputs: Any, source: str) -> Any:
         raise DataError(
             f"{source}: inputs of shape {array.shape}; expected rows of features [n, D] or images [n, H, W, C]"
         )
+    if not array.shape[1]:
+        raise DataError(f"{source}: inputs without columns (shape {array.shape}); give one or more features")
     return to_float32(array)
 
 

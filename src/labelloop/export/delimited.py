@@ -12,7 +12,7 @@ from labelloop.errors import DataError
 BOM = b"\xef\xbb\xbf"
 END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 # A field that begins with a quote lasts to the closing one; two quotes in it are one. A quote elsewhere is a character.
-FIELD = {delimiter: re.compile(rb'(?:"(?:[^"]|"")*+")?[^' + delimiter + rb"\r\n]*+") for delimiter in (b",", b"\t")}
+FIELD = {mark: re.compile(rb'(?:"(?:[^"]|"")*+")?[^' + mark + rb"\r\n]*+") for mark in (b",", b"\t", b";", b"|")}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from labelloop.runs.read import Run, read_run
 OF_THE_RUN = ("issues", "noise-matrix", "model")  # what needs no input
 OF_THE_DATA = (*tables.FORMATS, "imagefolder", "hf")
 FORMATS = (*OF_THE_DATA, *OF_THE_RUN)
-TABLES = ("csv", "tsv", "jsonl", "parquet", "image-table")
+TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "image-table")
 FITTING = {  # which inputs can become what
     **dict.fromkeys(tables.FORMATS, (*TABLES, "image-folder")),
     "imagefolder": ("image-folder", "image-table"),
@@ -41,6 +41,7 @@ def export(
     copy: bool = False,
     orientation: str = "true-noisy",
     keep_undo: bool = True,
+    source: Path | None = None,
 ) -> str:
     """Writes what a run found in another form, and returns a summary for people.
 
@@ -54,6 +55,7 @@ def export(
         copy: Copy images instead of linking to them.
         orientation: Of the noise matrix: "true-noisy" or "cleanlab".
         keep_undo: Whether to write the undo file, which holds a compressed copy of a table or a data set.
+        source: Where the input is now; without it, where the run read it.
     """
     if to not in FORMATS:
         raise UsageError(f"no format {to!r}; {nearest(to, FORMATS)}")
@@ -65,8 +67,9 @@ def export(
     decision = decide(run.labels, action, min_confidence)
     if to in OF_THE_RUN:
         return _export_run(run, to, output, orientation)
-    source = _checked_source(run, to)
-    output = output or Path(f"{source.stem}-corrected{'' if to in ('imagefolder', 'hf') else f'.{to}'}")
+    source = _checked_source(run, to, source)
+    stem = (source.with_suffix("") if source.suffix.lower() in tables.PACKED else source).stem
+    output = output or Path(f"{stem}-corrected{'' if to in ('imagefolder', 'hf') else f'.{to}'}")
     if to in tables.FORMATS and output.suffix != f".{to}":
         raise UsageError(f"{output} does not end in .{to}; name it so, or take another --to")
     _refuse_existing(output, *_companions(output))
@@ -120,18 +123,18 @@ def _without_added_rows(run: Run) -> Run:
     return Run(run.path, run.record, run.labels.slice(0, rows), run.targets[:rows])
 
 
-def _checked_source(run: Run, to: str) -> Path:
+def _checked_source(run: Run, to: str, place: Path | None) -> Path:
     """The input of a run, if it is still what it was and can take this form."""
     source = run.source
-    kind, path = source["kind"], Path(source["path"])
+    kind, path = source["kind"], (Path(source["path"]) if place is None else place.absolute())
     if kind not in FITTING[to]:
         possible = [name for name in FORMATS if name in OF_THE_RUN or kind in FITTING[name]]
         raise UsageError(f"{path} is of kind {kind!r} and cannot become {to!r}; possible: {', '.join(possible)}")
     if not path.exists() and not on_hub(path):
-        raise DataError(f"{path} is no longer there, where the run read it; put it back, or run again on the new place")
+        raise DataError(f"{path} is not there; say with --input where the input of the run is now")
     if source["sha256"] is not None and sha256_of(path) != source["sha256"]:
         raise DataError(
-            f"{path} has changed since the run, so its rows may be others; restore it, or run again on the new file"
+            f"{path} is not what the run read, so its rows may be others; restore it, or run again on the new file"
         )
     return path
 

@@ -25,6 +25,7 @@ from labelloop.export.json_lines import spans_of, with_members, with_value
 from labelloop.runs.read import Run
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
+PACKED = {".gz": "gzip", ".zst": "zstd"}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 CODES = r"^\s*[+-]?0[0-9]"  # a number that begins with a zero is a name
 LONG = r"^\s*[+-]?[0-9]{16,}\s*$"  # more digits than a float has
@@ -43,7 +44,7 @@ def table_writer(run: Run, source: Path, to: str, decision: Decision, replace: b
     """
     if replace and run.source["label_column"] is None and source.is_file():
         raise UsageError(f"{source} has no label column to replace; leave out --replace")
-    suffix = source.suffix.lower()
+    suffix = source.suffix.lower()  # one that is packed is written anew
     if suffix == f".{to}" and to in DELIMITERS:
         pieces = _edited_delimited(run, source, to, decision, replace)
     elif suffix == f".{to}" == ".jsonl":
@@ -76,7 +77,7 @@ def _check(names: Iterable[str], rows: int, run: Run, source: Path, replace: boo
 
 
 def _edited_delimited(run: Run, source: Path, to: str, decision: Decision, replace: bool) -> Iterable[bytes]:
-    table = Delimited(source, DELIMITERS[to])
+    table = Delimited(source, _delimiter(run, to))
     _check(table.names, len(table.rows), run, source, replace)
     label = run.source["label_column"]
     column = table.names.index(label) if label is not None else -1
@@ -136,30 +137,47 @@ def _of(decision: Decision, row: int) -> tuple[float | None, bool]:
     return None if math.isnan(confidence) else float(f"{confidence:.6g}"), bool(decision.changed[row])
 
 
+def _delimiter(run: Run, kind: str) -> str:
+    """What stands between the fields of the input."""
+    return run.source["options"].get("delimiter") or DELIMITERS[kind]
+
+
 def _read(run: Run, source: Path) -> pa.Table:
-    kind = source.suffix.lower().removeprefix(".")
+    packed = PACKED.get(source.suffix.lower())
+    kind = (source.with_suffix("") if packed else source).suffix.lower().removeprefix(".")
     if source.is_dir():  # a folder of images: every row is known by its place in it
         return pa.table({"file_name": run.labels["id"], "label": run.labels["given_label"]})
     if kind == "parquet":
         return pq.read_table(source)
+    content = _content(source, packed)
     if kind == "jsonl":
-        return pa_json.read_json(source)
+        return pa_json.read_json(pa.BufferReader(content))
+    if kind == "json":
+        found = json.loads(content)
+        return pa.Table.from_pylist(found) if isinstance(found, list) else pa.table(found)
     if kind in DELIMITERS:
-        return _read_delimited(source, DELIMITERS[kind])
+        return _read_delimited(content, _delimiter(run, kind))
     raise UsageError(f"{source} is not a table, so it cannot become one; take --to issues for the labels alone")
 
 
-def _read_delimited(source: Path, delimiter: str) -> pa.Table:
+def _content(source: Path, packed: str | None) -> bytes:
+    with pa.input_stream(str(source), compression=packed) as stream:
+        return stream.read()
+
+
+def _read_delimited(content: bytes, delimiter: str) -> pa.Table:
     """A CSV or TSV file. A column of numbers that would not be written again as they are stays text: 007, say."""
     options = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    table = pa_csv.read_csv(source, parse_options=options)
+    table = pa_csv.read_csv(pa.BufferReader(content), parse_options=options)
     numeric = [
         field.name for field in table.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     ]
     as_text = pa_csv.ConvertOptions(
         include_columns=numeric, column_types=dict.fromkeys(numeric, pa.string()), strings_can_be_null=True
     )
-    written = pa_csv.read_csv(source, parse_options=options, convert_options=as_text) if numeric else table
+    written = (
+        pa_csv.read_csv(pa.BufferReader(content), parse_options=options, convert_options=as_text) if numeric else table
+    )
     for name in numeric:
         codes = CODES if pa.types.is_integer(table.schema.field(name).type) else f"{CODES}|{LONG}"
         if pc.any(pc.match_substring_regex(written[name], codes)).as_py():

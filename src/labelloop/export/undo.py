@@ -71,12 +71,19 @@ def write_tree_undo(
         "output": str(output.absolute()),
         "run": str(run),
         "files": entries,
+        "empty_folders": _empty_folders(source),
     }
     with zipfile.ZipFile(path, "w", compression, compresslevel=1) as archive:
         _write_about(archive, about)
         for old, new in files.items():
             if new is None and whole:
                 archive.write(source / old, f"{ORIGINAL}/{old}")
+
+
+def _empty_folders(source: Path) -> list[str]:
+    """The folders without anything in them, by their place in the input."""
+    folders = (path for path in sorted(source.rglob("*")) if path.is_dir() and not path.is_symlink())
+    return [path.relative_to(source).as_posix() for path in folders if not any(path.iterdir())]
 
 
 def _write_about(archive: zipfile.ZipFile, about: Mapping[str, Any]) -> None:
@@ -143,6 +150,8 @@ def _restore_tree(archive: zipfile.ZipFile, about: Mapping[str, Any], place: Pat
             file = partial / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(_bytes_of(archive, about, entry, path))
+        for folder in about.get("empty_folders", ()):
+            (partial / folder).mkdir(parents=True, exist_ok=True)
         partial.rename(place)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -21,6 +22,25 @@ def recipe_config(method: str, recipe: str = DEFAULT_RECIPE, *layers: Mapping[st
         raise UsageError(f"unknown recipe {recipe!r}; {nearest(recipe, RECIPES)}")
     kind = METHODS[method].config
     concerned = {field.name for field in fields(kind)}
-    config = build_config(kind, {k: v for k, v in RECIPES[recipe].items() if k in concerned}, *layers)
+    base = {k: v for k, v in RECIPES[recipe].items() if k in concerned}
+    config = build_config(kind, _in_step(kind, base, layers), *layers)
     config.check_schedule()
     return config
+
+
+def _in_step(
+    kind: type[TrainingConfig], base: Mapping[str, Any], layers: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The recipe with its warm-up in the same proportion to the epochs, where only these are changed."""
+    said = {key: value for layer in layers for key, value in layer.items()}
+    usual = build_config(kind, base)
+    warm_up, epochs = getattr(usual, "warm_up", None), said.get("epochs")
+    if warm_up is None or "warm_up" in said or not isinstance(epochs, int) or not 1 < epochs <= warm_up + 1:
+        return dict(base)
+    scaled = max(1, round(warm_up * epochs / usual.epochs))
+    warnings.warn(
+        f"{epochs} epochs: the warm-up is {scaled} of them, as it is {warm_up} of {usual.epochs} in the recipe; warm_up"
+        " sets it",
+        stacklevel=3,
+    )
+    return {**base, "warm_up": scaled}

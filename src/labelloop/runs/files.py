@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
+
+FULL = os.strerror(errno.ENOSPC)
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -17,12 +21,35 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        write(partial)
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
+        with naming(path):
+            write(partial)
+            with partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            partial.chmod(_usual_mode())  # some libraries make files that only their owner may read
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Lets an error of the system name the file that was to be written, whatever the library called it."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | PermissionError) and error.filename not in (None, str(path)):
+            raise  # about another file, which was read
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
+    except Exception as error:  # the libraries behind it have errors of their own
+        if FULL.lower() in str(error).lower():
+            raise OSError(errno.ENOSPC, FULL, str(path)) from error
+        raise
+
+
+def _usual_mode() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.runs.arrays import FEATURES, RowArrays, write_row_arrays
-from labelloop.runs.files import read_json, write_atomically, write_json
+from labelloop.runs.files import naming, read_json, write_atomically, write_json
+from labelloop.runs.lock import lock, unlock
 from labelloop.runs.model_files import MODEL_FILES
 from labelloop.runs.run_json import RunRecord, from_json
 from labelloop.types import Floats
@@ -26,6 +27,7 @@ from labelloop.types import Floats
 RUN = "run.json"
 OUR_FILES = (RUN, "metrics.jsonl", "labels.parquet", "targets.npy", FEATURES, *MODEL_FILES)
 
+PLAN = "verify.csv"  # of `labelloop plan`
 UNREADABLE = "unreadable.csv"  # also written where a run stops before it begins, so it does not make a folder one
 
 
@@ -46,9 +48,7 @@ class RunFolder:
         holding = holds_run(self.path)
         if resume and not holding:
             raise DataError(f"{self.path} holds no run to resume; leave out --resume to start one")
-        if holding and overwrite:
-            self.clear()
-        elif holding and not resume:
+        if holding and not resume and not overwrite:
             raise DataError(
                 f"{self.path} already holds a run; continue it with --resume, replace it with --overwrite, "
                 "or give another folder"
@@ -58,18 +58,35 @@ class RunFolder:
             if foreign:
                 raise DataError(f"{self.path} has a {foreign[0]} that no run wrote; give another folder")
         self.path.mkdir(parents=True, exist_ok=True)
+        lock(self.path)
+        if holding and overwrite:
+            self.clear()
+            lock(self.path)
 
     def clear(self) -> None:
         """Deletes the run, and nothing that is not a run's."""
         shutil.rmtree(self.checkpoint, ignore_errors=True)
         (self.path / UNREADABLE).unlink(missing_ok=True)
+        self._set_aside()
         for name in reversed(OUR_FILES):  # run.json last: a folder that has one is still ours
             (self.path / name).unlink(missing_ok=True)
+        unlock(self.path)
+
+    def _set_aside(self) -> None:
+        """Renames the list of rows to look at, which may hold the user's work, and deletes the curve beside it."""
+        plan = self.path / PLAN
+        if plan.exists():
+            number = next(n for n in range(1, 10_000) if not plan.with_stem(f"{plan.stem}-{n}").exists())
+            plan.rename(plan.with_stem(f"{plan.stem}-{number}"))
+        for ending in (".json", ".png", ".svg"):
+            plan.with_suffix(f".curve{ending}").unlink(missing_ok=True)
 
     # --- run.json: what was run, and how it ended -------------------------------------------------------------------
 
     def write_record(self, record: RunRecord) -> None:
         write_json(self.path / RUN, record.to_json())
+        if record.state != "running":
+            unlock(self.path)
 
     def read_record(self) -> RunRecord:
         return read_record(self.path)
@@ -77,7 +94,8 @@ class RunFolder:
     # --- metrics.jsonl: a row an epoch -------------------------------------------------------------------------------
 
     def append_metrics(self, row: dict[str, Any]) -> None:
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        path = self.path / "metrics.jsonl"
+        with naming(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:

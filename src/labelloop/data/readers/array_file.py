@@ -131,8 +131,9 @@ def _checked(table: Table, options: ReadOptions) -> Table:
         check_columns(expected, table.column_names, table.source)
     if not len(table):
         raise DataError(f"{table.source}: the inputs have no rows")
-    if options.missing is None and options.labels_required and table.labels is not None:
-        counts = Counter(str(label).strip() for label in table.labels.tolist())
+    labels = table.labels
+    if options.missing is None and options.labels_required and labels is not None and labels.dtype.kind in "iuU":
+        counts = Counter(str(label).strip() for label in labels.tolist())
         ask_about_markers(counts, Counter(), table.source)  # in arrays, -1 for a missing clean label is the usual form
     return table
 

@@ -33,6 +33,10 @@ def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDA
     )
     names = sorted(path.relative_to(root).as_posix() for path in found)
     names = [name for name in names if not any(part.startswith(".") for part in PurePosixPath(name).parts)]
+    strange = [name for name in names if not _is_text(name)]
+    if strange:
+        shown = some(name.encode("utf-8", "backslashreplace").decode() for name in strange)
+        raise DataError(f"{root}: {len(strange)} file names are not in UTF-8: {shown}; rename them")
     if not names:
         raise DataError(f"{root}: no images; expected a folder for each class with files such as {', '.join(ENDINGS)}")
     firsts = [name.split("/")[0] if "/" in name else "" for name in names]
@@ -41,6 +45,14 @@ def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDA
     if labels_required:
         _check_classes(root, names, firsts, classes)
     return names, labels, classes
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # the system keeps bytes that are no text in this way
+        return False
+    return True
 
 
 def _refuse_linked_folders(root: Path) -> None:

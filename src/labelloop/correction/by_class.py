@@ -1,0 +1,26 @@
+"""What correction does to each class, counted on clean rows that were corrected without their own help."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labelloop.types import MISSING, Floats, Labels
+
+
+def by_class(said: Floats, given: Labels, clean: Labels) -> list[dict[str, int]]:
+    """For every class, by the clean label: good given labels and how many were broken, wrong ones and how many fixed.
+
+    Args:
+        said: Cross-fitted soft labels of the clean rows [M, C].
+        given: Their given labels [M], -1 where missing.
+        clean: Their clean labels [M].
+    """
+    known = (given != MISSING) & ~np.isnan(said).any(axis=1)
+    right, was_right = np.nan_to_num(said).argmax(axis=1) == clean, given == clean
+    found = []
+    for k in range(said.shape[1]):
+        mine = known & (clean == k)
+        good, wrong = mine & was_right, mine & ~was_right
+        counts = {"good": good, "broken": good & ~right, "wrong": wrong, "fixed": wrong & right}
+        found.append({name: int(rows.sum()) for name, rows in counts.items()})
+    return found

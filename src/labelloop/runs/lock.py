@@ -1,0 +1,76 @@
+"""One process a run folder: a file that only one can make says whose it is."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+
+from labelloop.errors import DataError
+
+LOCK = ".labelloop.lock"
+
+
+def lock(folder: Path) -> None:
+    """Takes the folder for this process until it ends; `unlock` gives it back before.
+
+    The lock of a process that is gone, on this machine, is taken over. A lock of another machine cannot be looked
+    into, so it counts until the file is deleted.
+
+    Raises:
+        DataError: Another process works in the folder.
+    """
+    path = folder / LOCK
+    mine = {"pid": os.getpid(), "host": socket.gethostname()}
+    for _ in range(2):
+        try:
+            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        except FileExistsError:
+            owner = _owner(path)
+            if owner == mine:
+                return
+            if owner and (owner["host"] != mine["host"] or _is_alive(owner["pid"])):
+                raise DataError(
+                    f"{folder} is in use by process {owner['pid']} on {owner['host']}; wait for it to end, or give"
+                    f" another folder (if there is no such process, delete {path})"
+                ) from None
+            path.unlink(missing_ok=True)  # of a process that was killed
+            continue
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(mine, file)
+        atexit.register(unlock, folder, os.getpid())
+        return
+    raise DataError(f"{folder} is in use by another process, which has just begun; give another folder")
+
+
+def unlock(folder: Path, pid: int | None = None) -> None:
+    """Gives the folder back, if it is this process's; with `pid`, only in the process of that number."""
+    if pid is not None and pid != os.getpid():  # a child of the one that took it
+        return
+    path = folder / LOCK
+    if _owner(path) == {"pid": os.getpid(), "host": socket.gethostname()}:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _owner(path: Path) -> dict[str, object] | None:
+    try:
+        owner = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return owner if isinstance(owner, dict) and {"pid", "host"} <= owner.keys() else None
+
+
+def _is_alive(pid: object) -> bool:
+    if os.name == "nt":  # os.kill would end the process there
+        return True
+    try:
+        os.kill(int(str(pid)), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        return True
+    return True

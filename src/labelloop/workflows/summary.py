@@ -1,0 +1,130 @@
+"""What a command says before it begins and after it ends: what was understood, and what came of it, by class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from labelloop.data.problem import classes_of, encoded
+from labelloop.data.table import Table
+from labelloop.data.understood import Feature, Understood
+from labelloop.errors import some
+from labelloop.types import MISSING
+
+CLASSES = 30  # more are not listed one by one
+NAMES = 8  # of columns of a kind
+SHRUNK = 0.5  # a class that keeps less of its rows than this is pointed out
+
+
+def understood_text(table: Table) -> str:
+    """What was understood of the rows: columns, classes with counts, features by kind, what is left out or missing."""
+    lines = [f"{table.source}: {len(table)} rows"]
+    said = table.understood or Understood()
+    lines += [f"  {use.what}: {use.column!r}{' (guessed by its name)' if use.guessed else ''}" for use in said.uses]
+    clean_file = (table.origin or {}).get("options", {}).get("clean_file")
+    if clean_file:
+        lines.append(f"  clean labels: from {clean_file}")
+    lines += _features(table, said)
+    lines += [f"  left out: {out.column!r} ({out.why})" for out in said.left_out]
+    lines += [f"  {remark}" for remark in said.remarks]
+    if table.unreadable:
+        lines.append(f"  unreadable: {len(table.unreadable)} images, such as {table.unreadable[0].path}")
+    return "\n".join([*lines, *_classes(table)])
+
+
+def _features(table: Table, said: Understood) -> Iterator[str]:
+    if not said.features:
+        shape = getattr(table.inputs, "shape", None)
+        form = table.image_form
+        what = f"images of {form.height} x {form.width} pixels" if form is not None else f"an array {shape}"
+        yield f"  inputs: {what if shape is not None or form is not None else 'a dataset'}"
+    kinds: dict[str, list[Feature]] = {}
+    for feature in said.features:
+        kinds.setdefault(feature.how.split(" ")[0], []).append(feature)
+    for kind, features in kinds.items():
+        simple = kind == "number"
+        names = some((repr(f.column) if simple else f"{f.column!r} ({f.how})" for f in features), NAMES)
+        yield f"  features, {kind}: {len(features)}: {names}" if simple else f"  features: {names}"
+
+
+def _classes(table: Table) -> list[str]:
+    """The classes with how many given, clean and paired labels each has; and what was read as missing."""
+    if table.labels is None and table.clean_labels is None:
+        return []
+    classes = classes_of(table)
+    given, clean = encoded(table, classes)
+    lines = [
+        f"  {len(classes)} classes; given labels: {int((given != MISSING).sum())}, clean labels:"
+        f" {int((clean != MISSING).sum())}, both: {int(((given != MISSING) & (clean != MISSING)).sum())}"
+    ]
+    rows = [
+        (str(name), (given == k).sum(), (clean == k).sum(), ((clean == k) & (given != MISSING)).sum())
+        for k, name in enumerate(classes.tolist())
+    ]
+    lines += _table(("class", "given", "clean", "both"), rows)
+    absent = [
+        f"{int((values == MISSING).sum())} {what} labels" for what, values in (("given", given), ("clean", clean))
+    ]
+    marks = ", ".join(repr(mark) for mark in table.markers if mark and _occurs(table, mark))
+    return [*lines, f"  read as missing: {' and '.join(absent)} (blank{', ' + marks if marks else ''})"]
+
+
+def _occurs(table: Table, mark: str) -> bool:
+    columns = [values for values in (table.labels, table.clean_labels) if values is not None]
+    return any(mark in {str(value).strip() for value in np.unique(values.astype(str))} for values in columns)
+
+
+def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str, Any]) -> str:
+    """What came out, by class: given and corrected labels, clean rows, good ones broken and wrong ones fixed.
+
+    Args:
+        labels: labels.parquet.
+        classes: In order.
+        estimate: As in run.json.
+    """
+    given, corrected = (labels[name].to_pylist() for name in ("given_label", "corrected_label"))
+    clean = labels["verified"].to_numpy()
+    judged = estimate.get("by_class") or [{}] * len(classes)
+    rows, shrunk = [], []
+    for name, found in zip(classes, judged, strict=True):
+        before, after = given.count(name), corrected.count(name)
+        held = sum(1 for label, is_clean in zip(corrected, clean, strict=True) if is_clean and label == name)
+        broken = f"{found['broken']} of {found['good']}" if found else "-"
+        fixed = f"{found['fixed']} of {found['wrong']}" if found else "-"
+        rows.append((str(name), before, after, held, broken, fixed))
+        if before and not after:
+            shrunk.append(f"CLASS {name!s} IS GONE: {before} rows had it as given label, and none after the correction")
+        elif after < SHRUNK * before:
+            shrunk.append(f"CLASS {name!s} SHRANK: from {before} rows to {after}")
+    changed = int((labels["changed"].to_numpy() & ~clean).sum())
+    lines = [f"{changed} given labels were corrected ({int(clean.sum())} clean rows aside)"]
+    lines += _table(("class", "given", "corrected", "clean rows", "good broken", "wrong fixed"), rows)
+    advice = (
+        "look at these rows before you use the labels (`labelloop review` or `plan`), and add clean rows of the class"
+    )
+    return "\n".join([*lines, *(f"  {line}; {advice}" for line in shrunk)])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """A table of text; the largest classes where there are many."""
+    shown = sorted(rows, key=lambda row: -row[1])[:CLASSES] if len(rows) > CLASSES else rows
+    cells = [[str(cell) for cell in row] for row in (head, *shown)]
+    widths = [max(len(row[j]) for row in cells) for j in range(len(head))]
+    lines = [
+        "    "
+        + "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+        for row in cells
+    ]
+    rest = len(rows) - len(shown)
+    return lines if not rest else [*lines, f"    ... and {rest} smaller classes"]
+
+
+def next_steps(folder: Any) -> str:
+    """What to do with a finished run."""
+    return (
+        f"next: `labelloop report {folder}` to look at it, `labelloop plan {folder}` for the rows to verify next,"
+        f" `labelloop export {folder} --to csv` for your file with corrected labels"
+    )
