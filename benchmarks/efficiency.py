@@ -41,11 +41,12 @@ ROWS = {
 
 def one(name: str) -> None:
     """Runs a row and prints its seconds and the memory that training added, in MiB."""
-    from labelloop.bench.experiment import Experiment, load_data, make_noisy_problem
+    from labelloop.bench.experiment import Experiment
     from labelloop.methods import METHODS
     from labelloop.training.memory import keep_freed_memory
     from labelloop.training.runtime import Runtime
     from labelloop.training.setup import resolve
+    from labelloop.workflows.compose import load_data, noisy_problem
 
     class Clocked(Runtime):
         """Adds up the CPU time of everything but evaluation."""
@@ -69,7 +70,7 @@ def one(name: str) -> None:
         recipe="paper",
         config={"network": "small-cnn", "epochs": EPOCHS, "learning_rate": 0.05, **settings},
     )
-    problem, _, _ = make_noisy_problem(experiment, load_data(experiment))
+    problem, _, _ = noisy_problem(experiment.setting, load_data(experiment.setting))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runtime = Clocked(0, device="cpu", progress=False)
     METHODS[method].fit(problem, resolve(experiment.method_config, problem), runtime)

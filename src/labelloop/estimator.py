@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
@@ -18,23 +16,11 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
-from labelloop.config.base import TrainingConfig
 from labelloop.config.recipes import DEFAULT_RECIPE
-from labelloop.correction.estimate import no_estimate
-from labelloop.data.classes import decode, encode, typed
-from labelloop.data.columns import are_array_names
-from labelloop.data.problem import classes_of, make_problem
-from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError
-from labelloop.methods import METHODS
-from labelloop.methods.configure import recipe_config
-from labelloop.trained_model import TrainedModel
-from labelloop.training.batches import input_shape
-from labelloop.training.runtime import Runtime
-from labelloop.training.setup import resolve
-from labelloop.training.targets import one_hot
-from labelloop.types import MISSING, Floats, Labels
-from labelloop.workflows.fit import Result, fit_table
+from labelloop.types import MISSING, Floats
+from labelloop.workflows.compose import RunOptions
+from labelloop.workflows.fit_estimator import fit_estimator, known_labels
 
 OWN_PARAMETERS = ("network", "epochs", "warm_up", "batch_size", "learning_rate", "noisy_loss_weight")
 DENSE_VALUES = 2**30  # 4 GiB as float32: the largest sparse matrix that is made dense for training
@@ -140,35 +126,26 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
         given = _labels(y, "y")
-        clean = np.full(len(given), MISSING) if y_clean is None else _labels(y_clean, "y_clean")
-        table = from_arrays(_dense(X), given, clean, column_names=getattr(self, "feature_names_in_", None))
-        classes = classes_of(table)
-        in_their_type = decode(np.arange(len(classes)), classes, given.dtype)
-        encode(in_their_type, classes, "y_clean, in the type of y")  # refuses a class that this type cannot hold
-        run: dict[str, Any] = {"seed": self._seed(), "device": self.device, "progress": bool(self.verbose)}
-        if typed(clean, "y_clean")[1].all():
-            warnings.warn(
-                "no row has a clean label, so there is nothing to correct with, and a plain classifier is trained on "
-                "the labels as given; verify the labels of some rows, a few of each class, and pass them as y_clean"
-                + ("; nothing is written to output_dir" if self.output_dir is not None else ""),
-                UserWarning,
-                stacklevel=2,
-            )
-            result = _fit_plain(table, self._config("cross-entropy"), **run)
-        else:
-            result = fit_table(table, None, self._config("closed-loop"), folder=self.output_dir, **run)
-        self.classes_ = in_their_type
+        clean = None if y_clean is None else _labels(y_clean, "y_clean")
+        folder = None if self.output_dir is None else Path(self.output_dir)
+        found = fit_estimator(
+            _dense(X),
+            given,
+            clean,
+            getattr(self, "feature_names_in_", None),
+            self.recipe,
+            [dict(self.config or {}), self._own_settings()],
+            RunOptions(self._seed(), self.device, progress=bool(self.verbose), folder=folder),
+        )
+        result = found.result
+        self.classes_ = found.classes
         self.corrected_labels_ = result.corrected_labels
         self.corrected_proba_ = result.corrected_proba
         self.label_quality_ = result.label_score
         self.combination_weights_ = np.zeros((len(result.rounds), len(result.rounds) + 1))  # [K, K + 1]
         for weights, record in zip(self.combination_weights_, result.rounds, strict=True):
             weights[: len(record["weights"])] = record["weights"]
-        self.noise_matrix_ = (
-            _noise_matrix(result.corrected_proba, encode(given, classes))
-            if result.rounds
-            else np.full((len(classes), len(classes)), np.nan)
-        )
+        self.noise_matrix_ = found.noise_matrix
         self.history_ = list(result.history)
         self.labels_from_ = result.labels_from
         self.estimate_ = result.estimate
@@ -184,11 +161,11 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
 
     def predict_proba(self, X: Any) -> Floats:
         """A probability for every class, [n, C]."""
-        return self._ask(X, TrainedModel.predict_proba)
+        return self._ask(X, "predict_proba")
 
     def transform(self, X: Any) -> Floats:
         """The features that the network's heads see, [n, D], in float32."""
-        return self._ask(X, TrainedModel.transform)
+        return self._ask(X, "transform")
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, y_clean: ArrayLike | None = None
@@ -202,29 +179,26 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             y_clean: Verified labels. If given, they alone count, and only where a row has one; ask for them with
                 `set_score_request(y_clean=True)`.
         """
-        truth, missing = typed(_labels(y, "y") if y_clean is None else _labels(y_clean, "y_clean"))
-        predicted = typed(self.predict(X))[0]
+        truth, missing = known_labels(_labels(y, "y") if y_clean is None else _labels(y_clean, "y_clean"))
+        predicted = known_labels(self.predict(X))[0]
         check_consistent_length(predicted, truth, sample_weight)
         if missing.all():
             raise DataError("no row to score on has a label; give more rows, or leave y_clean out")
         weight = None if sample_weight is None else np.asarray(sample_weight)[~missing]
         return float(accuracy_score(truth[~missing], predicted[~missing], sample_weight=weight))
 
-    def _ask(self, X: Any, question: Any) -> Floats:
+    def _ask(self, X: Any, question: str) -> Floats:
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, accept_sparse="csr", allow_nd=True)
+        ask = getattr(self.model_, question)
         if not issparse(X):
-            return question(self.model_, X)
+            return ask(X)
         parts = (X[start : start + SPARSE_ROWS] for start in range(0, X.shape[0], SPARSE_ROWS))
-        return np.concatenate([question(self.model_, part.toarray()) for part in parts])
+        return np.concatenate([ask(part.toarray()) for part in parts])
 
-    def _config(self, method: str) -> TrainingConfig:
+    def _own_settings(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in OWN_PARAMETERS if getattr(self, name) is not None}
-        own = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
-        known, concerned = ({field.name for field in fields(METHODS[m].config)} for m in ("closed-loop", method))
-        layers = [dict(self.config or {}), own]  # a key of the loop is no mistake where a plain classifier is trained
-        layers = [{k: v for k, v in layer.items() if k in concerned or k not in known} for layer in layers]
-        return recipe_config(method, self.recipe, *layers)
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
@@ -267,46 +241,3 @@ def _dense(X: Any) -> NDArray:
             "for example with TruncatedSVD"
         )
     return X.astype(np.float32).toarray()
-
-
-def _fit_plain(table: Table, config: TrainingConfig, seed: int, device: str, progress: bool) -> Result:
-    """Cross-entropy on the given labels, which are handed back as they came, with nothing said of their quality."""
-    problem, classes, _, _ = make_problem(table)
-    if len(classes) < 2:
-        raise DataError(
-            f"only one class, {classes[0]!s}, occurs in y; a classifier needs two or more (blank, NaN, None and -1 mean"
-            " a missing label, so -1 cannot be a class)"
-        )
-    if config.normalise == "auto" and table.column_names and not are_array_names(table.column_names):
-        config = replace(config, normalise="columns")  # columns with names have units of their own
-    config = resolve(config, problem)
-    runtime = Runtime(seed, device, progress=progress)
-    fitted = METHODS["cross-entropy"].fit(problem, config, runtime)
-    shape = list(input_shape(problem.train))
-    architecture = {"network": config.network, "network_options": config.network_options, "input_shape": shape}
-    model = TrainedModel(fitted.model.eval(), classes, architecture, table.column_names)
-    assert table.labels is not None
-    return Result(
-        model=model,
-        corrected_labels=table.labels.copy(),
-        corrected_proba=np.where(fitted.targets.any(axis=1, keepdims=True), fitted.targets, np.nan),
-        label_score=np.full(len(table), np.nan, np.float32),
-        predicted_proba=model.predict_proba(table),
-        classes=classes,
-        history=tuple(runtime.history),
-        rounds=(),
-        labels_from="cross-entropy",
-        estimate=no_estimate("there are no clean rows"),
-        stop_reason=fitted.stop_reason,
-        config=config,
-        output_dir=None,
-    )
-
-
-def _noise_matrix(corrected: Floats, given: Labels) -> NDArray[np.float64]:
-    """T[true, noisy] from corrected soft labels [n, C] and given labels [n]."""
-    num_classes = corrected.shape[1]
-    known = given != MISSING
-    joint = corrected[known].T.astype(np.float64) @ one_hot(given[known], num_classes)  # [true, noisy]
-    total = joint.sum(axis=1, keepdims=True)
-    return np.where(total > 0, joint / np.where(total > 0, total, 1), np.eye(num_classes))

@@ -23,7 +23,7 @@ from labelloop.bench.experiment import run_experiment
 from labelloop.bench.grid import read_grid
 from labelloop.bench.pool import Outcome, bench_report, run_bench
 from labelloop.training.runtime import Runtime
-from labelloop.workflows.noise import make_noise_file
+from labelloop.workflows.noise import Corruption, make_noise_file
 
 PATIENCE = 300  # seconds that any single step may take on a busy machine
 
@@ -190,7 +190,7 @@ def test_failed_runs_are_listed_with_their_reason_and_stop_nothing(tmp_path, mon
         tiny(config={"network": "broken_network:Broken", "network_options": {"ending": by}}, name=f"ends by {by}")
         for by in ("error", "exit", "killed", "threads", "itself")
     ]
-    make_noise_file("digits", tmp_path / "noise.parquet", noise="symmetric", rate=0.3)
+    make_noise_file("digits", tmp_path / "noise.parquet", Corruption(noise="symmetric", rate=0.3))
     options = {"path": str(tmp_path / "noise.parquet")}
     filed = tiny(dataset_options={}, noise="file", noise_options=options, name="from a file")
     diverging = tiny(config={"learning_rate": 1e30}, name="diverging")

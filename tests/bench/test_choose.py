@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelloop.bench import choose
-from labelloop.bench.choose import best_of, held_out_right, without_some_clean
-from labelloop.bench.experiment import Experiment, load_data, make_noisy_problem
+from labelloop.bench.choose import MOST_CANDIDATES, SEED, best_of, held_out_right, without_some_clean
+from labelloop.bench.experiment import Experiment
 from labelloop.errors import UsageError
 from labelloop.paper.grids import read_choices
+from labelloop.workflows import compose
+from labelloop.workflows.compose import load_data, noisy_problem
 
 TINY = {"epochs": 2, "network": "mlp", "network_options": {"hidden": [16]}}
 
@@ -30,7 +31,7 @@ def test_more_than_three_candidates_are_refused():
 
 def test_a_fifth_of_the_clean_rows_judges_and_is_not_trained_on():
     experiment = digits()
-    problem, _, _ = make_noisy_problem(experiment, load_data(experiment))
+    problem, _, _ = noisy_problem(experiment, load_data(experiment))
     shown, judges = without_some_clean(problem, 100)
     assert (len(shown.clean), len(judges)) == (80, 20)
     assert not set(shown.clean.index) & set(judges.index)
@@ -41,15 +42,15 @@ def test_a_fifth_of_the_clean_rows_judges_and_is_not_trained_on():
 def test_neither_test_rows_nor_true_labels_are_looked_at(monkeypatch):
     seen = []
 
-    class Watched(choose.Runtime):
-        def __init__(self, *arguments, **named):
-            seen.append(named["truth"])
-            super().__init__(*arguments, **named)
+    class Watched(compose.Runtime):
+        def __init__(self, seed, device, folder, truth, progress, workers):
+            seen.append(truth)
+            super().__init__(seed, device, folder, truth, progress, workers)
 
-    monkeypatch.setattr(choose, "Runtime", Watched)
+    monkeypatch.setattr(compose, "Runtime", Watched)
     experiment = digits()
     right, of = held_out_right(experiment)
-    problem, _, _ = make_noisy_problem(experiment, load_data(experiment))
+    problem, _, _ = noisy_problem(experiment, load_data(experiment))
     (truth,) = seen
     assert truth.train_labels is None
     assert set(truth.test.index) < set(problem.clean.index)
@@ -66,6 +67,6 @@ def test_every_choice_of_the_tables_keeps_to_the_budget_and_sets_the_same_keys()
     choices = read_choices()
     assert {choice.row for choice in choices} >= {"L2B", "MW-Net", "FasTEN", "fine-tune on clean"}
     for choice in choices:
-        assert 2 <= len(choice.candidates) <= choose.MOST_CANDIDATES, choice
+        assert 2 <= len(choice.candidates) <= MOST_CANDIDATES, choice
         assert len({frozenset(each) for each in choice.candidates}) == 1, choice
-        assert choice.now.seed == choose.SEED
+        assert choice.now.seed == SEED

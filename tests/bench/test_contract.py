@@ -28,7 +28,7 @@ from tiny_runs import quick_config, tiny, without_clocks
 
 import labelloop
 from labelloop.bench.check import check_experiments
-from labelloop.bench.experiment import Experiment, make_noisy_problem, run_experiment, shown_to
+from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.config.base import TrainingConfig
 from labelloop.data.datasets import DATASETS, load_dataset
 from labelloop.data.datasets.labelled import labelled
@@ -39,6 +39,7 @@ from labelloop.noise import NOISES
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
 from labelloop.types import Fitted, Truth
+from labelloop.workflows.compose import noisy_problem, shown_to
 
 SOURCE = Path(labelloop.__file__).parent
 BLIND = [name for name in METHODS if not METHODS[name].is_oracle]
@@ -51,7 +52,7 @@ RECORDED = {
 
 @functools.cache
 def problem_and_truth():
-    problem, truth, _ = make_noisy_problem(tiny(), load_dataset("digits", limit=300))
+    problem, truth, _ = noisy_problem(tiny(), load_dataset("digits", limit=300))
     return problem, truth
 
 
@@ -197,7 +198,7 @@ def test_true_labels_cannot_be_reached_from_a_problem(source, paired, tmp_path):
     np.savez(tmp_path / "rows.npz", **arrays)
     options = {"limit": 300} | ({"root": str(tmp_path / "rows.npz")} if source == "embeddings" else {})
     data = load_dataset(source, **options)
-    problem, truth, _ = make_noisy_problem(tiny(paired=paired, noise="instance"), data)
+    problem, truth, _ = noisy_problem(tiny(paired=paired, noise="instance"), data)
     index = problem.train.index
     found = reachable_arrays(problem)
     assert len(found) >= 7  # inputs, and index, labels and clean labels of training and clean rows
@@ -270,7 +271,7 @@ def test_a_noise_gives_every_method_the_same_labels_and_says_its_rate(noise, tmp
     np.random.seed(7)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     drawn = {
-        (method, again): make_noisy_problem(
+        (method, again): noisy_problem(
             Experiment(noise=noise, noise_options=options, rate=0.4, clean=100, method=method, seed=3), data
         )
         for method in ("closed-loop", "cross-entropy")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_runs import tiny, without_clocks
 
-from labelloop.bench.experiment import make_noisy_problem, run_experiment, shown_to
+from labelloop.bench.experiment import run_experiment
 from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS, logistic
@@ -21,6 +21,7 @@ from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Problem, Rows, Truth
+from labelloop.workflows.compose import noisy_problem, shown_to
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_a_rows_label_depends_on_neither_method_nor_clean_rows(noise, digits):
     labels = {}
     for method in ("closed-loop", "fine-tune"):
         for clean in (40, 60):
-            problem, _, noisy = make_noisy_problem(tiny(method, noise=noise, clean=clean), digits)
+            problem, _, noisy = noisy_problem(tiny(method, noise=noise, clean=clean), digits)
             labels[method, clean] = noisy.labels
             assert (noisy.labels[problem.train.index] == problem.train.labels).all()
     first = labels["closed-loop", 40]
@@ -60,7 +61,7 @@ def test_a_rows_label_depends_on_neither_method_nor_clean_rows(noise, digits):
 def test_the_clean_rows_are_drawn_before_any_label_is_corrupted(digits):
     expected = clean_split(digits.labels, 60, stream(0, "clean-split"))
     for noise, rate in (("symmetric", 0.0), ("symmetric", 0.9), ("instance", 0.4)):
-        problem, _, _ = make_noisy_problem(tiny(noise=noise, rate=rate), digits)
+        problem, _, _ = noisy_problem(tiny(noise=noise, rate=rate), digits)
         assert (problem.train.index == expected[0]).all()
         assert (problem.clean.index == expected[1]).all()
         assert (problem.clean.clean_labels == digits.labels[expected[1]]).all()
@@ -69,15 +70,15 @@ def test_the_clean_rows_are_drawn_before_any_label_is_corrupted(digits):
 
 
 def test_paired_clean_rows_have_a_noisy_label(digits):
-    unpaired, _, _ = make_noisy_problem(tiny(), digits)
-    paired, _, noisy = make_noisy_problem(tiny(paired=True), digits)
+    unpaired, _, _ = noisy_problem(tiny(), digits)
+    paired, _, noisy = noisy_problem(tiny(paired=True), digits)
     assert (unpaired.clean.labels == MISSING).all()
     assert (paired.clean.labels == noisy.labels[paired.clean.index]).all()
     assert (paired.clean.labels != paired.clean.clean_labels).any()
 
 
 def test_without_noise_the_labels_are_those_of_the_data_set(digits):
-    problem, _, noisy = make_noisy_problem(tiny(noise="none"), digits)
+    problem, _, noisy = noisy_problem(tiny(noise="none"), digits)
     assert (problem.train.labels == digits.labels[problem.train.index]).all()
     assert noisy.rate == 0
 
@@ -87,7 +88,7 @@ def test_without_noise_the_labels_are_those_of_the_data_set(digits):
 
 def test_the_record_says_all_of_every_epoch(digits):
     record = run_experiment(tiny("closed-loop"), progress=False)
-    problem, truth, _ = make_noisy_problem(tiny(), digits)
+    problem, truth, _ = noisy_problem(tiny(), digits)
     assert record["nominal_rate"] == 0.3
     assert record["realised_rate"] == realised_rate(truth.train_labels, problem.train.labels)
     assert (record["train_rows"], record["clean_rows_count"]) == (240, 60)
@@ -126,7 +127,7 @@ def test_what_nobody_knows_is_null_not_nan(monkeypatch):
     true[clean] = data.labels[clean]
     given = np.where(true == MISSING, (data.labels + 1) % 10, MISSING)
     partly = replace(data, labels=true, given_labels=given, clean_index=clean)
-    monkeypatch.setattr("labelloop.bench.experiment.load_dataset", lambda *_, **__: partly)
+    monkeypatch.setattr("labelloop.workflows.noisy_data.load_dataset", lambda *_, **__: partly)
     record = run_experiment(tiny("closed-loop", noise="none", clean=0), progress=False)
     assert record["realised_rate"] is None
     assert record["history"][-1]["corrected_label_accuracy"] is None
@@ -140,7 +141,7 @@ def test_what_nobody_knows_is_null_not_nan(monkeypatch):
 
 
 def test_only_the_oracle_is_shown_the_true_labels(digits):
-    problem, truth, _ = make_noisy_problem(tiny(), digits)
+    problem, truth, _ = noisy_problem(tiny(), digits)
     for name, method in METHODS.items():
         shown = shown_to(name, problem, truth)
         assert method.is_oracle == (name == "oracle")

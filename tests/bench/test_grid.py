@@ -18,7 +18,7 @@ from labelloop.bench.grid import KINDS, expand, read_grid
 from labelloop.bench.pool import run_bench
 from labelloop.data.datasets import DATASETS
 from labelloop.errors import DataError, UsageError
-from labelloop.workflows.noise import make_noise_file
+from labelloop.workflows.noise import Corruption, make_noise_file
 
 
 def write(folder: Path, text: str) -> Path:
@@ -174,7 +174,7 @@ def test_what_does_not_fit_the_data_is_refused_before_any_process_starts(
 def test_a_noise_file_of_another_data_set_is_refused_before_any_process_starts(tmp_path, no_process):
     inputs, labels = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 10
     np.savez(tmp_path / "rows.npz", x_train=inputs, y_train=labels, x_test=inputs, y_test=labels)
-    make_noise_file("digits", tmp_path / "noise.parquet", noise="symmetric", rate=0.4)
+    make_noise_file("digits", tmp_path / "noise.parquet", Corruption(noise="symmetric", rate=0.4))
     options = {"noise": "file", "noise_options": {"path": str(tmp_path / "noise.parquet")}}
     limited = tiny(**options)
     with pytest.raises(DataError, match="was made from 1200 rows, but digits has 300: another data set"):

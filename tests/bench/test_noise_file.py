@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_runs import tiny, without_clocks
 
-from labelloop.bench.experiment import make_noisy_problem, run_experiment
+from labelloop.bench.experiment import run_experiment
 from labelloop.bench.pool import run_bench
 from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError, UsageError
-from labelloop.workflows.noise import make_noise_file, read_noise_file
+from labelloop.workflows.compose import noisy_problem
+from labelloop.workflows.noise import Corruption, make_noise_file, read_noise_file
 
 NAMES = ("ant", "bee", "cat")
 
@@ -68,7 +69,7 @@ def test_a_table_there_and_back(command, table, tmp_path):
 def test_the_same_seed_gives_the_same_labels_and_another_others(table, tmp_path):
     found = []
     for number, seed in enumerate((0, 0, 1)):
-        make_noise_file(str(table), tmp_path / f"{number}.parquet", noise="symmetric", rate=0.5, seed=seed)
+        make_noise_file(str(table), tmp_path / f"{number}.parquet", Corruption(noise="symmetric", rate=0.5, seed=seed))
         found.append(read_noise_file(tmp_path / f"{number}.parquet"))
     assert (found[0].noisy_labels == found[1].noisy_labels).all()
     assert found[0].about["sha256"] == found[1].about["sha256"] != found[2].about["sha256"]
@@ -76,14 +77,14 @@ def test_the_same_seed_gives_the_same_labels_and_another_others(table, tmp_path)
 
 def test_a_noise_that_brings_its_rate_says_so(table, tmp_path):
     options = {"matrix": [[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]]}
-    said = make_noise_file(str(table), tmp_path / "n.parquet", noise="matrix", rate=0.4, options=options)
+    said = make_noise_file(str(table), tmp_path / "n.parquet", Corruption(noise="matrix", rate=0.4, options=options))
     assert "nominal rate 0.1667" in said
     assert read_noise_file(tmp_path / "n.parquet").about["nominal_rate"] == pytest.approx(1 / 6)
 
 
 def test_missing_labels_stay_missing(tmp_path):
     table = write_table(tmp_path / "rows.csv", ["" if n < 10 else NAMES[n % 3] for n in range(90)])
-    make_noise_file(str(table), tmp_path / "n.parquet", noise="symmetric", rate=1.0)
+    make_noise_file(str(table), tmp_path / "n.parquet", Corruption(noise="symmetric", rate=1.0))
     file = read_noise_file(tmp_path / "n.parquet")
     assert (file.noisy_labels[:10] == "").all()
     assert (file.noisy_labels[10:] != "").all()
@@ -119,12 +120,12 @@ def test_a_file_is_not_replaced_unless_one_says_so(command, table, tmp_path):
     assert command(*asked, "--seed", 1, "--overwrite")[0] == 0
     assert (tmp_path / "n.parquet").read_bytes() != before
     with pytest.raises(UsageError, match="a noise file is a"):
-        make_noise_file(str(table), tmp_path / "n.csv", noise="pair", rate=0.1)
+        make_noise_file(str(table), tmp_path / "n.csv", Corruption(noise="pair", rate=0.1))
 
 
 def test_a_changed_label_does_not_fit_the_checksum(table, tmp_path):
     path = tmp_path / "n.parquet"
-    make_noise_file(str(table), path, noise="pair", rate=0.3)
+    make_noise_file(str(table), path, Corruption(noise="pair", rate=0.3))
     whole = pq.read_table(path)
     labels = whole["noisy_label"].to_pylist()
     labels[5] = "cat" if labels[5] != "cat" else "ant"
@@ -137,7 +138,7 @@ def test_a_changed_label_does_not_fit_the_checksum(table, tmp_path):
 
 def test_a_damaged_file_is_an_error_or_harmless(table, tmp_path):
     path = tmp_path / "n.parquet"
-    make_noise_file(str(table), path, noise="pair", rate=0.3)
+    make_noise_file(str(table), path, Corruption(noise="pair", rate=0.3))
     whole, good = path.read_bytes(), read_noise_file(path)
     refused = 0
     for position in np.linspace(0, len(whole) - 1, 150).astype(int):
@@ -165,7 +166,7 @@ def test_a_damaged_file_is_an_error_or_harmless(table, tmp_path):
 
 def test_labels_of_other_rows_are_refused(command, table, tmp_path):
     path = tmp_path / "n.parquet"
-    make_noise_file(str(table), path, noise="pair", rate=0.3, clean=20)
+    make_noise_file(str(table), path, Corruption(noise="pair", rate=0.3, clean=20))
     other = write_table(tmp_path / "other.csv", [NAMES[(n + (n == 7)) % 3] for n in range(90)])
     short = write_table(tmp_path / "short.csv", [NAMES[n % 3] for n in range(60)])
     for rows, message in ((other, "differs in row 7"), (short, "was made from 90 rows, but"), (short, "has 60")):
@@ -181,14 +182,14 @@ def test_a_file_from_a_data_set_gives_what_an_experiment_draws_itself(command, t
     data = load_dataset("digits")
     drawn = tiny(dataset_options={}, noise="instance", seed=5)
     filed = tiny(dataset_options={}, noise="file", noise_options={"path": str(path)}, seed=5)
-    (first, _, _), (second, _, noisy) = make_noisy_problem(drawn, data), make_noisy_problem(filed, data)
+    (first, _, _), (second, _, noisy) = noisy_problem(drawn, data), noisy_problem(filed, data)
     assert (first.train.labels == second.train.labels).all()
     assert noisy.rate == 0.3
 
 
 def test_a_bench_from_a_noise_file(tmp_path):
     path = tmp_path / "digits.parquet"
-    make_noise_file("digits", path, noise="symmetric", rate=0.3)
+    make_noise_file("digits", path, Corruption(noise="symmetric", rate=0.3))
     options = {"dataset_options": {}, "noise": "file", "noise_options": {"path": str(path)}}
     experiment = tiny(**options)
     outcome = run_bench([experiment], tmp_path / "bench", progress=False)
@@ -204,13 +205,13 @@ def test_a_bench_from_a_noise_file(tmp_path):
     moved = path.rename(tmp_path / "moved.parquet")
     again = tiny(**options | {"noise_options": {"path": str(moved)}})
     assert again.key == experiment.key
-    make_noise_file("digits", path, noise="symmetric", rate=0.3, seed=1)
+    make_noise_file("digits", path, Corruption(noise="symmetric", rate=0.3, seed=1))
     assert tiny(**options).key != again.key
 
 
 def test_a_file_with_clean_rows_of_its_own_is_not_for_experiments(tmp_path):
     path = tmp_path / "digits.parquet"
-    make_noise_file("digits", path, noise="symmetric", rate=0.3, clean=50)
+    make_noise_file("digits", path, Corruption(noise="symmetric", rate=0.3, clean=50))
     experiment = tiny(dataset_options={}, noise="file", noise_options={"path": str(path)})
     with pytest.raises(DataError, match="sets 50 rows aside as clean"):
         run_bench([experiment], tmp_path / "bench", progress=False)

@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from labelloop.bench import experiment as module
-from labelloop.bench.experiment import Experiment, load_data, make_noisy_problem
+from labelloop.bench.experiment import Experiment
 from labelloop.data.datasets import DATASETS
 from labelloop.data.datasets.labelled import labelled
 from labelloop.errors import UsageError
+from labelloop.workflows.compose import load_data, noisy_problem
 
 
 def own_noise(root=None, *, seed=0):
@@ -32,12 +32,11 @@ def own_noise(root=None, *, seed=0):
 @pytest.fixture
 def own(monkeypatch):
     monkeypatch.setitem(DATASETS, "own", own_noise)
-    monkeypatch.setattr(module, "DATASETS", DATASETS)
     return Experiment(dataset="own", noise="none", clean=0, seed=3)
 
 
 def test_its_given_labels_and_clean_rows_are_taken_as_they_are(own):
-    problem, _, _ = make_noisy_problem(own, load_data(own))
+    problem, _, _ = noisy_problem(own, load_data(own))
     np.testing.assert_array_equal(problem.train.labels, [0, 1, 0, 1, 0, 1])
     np.testing.assert_array_equal(problem.clean.clean_labels, [0, 1])
 
@@ -45,7 +44,7 @@ def test_its_given_labels_and_clean_rows_are_taken_as_they_are(own):
 @pytest.mark.parametrize("other", [{"noise": "symmetric"}, {"clean": 1}, {"noise": "pair", "clean": 1}])
 def test_no_further_noise_is_drawn_and_no_other_clean_rows(own, other):
     with pytest.raises(UsageError, match="brings its own noise and clean rows"):
-        make_noisy_problem(dataclasses.replace(own, **other), load_data(own))
+        noisy_problem(dataclasses.replace(own, **other), load_data(own))
 
 
 def test_it_draws_by_the_seed_of_the_experiment_unless_told_otherwise(own):

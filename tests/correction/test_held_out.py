@@ -12,13 +12,14 @@ from small_rows import QUICK, SmallRows, quick_fit, same_result, small_rows
 from tiny_runs import tiny, without_clocks
 
 from labelloop import LabelLoopClassifier
-from labelloop.bench.experiment import load_data, make_noisy_problem, run_experiment
+from labelloop.bench.experiment import run_experiment
 from labelloop.correction import held_out
 from labelloop.correction.judge import judge_held_out
 from labelloop.correction.stored_run import read_stored_run
 from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS
 from labelloop.types import Problem, Rows
+from labelloop.workflows.compose import load_data, noisy_problem
 from labelloop.workflows.refit import corrected
 
 
@@ -176,7 +177,7 @@ def test_a_bench_measures_the_labels_that_fit_hands_back():
     assert len(measured) >= 7
     assert measured == {key: last[key] for key in measured}
     data = load_data(tiny("closed-loop", paired=True, clean=60, rate=0.2))
-    problem, _, _ = make_noisy_problem(tiny("closed-loop", paired=True, clean=60, rate=0.2), data)
+    problem, _, _ = noisy_problem(tiny("closed-loop", paired=True, clean=60, rate=0.2), data)
     y, y_clean = np.full((2, len(data)), -1)
     y[problem.train.index], y[problem.clean.index] = problem.train.labels, problem.clean.labels
     y_clean[problem.clean.index] = problem.clean.clean_labels

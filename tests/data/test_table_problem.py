@@ -34,7 +34,8 @@ def test_rows_go_where_their_labels_say():
     labels = ["a", "", "b", "a", ""]  # noisy, unlabelled, paired, noisy, unpaired
     clean = ["", "", "a", "", "c"]
     table = from_arrays(np.eye(5), labels, clean, extra=np.arange(5))
-    problem, classes, train, clean_rows = make_problem(table)
+    made = make_problem(table)
+    problem, classes, train, clean_rows = made.problem, made.classes, made.train, made.clean
     assert train.tolist() == problem.train.index.tolist() == [0, 1, 3]
     assert clean_rows.tolist() == problem.clean.index.tolist() == [2, 4]
     assert classes.tolist() == ["a", "b", "c"]
@@ -49,7 +50,8 @@ def test_rows_go_where_their_labels_say():
 
 
 def test_given_classes_set_the_order_of_the_problem():
-    problem, classes, _, _ = make_problem(good(), class_names=["b", "a", "c"])
+    made = make_problem(good(), class_names=["b", "a", "c"])
+    problem, classes = made.problem, made.classes
     assert problem.class_names == ("b", "a", "c")
     assert classes.tolist() == ["b", "a", "c"]
     assert problem.train.labels.tolist() == [1, 0] * 4
@@ -58,18 +60,19 @@ def test_given_classes_set_the_order_of_the_problem():
 def test_test_rows_are_in_neither_part():
     split = ["test" if row in (1, 9) else "train" for row in range(N)]
     table = good(split=split)
-    problem, classes, train, clean = make_problem(table)
+    made = make_problem(table)
+    problem, train, clean = made.problem, made.train, made.clean
     assert 1 not in train
     assert 9 not in clean
     assert len(problem.train) == 7
     assert len(problem.clean) == 3
-    test = held_out_rows(table, classes)
+    test = held_out_rows(made)
     assert test.index.tolist() == [1, 9]
     assert test.labels.tolist() == [1, 1]
     assert test.clean_labels.tolist() == [-1, 0]  # only verified labels count, as there is one
-    unverified = held_out_rows(good(split=["test"] * 3 + ["train"] * 9), classes)
+    unverified = held_out_rows(make_problem(good(split=["test"] * 3 + ["train"] * 9)))
     assert unverified.clean_labels.tolist() == [0, 1, 0]
-    assert held_out_rows(good(), classes) is None
+    assert held_out_rows(make_problem(good())) is None
 
 
 def test_a_good_table_and_its_problem_pass_without_a_word():
@@ -77,8 +80,8 @@ def test_a_good_table_and_its_problem_pass_without_a_word():
         np.random.default_rng(1).normal(size=(5, 3)), ["a"] * 5, column_names=["left", "middle", "right"]
     )
     check(good(), other)
-    check(make_problem(good())[0])
-    assert make_problem(good())[0].num_classes == 2
+    check(make_problem(good()).problem)
+    assert make_problem(good()).problem.num_classes == 2
 
 
 def test_datasets_that_are_not_arrays_are_taken_as_they_are():
@@ -94,7 +97,7 @@ def test_datasets_that_are_not_arrays_are_taken_as_they_are():
     assert table.inputs is images
     assert table.column_names == ()
     check(table, table_with_ids(images))
-    assert make_problem(table)[0].train.inputs is images
+    assert make_problem(table).problem.train.inputs is images
 
 
 def table_with_ids(inputs):
@@ -118,7 +121,7 @@ def test_no_clean_rows():
         with raises("my.csv: no clean rows: no row has a clean_label; verify the labels of some rows"):
             check(good(clean_labels=clean))
     with raises("no clean rows"):
-        check(make_problem(good(clean_labels=None))[0])
+        check(make_problem(good(clean_labels=None)).problem)
 
 
 def test_no_label_at_all():
@@ -161,7 +164,7 @@ def test_features_that_are_not_finite(value):
     ):
         check(good(inputs=inputs))
     with raises("row 4, 7 (the first row is 0; 2 of 12 rows)"):
-        check(make_problem(good(inputs=inputs))[0])
+        check(make_problem(good(inputs=inputs)).problem)
 
 
 def test_extra_columns_and_images_that_are_not_finite():
@@ -228,7 +231,7 @@ def test_test_rows_among_the_clean_rows_by_content():
     with raises(message):
         check(table, test)
     with raises("rows 2 of test.csv"):
-        check(make_problem(table)[0], test)
+        check(make_problem(table).problem, test)
     with pytest.warns(UserWarning, match=message):
         check(table, test, allow_overlap=True)
 
@@ -278,7 +281,8 @@ def test_a_class_without_clean_rows_is_a_warning_with_counts():
     labels = ["a", "b", "c", "c"] * 2 + [""] * 4
     with pytest.warns(UserWarning, match=r"my\.csv: 1 of 3 classes have no clean row \(c\).*each class: a 2, b 2, c 0"):
         check(good(labels=labels))
-    problem, _, _, _ = make_problem(good(labels=labels))
+    made = make_problem(good(labels=labels))
+    problem = made.problem
     assert problem.num_classes == 3
 
 

@@ -68,7 +68,8 @@ def test_round_trip_of_every_format_and_type_of_label(tmp_path, suffix, kind):
     assert table.ids_given
     assert table.column_names == (("X[0]", "X[1]") if suffix == ".npz" else ("width", "height"))
     assert table.source == str(path)
-    problem, found, train, clean_rows = make_problem(table)
+    made = make_problem(table)
+    problem, found, train, clean_rows = made.problem, made.classes, made.train, made.clean
     assert train.tolist() == [0, 2, 3]
     assert clean_rows.tolist() == [1]
     assert problem.train.labels.tolist() == [expected[i] for i in train]
@@ -114,7 +115,7 @@ def test_whole_numbers_beside_blanks_stay_whole_in_csv(tmp_path):
     table = read_table(path)
     assert table.labels.tolist() == [3, -1, 10]
     assert table.clean_labels.tolist() == [-1, 10, -1]
-    assert make_problem(table)[0].class_names == ("3", "10")
+    assert make_problem(table).problem.class_names == ("3", "10")
 
 
 def test_text_labels_keep_their_spelling_in_csv(tmp_path):
@@ -290,7 +291,8 @@ def test_images_and_class_names_of_npz(tmp_path):
     assert table.class_names == ("plane", "car")
     assert table.split.tolist() == ["train", "test", "train", "train"]
     assert table.extra.tolist() == [[1, 1]] * 4
-    problem, _, train, clean = make_problem(table)
+    made = make_problem(table)
+    problem, train, clean = made.problem, made.train, made.clean
     assert problem.class_names == ("plane", "car")
     assert train.tolist() == [0]
     assert clean.tolist() == [2, 3]
@@ -534,7 +536,8 @@ def test_a_csv_of_100_000_rows_and_50_columns_is_read_checked_and_split_quickly(
     start = time.process_time()  # of this process alone, whatever else the machine does
     table = read_table(path)
     check(table)
-    problem, _, train, clean = make_problem(table)
+    made = make_problem(table)
+    problem, train, clean = made.problem, made.train, made.clean
     seconds = time.process_time() - start
     assert table.inputs.shape == (100_000, 50)
     assert len(clean) == 2000

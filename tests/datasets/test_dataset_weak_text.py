@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelloop.bench.experiment import Experiment, load_data, make_noisy_problem
+from labelloop.bench.experiment import Experiment
 from labelloop.data.datasets import load_dataset
 from labelloop.data.datasets.weak_text import majority
 from labelloop.errors import DataError, UsageError
+from labelloop.workflows.compose import load_data, noisy_problem
 
 
 def write(folder, **changes):
@@ -67,7 +68,7 @@ def test_an_experiment_draws_its_clean_rows_by_the_seed_and_keeps_the_given_labe
             dataset="weak-text", dataset_options={"clean": 10}, clean=0, noise="none", seed=seed, config={"epochs": 30}
         )
         data = load_data(experiment)
-        problem, truth, _ = make_noisy_problem(experiment, data)
+        problem, truth, _ = noisy_problem(experiment, data)
         assert (len(problem.train), len(problem.clean)) == (30, 10)
         assert problem.train.labels.tolist() == data.given_labels[problem.train.index].tolist()
         assert truth.train_labels.tolist() == data.labels[problem.train.index].tolist()

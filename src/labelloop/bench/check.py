@@ -6,12 +6,18 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from labelloop.bench.experiment import Experiment, load_data, make_noisy_problem, shown_to
-from labelloop.data.datasets import LabelledData
+from labelloop.bench.experiment import Experiment
 from labelloop.errors import DataError, UsageError
-from labelloop.methods import METHODS
-from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.types import Problem, Truth
+from labelloop.workflows.compose import (
+    LabelledData,
+    build_network,
+    check_method,
+    check_optimizer,
+    load_data,
+    make_task,
+    noisy_problem,
+)
 
 
 def check_experiments(experiments: Iterable[Experiment]) -> None:
@@ -25,7 +31,7 @@ def check_experiments(experiments: Iterable[Experiment]) -> None:
     for experiment in experiments:
         groups.setdefault(_key(experiment.dataset, experiment.dataset_options), []).append(experiment)
     for group in groups.values():
-        _check(group, load_data(group[0]))
+        _check(group, load_data(group[0].setting))
 
 
 def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
@@ -37,29 +43,22 @@ def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
             experiment.noise, experiment.noise_options, experiment.rate > 0, experiment.clean, experiment.paired
         )
         if wanted not in problems:
-            problem, truth, _ = make_noisy_problem(experiment, data)
+            problem, truth, _ = noisy_problem(experiment.setting, data)
             if len(problem.clean) < 2:
                 raise UsageError(f"{experiment.words}: one clean row is too few; some must judge what others teach")
             if not len(problem.train):
                 raise DataError(f"{experiment.words}: all rows are clean, none is left to train on")
             problems[wanted] = problem, truth
-        shown = shown_to(experiment.method, *problems[wanted])
-        config = resolve(experiment.method_config, shown)
-        _refuse(experiment, shown, config)
+        task = make_task(experiment.method, experiment.method_config, *problems[wanted])
+        config = task.config
         built = _key(config.network, config.network_options, config.weights, config.normalise)
-        if built not in models:
-            models[built] = new_classifier(config, shown, experiment.seed)
         try:
-            new_optimizer(models[built], config)
-        except ValueError as error:
-            raise UsageError(f"{experiment.words}: the optimiser refuses its settings: {error}") from None
-
-
-def _refuse(experiment: Experiment, problem: Problem, config: Any) -> None:
-    try:
-        METHODS[experiment.method].check(problem, config)
-    except (DataError, UsageError) as error:
-        raise type(error)(f"{experiment.words}: {error}") from None
+            check_method(task)
+            if built not in models:
+                models[built] = build_network(task, experiment.seed)
+            check_optimizer(models[built], config)
+        except (DataError, UsageError) as error:
+            raise type(error)(f"{experiment.words}: {error}") from None
 
 
 def _key(*values: Any) -> str:

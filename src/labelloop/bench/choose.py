@@ -11,14 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from labelloop.bench.experiment import Experiment, load_data, make_noisy_problem
+from labelloop.bench.experiment import Experiment
 from labelloop.errors import UsageError
-from labelloop.methods import METHODS
 from labelloop.seeds import stream
 from labelloop.splits import stratified_split
-from labelloop.training.runtime import Runtime
-from labelloop.training.setup import resolve
 from labelloop.types import Labels, Problem, Rows, Truth
+from labelloop.workflows.compose import RunOptions, load_data, make_task, method_named, noisy_problem
 
 MOST_CANDIDATES = 3
 SEED = 100  # no table reports it
@@ -30,12 +28,13 @@ def held_out_right(experiment: Experiment) -> tuple[int, int]:
 
     It is trained on the other clean rows. Neither a test row nor a true training label is looked at.
     """
-    if METHODS[experiment.method].is_oracle:
+    if method_named(experiment.method).is_oracle:
         raise UsageError(f"method {experiment.method!r} is given the true labels; there is nothing to choose")
-    problem, _, _ = make_noisy_problem(experiment, load_data(experiment))
+    problem, _, _ = noisy_problem(experiment.setting, load_data(experiment.setting))
     shown, judges = without_some_clean(problem, experiment.seed)
-    runtime = Runtime(experiment.seed, device="cpu", truth=Truth(None, judges), progress=False)
-    METHODS[experiment.method].fit(shown, resolve(experiment.method_config, shown), runtime)
+    task = make_task(experiment.method, experiment.method_config, shown, Truth(None, judges))
+    runtime = RunOptions(experiment.seed, device="cpu", progress=False).runtime(truth=task.truth)
+    method_named(experiment.method).fit(task.problem, task.config, runtime)
     return round(runtime.history[-1]["test_accuracy"] * len(judges)), len(judges)
 
 

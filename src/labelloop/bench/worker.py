@@ -23,14 +23,11 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.errors import DataError, UsageError
 from labelloop.runs.files import write_atomically
-from labelloop.runs.folder import read_metrics
-from labelloop.training.checkpoint import read_checkpoint
-from labelloop.training.memory import keep_freed_memory
+from labelloop.runs.folder import holds_run, read_metrics, read_record
+from labelloop.workflows.compose import have_one_thread, keep_freed_memory, read_checkpoint
 
 # Imported on first use, by the digits, the logistic corrector and every optimiser; here, once for all experiments.
 for name in ("sklearn.datasets", "sklearn.linear_model", "torch._dynamo"):
@@ -100,7 +97,7 @@ def run(experiment: dict[str, Any], place: Path, result: Path, workers: int = 0)
             return BUSY
         if result.exists():
             return DONE
-        torch.set_num_threads(1)
+        have_one_thread()
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} run by process {os.getpid()}", flush=True)
         failure = place / "failure.txt"
         failure.unlink(missing_ok=True)
@@ -129,6 +126,8 @@ def _write(path: Path, text: str) -> None:
 def _drop_damaged(folder: Path) -> None:
     """Deletes what is left of a run if it cannot be continued: the machine itself may have gone down."""
     try:
+        if holds_run(folder) and not read_record(folder).config:
+            raise DataError(f"an older version began the run in {folder}")
         read_checkpoint(folder / "checkpoint")
         read_metrics(folder)
     except DataError as error:

@@ -74,26 +74,25 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.workflows.files import fit_file
+    from labelloop.workflows.fit_file import RunOptions, Settings, fit_file
 
     summary = fit_file(
         options.data,
-        output_dir=options.output_dir,
-        columns=read_options(options),
-        max_unreadable=options.max_unreadable,
-        workers=options.workers,
+        read_options(options),
+        Settings(options.method, options.recipe, options.config, options.set),
+        RunOptions(
+            seed=options.seed,
+            device=options.device,
+            workers=options.workers,
+            progress=False if options.quiet else None,
+            folder=options.output_dir,
+            resume=options.resume,
+            overwrite=options.overwrite,
+        ),
         noisy_labels=options.noisy_labels,
         test=options.test,
-        config_file=options.config,
-        overrides=options.set,
-        recipe=options.recipe,
-        method=options.method,
-        seed=options.seed,
-        device=options.device,
         allow_overlap=options.allow_overlap,
-        resume=options.resume,
-        overwrite=options.overwrite,
-        progress=False if options.quiet else None,
+        max_unreadable=options.max_unreadable,
     )
     if not options.quiet:
         print(summary)
@@ -101,6 +100,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _kept(options: argparse.Namespace) -> str:
-    if not (options.output_dir / "run.json").exists():
+    from labelloop.workflows.fit_file import holds_run
+
+    if not holds_run(options.output_dir):
         return ""
     return f"; the last finished epoch is kept, continue with --resume --output-dir {options.output_dir}"

@@ -54,7 +54,7 @@ def add_text(parser: argparse.ArgumentParser) -> None:
 
 def read_options(options: argparse.Namespace) -> Any:
     """What was said about reading the data, as a `ReadOptions`: every flag that bears the name of one of its fields."""
-    from labelloop.workflows.files import ReadOptions
+    from labelloop.workflows.fit_file import ReadOptions
 
     names = [field.name for field in fields(ReadOptions)]
     said = {name: value for name, value in vars(options).items() if name in names}

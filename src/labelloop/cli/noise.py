@@ -30,19 +30,21 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from labelloop.config.build import parse_overrides
-    from labelloop.workflows.noise import make_noise_file
+    from labelloop.workflows.noise import Corruption, make_noise_file
 
     text = make_noise_file(
         options.data,
         options.output,
-        noise=options.noise,
-        rate=options.rate,
-        seed=options.seed,
-        clean=options.clean,
-        paired=options.paired,
-        options=parse_overrides(options.set),
-        columns=read_options(options),
-        overwrite=options.overwrite,
+        Corruption(
+            options.noise,
+            options.rate,
+            parse_overrides(options.set),
+            seed=options.seed,
+            clean=options.clean,
+            paired=options.paired,
+        ),
+        read_options(options),
+        options.overwrite,
     )
     print(text, end="")
     return 0

@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.workflows.files import predict_file
+    from labelloop.workflows.predict_file import predict_file
 
     found = predict_file(
         options.model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,30 @@ from labelloop.errors import DataError, some
 from labelloop.types import MISSING, Labels, Problem, Rows
 
 
-def make_problem(table: Table, class_names: Iterable[Any] | None = None) -> tuple[Problem, NDArray, Labels, Labels]:
+@dataclass(frozen=True)
+class TableProblem:
+    """A table, its labels as numbers, and the problem made of it.
+
+    Attributes:
+        table: The rows.
+        classes: The classes in the user's type [C].
+        given: Given labels [n], -1 where missing.
+        clean_labels: Clean labels [n], -1 where missing; also of test rows.
+        train: Where the training rows stand in the table [N].
+        clean: Where the clean rows stand [M].
+        problem: What a method may see.
+    """
+
+    table: Table
+    classes: NDArray
+    given: Labels
+    clean_labels: Labels
+    train: Labels
+    clean: Labels
+    problem: Problem
+
+
+def make_problem(table: Table, class_names: Iterable[Any] | None = None) -> TableProblem:
     """Numbers the classes and parts the rows.
 
     A row with a clean label is a clean row, and keeps its given label if it has one. Every other row is a training
@@ -26,37 +50,33 @@ def make_problem(table: Table, class_names: Iterable[Any] | None = None) -> tupl
     Args:
         table: The rows.
         class_names: The classes in the wanted order; without it, those of the source, else the labels that occur.
-
-    Returns:
-        The problem; the classes [C] in the user's type; the positions in the table of the training rows [N] and of
-        the clean rows [M].
     """
     check_lengths(table)
     classes = classes_of(table, class_names)
-    labels, clean_labels = encoded(table, classes)
+    given, clean_labels = encoded(table, classes)
     usable = table.usable if table.split is None else table.usable & (table.split != "test")
     clean = np.flatnonzero(usable & (clean_labels != MISSING))
     train = np.flatnonzero(usable & (clean_labels == MISSING))
     problem = Problem(
-        train=_rows(table, train, labels, clean_labels),
-        clean=_rows(table, clean, labels, clean_labels),
+        train=_rows(table, train, given, clean_labels),
+        clean=_rows(table, clean, given, clean_labels),
         class_names=text_of(classes),
     )
-    return problem, classes, train, clean
+    return TableProblem(table, classes, given, clean_labels, train, clean, problem)
 
 
-def held_out_rows(table: Table, classes: NDArray) -> Rows | None:
+def held_out_rows(made: TableProblem) -> Rows | None:
     """The test rows of a table with a split, or None.
 
     When any of them has a clean label, only clean labels count and a row without one is not scored; otherwise the
     given labels are taken for true.
     """
+    table = made.table
     if table.split is None or not (table.split == "test").any():
         return None
     index = np.flatnonzero(table.usable & (table.split == "test"))
-    labels, clean_labels = encoded(table, classes)
-    truth = clean_labels if (clean_labels[index] != MISSING).any() else labels
-    return _rows(table, index, labels, truth)
+    truth = made.clean_labels if (made.clean_labels[index] != MISSING).any() else made.given
+    return _rows(table, index, made.given, truth)
 
 
 def classes_of(table: Table, class_names: Iterable[Any] | None = None) -> NDArray:
@@ -85,7 +105,7 @@ def _rows(table: Table, index: Labels, labels: Labels, clean_labels: Labels) -> 
 
 
 def check(
-    data: Table | Problem,
+    data: TableProblem | Table | Problem,
     test: Table | Rows | None = None,
     class_names: Iterable[Any] | None = None,
     allow_overlap: bool = False,
@@ -95,7 +115,7 @@ def check(
     Args:
         data: The rows to train on. A `Problem` has no ids and no column names, so give the table where there is one.
         test: The test rows, when they are not in the table's own split.
-        class_names: The classes in order, as for `make_problem`.
+        class_names: The classes in order, as for `make_problem`, where `data` is a table.
         allow_overlap: Only warn of test rows with the input or the id of a clean row: rows of a few coarse columns may
             look alike without being the same, and two files may count their rows from 0.
 
@@ -105,29 +125,36 @@ def check(
     Warns:
         UserWarning: A class has no clean row; or test rows are also among the training rows.
     """
-    if isinstance(data, Problem):
-        problem, source = data, "the problem"
-        names: tuple[str, ...] = ()
+    made = make_problem(data, class_names) if isinstance(data, Table) else data
+    table: Table | None = None
+    names: tuple[str, ...] = ()
+    if isinstance(made, Problem):
+        problem, source = made, "the problem"
     else:
-        problem, classes, _, _ = make_problem(data, class_names)
-        source, names = data.source, data.column_names
-        if data.ids_given:
-            check_ids(data.ids, source)
-        if data.extra is not None:
-            check_finite(data.extra, [f"extra {j}" for j in range(data.extra.shape[1])], source, "extra columns")
-    if isinstance(data, Table) and data.labels is None and data.clean_labels is not None:
-        raise DataError(
-            f"{source}: there are clean labels and no given ones to correct; name the column of given labels with"
-            " label_column"
-        )
+        problem, table = made.problem, made.table
+        source, names = table.source, table.column_names
+        _check_table(table)
     check_finite(problem.train.inputs, names, source)
     if problem.clean.inputs is not problem.train.inputs:
         check_finite(problem.clean.inputs, names, source)
     _check_labels(problem, source)
-    if test is None and isinstance(data, Table):
-        test = held_out_rows(data, classes)
+    if test is None and isinstance(made, TableProblem):
+        test = held_out_rows(made)
     if test is not None:
-        _check_test(data, problem, test, allow_overlap)
+        _check_test(problem if table is None else table, problem, test, allow_overlap)
+
+
+def _check_table(table: Table) -> None:
+    if table.ids_given:
+        check_ids(table.ids, table.source)
+    if table.extra is not None:
+        names = [f"extra {j}" for j in range(table.extra.shape[1])]
+        check_finite(table.extra, names, table.source, "extra columns")
+    if table.labels is None and table.clean_labels is not None:
+        raise DataError(
+            f"{table.source}: there are clean labels and no given ones to correct; name the column of given labels with"
+            " label_column"
+        )
 
 
 # Other programs write a missing label so, but they may be names too (NA is a country), so they are only pointed out.

@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
-from labelloop.runs.metrics import accuracy
 from labelloop.seeds import stream
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.batches import batches, input_shape
@@ -238,8 +237,8 @@ def purify(
     for block, soft in zip(blocks, current, strict=True):
         purified[block.rows] = on_simplex(soft.detach()).numpy()
     return purified, {
-        "labels_moved": 1 - accuracy(purified.argmax(axis=1), labels),
-        "probe_clean_accuracy": accuracy((clean_z @ probe).argmax(dim=1).numpy(), clean_labels),
+        "labels_moved": 1 - float((purified.argmax(axis=1) == labels).mean()),
+        "probe_clean_accuracy": float(((clean_z @ probe).argmax(dim=1).numpy() == clean_labels).mean()),
     }
 
 

@@ -25,7 +25,8 @@ from labelloop.runs.run_json import RunRecord, from_json
 from labelloop.types import Floats
 
 RUN = "run.json"
-OUR_FILES = (RUN, "metrics.jsonl", "labels.parquet", "targets.npy", FEATURES, *MODEL_FILES)
+LABELS = "labels.parquet"
+OUR_FILES = (RUN, "metrics.jsonl", LABELS, "targets.npy", FEATURES, *MODEL_FILES)
 
 PLAN = "verify.csv"  # of `labelloop plan`
 UNREADABLE = "unreadable.csv"  # also written where a run stops before it begins, so it does not make a folder one
@@ -111,7 +112,7 @@ class RunFolder:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def write_labels(self, table: pa.Table) -> None:
-        write_atomically(self.path / "labels.parquet", lambda p: pq.write_table(table, p))
+        write_atomically(self.path / LABELS, lambda p: pq.write_table(table, p))
 
     def write_targets(self, targets: Floats) -> None:
         def write(path: Path) -> None:

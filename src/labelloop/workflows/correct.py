@@ -15,7 +15,7 @@ from labelloop.correction.estimate import estimate
 from labelloop.correction.instant import MIN_PAIRS, correct_labels, suit_trees
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import decode, text_of
-from labelloop.data.problem import check, classes_of, encoded
+from labelloop.data.problem import check, classes_of, make_problem
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, some
 from labelloop.runs.arrays import RowArrays, row_arrays
@@ -133,9 +133,10 @@ def correct_table(
     if pred_probs is not None:
         pred_probs = _checked(pred_probs)
         table = replace(table, class_names=_column_classes(table, pred_probs.shape[1]))
-    check(replace(table, inputs=embeddings if embeddings is not None else pred_probs, column_names=(), split=None))
-    classes = classes_of(table)
-    given, clean = encoded(table, classes)
+    inputs = embeddings if embeddings is not None else pred_probs
+    made = make_problem(replace(table, inputs=inputs, column_names=(), split=None))
+    check(made)
+    classes, given, clean = made.classes, made.given, made.clean_labels
     if table.split is not None:
         clean = np.where(table.split == "test", MISSING, clean)  # what is tested on must not teach
     data = data_record(table.source, text_of(classes), given, clean)

@@ -53,12 +53,7 @@ def correct_file(
         seed: The same seed gives the same result.
         overwrite: Whether to replace `output`, and the run in `output_dir`.
     """
-    if output is None and output_dir is None:
-        raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
-    if output is not None and output.suffix not in (".csv", ".parquet"):
-        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv or .parquet")
-    if output is not None and output.exists() and not overwrite:
-        raise DataError(f"{output} exists; give another name, or --overwrite")
+    _check_output(output, output_dir, overwrite)
     names = _column_names(path)
     label_column = options.label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
     if pred_probs_columns is None:
@@ -92,6 +87,15 @@ def correct_file(
         write = pq.write_table if output.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(output, lambda place: write(result.labels, place))
     return _summary(result) + f"\nthe corrected labels are in {output or output_dir}"
+
+
+def _check_output(output: Path | None, output_dir: Path | None, overwrite: bool) -> None:
+    if output is None and output_dir is None:
+        raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
+    if output is not None and output.suffix not in (".csv", ".parquet"):
+        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv or .parquet")
+    if output is not None and output.exists() and not overwrite:
+        raise DataError(f"{output} exists; give another name, or --overwrite")
 
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:

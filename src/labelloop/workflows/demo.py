@@ -1,4 +1,4 @@
-"""The demo: real digits, corrupted labels, the closed loop beside the rows a sceptic asks for."""
+"""The demo: real digits, corrupted labels, the closed loop beside the baselines a sceptic asks for."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from labelloop.data.datasets.digits import digits
 from labelloop.data.table import from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.methods.configure import recipe_config
-from labelloop.noise import NOISES
 from labelloop.runs.files import write_json
-from labelloop.runs.folder import holds_run, read_record
+from labelloop.runs.folder import LABELS, holds_run, read_record
 from labelloop.runs.versions import versions
-from labelloop.seeds import stream
-from labelloop.splits import clean_split
 from labelloop.types import MISSING
+from labelloop.workflows.compose import NoisySetting, RunOptions, load_data, noisy_problem
 from labelloop.workflows.fit import Result, fit_table
 
 NOISE, RATE, CLEAN_ROWS = "instance", 0.4, 200
-ROWS = {
+TITLES = {
     "cross-entropy": "cross-entropy on the noisy labels",
     "clean-only": "the clean rows alone",
     "noisy-and-clean": "noisy + clean",
@@ -38,14 +35,14 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
     """Runs every method on every seed and returns the table."""
     if seeds < 1:
         raise UsageError(f"--seeds must be at least 1, not {seeds}")
-    for place in (folder, *(folder / f"{method}-seed{seed}" for method in ROWS for seed in range(seeds))):
+    for place in (folder, *(folder / f"{method}-seed{seed}" for method in TITLES for seed in range(seeds))):
         _is_demo(place)  # refuses before the first run, not in the middle
     started = time.perf_counter()
-    results: dict[str, list[Result]] = {method: [] for method in ROWS}
+    results: dict[str, list[Result]] = {method: [] for method in TITLES}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a network this small only loses time by sharing its sums out
     try:
-        with tqdm(total=len(ROWS) * seeds, unit="run", disable=None, leave=False) as bar:
+        with tqdm(total=len(TITLES) * seeds, unit="run", disable=None, leave=False) as bar:
             for seed in range(seeds):
                 for method, runs in results.items():
                     runs.append(_run(method, seed, folder))
@@ -56,7 +53,7 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
         "noise": NOISE,
         "rate": RATE,
         "clean_rows": CLEAN_ROWS,
-        "noisy_rows": len(digits()[1]) - CLEAN_ROWS,
+        "noisy_rows": len(results["closed-loop"][0].corrected_labels) - CLEAN_ROWS,
         "versions": versions(),
         "last": {method: [run.history[-1] for run in runs] for method, runs in results.items()},
     }
@@ -64,28 +61,27 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
     seconds = time.perf_counter() - started
     return (
         f"{demo_table(record)}\n\n{seconds:.0f} s; the runs are in {folder}, the corrected labels of seed 0 in\n"
-        f"{folder / 'closed-loop-seed0' / 'labels.parquet'}"
+        f"{folder / 'closed-loop-seed0' / LABELS}"
     )
 
 
 def _run(method: str, seed: int, folder: Path) -> Result:
-    inputs, labels, test_inputs, test_labels = digits()
-    noisy, clean = clean_split(labels, CLEAN_ROWS, stream(seed, "clean-split"))
-    given, verified = np.full((2, len(labels)), MISSING)
-    corrupted = NOISES[NOISE](labels[noisy], 10, RATE, stream(seed, "noise"), images=255 * inputs[noisy], index=noisy)
-    given[noisy] = corrupted.labels
-    verified[clean] = labels[clean]
+    """One method on the rows that `labelloop bench` would give it."""
+    setting = NoisySetting("digits", clean=CLEAN_ROWS, noise=NOISE, rate=RATE, seed=seed)
+    data = load_data(setting)
+    problem, truth, _ = noisy_problem(setting, data)
+    given, clean = np.full((2, len(data)), MISSING)
+    for rows in (problem.train, problem.clean):
+        given[rows.index], clean[rows.index] = rows.labels, rows.clean_labels
+    assert truth.test is not None
     place = folder / f"{method}-seed{seed}"
     return fit_table(
-        from_arrays(inputs, given, verified, source="digits"),
-        from_arrays(test_inputs, test_labels, source="digits, test"),
+        from_arrays(data.inputs, given, clean, source="digits"),
         recipe_config(method, "practical"),
+        RunOptions(seed, progress=False, folder=place, overwrite=_is_demo(place)),
         method=method,
-        seed=seed,
-        y_true=labels,
-        folder=place,
-        overwrite=_is_demo(place),
-        progress=False,
+        test=from_arrays(truth.test.inputs, truth.test.clean_labels, source="digits, test"),
+        y_true=data.labels,
         about={"demo": True},
     )
 
@@ -103,7 +99,7 @@ def demo_table(record: Mapping[str, Any]) -> str:
     """The table of a demo, from its record."""
     last = record["last"]
     seeds = len(last["closed-loop"])
-    width = max(map(len, ROWS.values()))
+    width = max(map(len, TITLES.values()))
     lines = [
         f"digits: {record['noisy_rows']:,} rows, {record['noise']}-dependent noise of {record['rate']:.0%}, "
         f"{record['clean_rows']} clean rows without a noisy label",
@@ -114,7 +110,7 @@ def demo_table(record: Mapping[str, Any]) -> str:
         f"{'corrected':>{width}}  {_cell([row['corrected_label_accuracy'] for row in last['closed-loop']])}",
         "",
         "test accuracy",
-        *(f"{title:>{width}}  {_cell([row['test_accuracy'] for row in last[key]])}" for key, title in ROWS.items()),
+        *(f"{title:>{width}}  {_cell([row['test_accuracy'] for row in last[key]])}" for key, title in TITLES.items()),
     ]
     return "\n".join(lines)
 

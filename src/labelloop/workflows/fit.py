@@ -14,32 +14,38 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from labelloop.config.base import TrainingConfig
-from labelloop.config.build import to_dict
 from labelloop.config.recipes import DEFAULT_RECIPE
-from labelloop.correction.final import FinalLabels, final_labels
+from labelloop.correction.estimate import no_estimate
+from labelloop.correction.final import FinalLabels
 from labelloop.correction.judge import judge_baseline
 from labelloop.data.classes import decode, encode
 from labelloop.data.columns import are_array_names
-from labelloop.data.problem import check, encoded, held_out_rows, make_problem
+from labelloop.data.problem import TableProblem, check, encoded, held_out_rows, make_problem
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError
-from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
 from labelloop.runs.arrays import row_arrays
 from labelloop.runs.folder import RunFolder, write_unreadable
 from labelloop.runs.labels import label_table
 from labelloop.runs.run_json import RunRecord, data_record
-from labelloop.runs.versions import versions
-from labelloop.seeds import whole_seed
 from labelloop.trained_model import TrainedModel
 from labelloop.training.batches import input_shape
-from labelloop.training.checkpoint import read_checkpoint
 from labelloop.training.extract import extract
-from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.training.targets import one_hot
-from labelloop.types import MISSING, Floats, Labels, Problem, Rows, Truth
+from labelloop.types import MISSING, Extracted, Fitted, Floats, Labels, Rows, Truth
+from labelloop.workflows.compose import (
+    RunOptions,
+    Task,
+    Trained,
+    check_task,
+    ended,
+    make_task,
+    method_named,
+    new_record,
+    open_run,
+    train,
+)
 
 
 @dataclass(frozen=True)
@@ -135,173 +141,61 @@ def fit(
         config = recipe_config(method, recipe, config or {})
     elif not isinstance(config, kind := type(recipe_config(method))):
         raise UsageError(f"method {method!r} is configured by a {kind.__module__}.{kind.__name__}, not {type(config)}")
-    return fit_table(
-        table,
-        test,
-        config,
-        method=method,
-        seed=seed,
-        y_true=y_true,
-        allow_overlap=allow_overlap,
-        folder=output_dir,
-        resume=resume,
-        overwrite=overwrite,
-        device=device,
-        workers=workers,
-        progress=progress,
-    )
+    folder = None if output_dir is None else Path(output_dir)
+    options = RunOptions(seed, device, workers, progress, folder, resume, overwrite)
+    return fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
 
 
 def fit_table(
     table: Table,
-    test: Table | None,
     config: TrainingConfig,
+    options: RunOptions,
     *,
     method: str = "closed-loop",
-    seed: int = 0,
+    test: Table | None = None,
     y_true: ArrayLike | None = None,
     allow_overlap: bool = False,
-    folder: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    device: str = "auto",
-    workers: int = 0,
-    progress: bool | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Result:
     """The same for tables, as they come from files. `about` goes into run.json as it is."""
-    seed = whole_seed(seed)
-    if workers < 0:
-        raise UsageError(f"workers must not be negative, but is {workers}")
-    if METHODS[method].is_oracle:
+    if method_named(method).is_oracle:
         raise UsageError(f"method {method!r} is given the true labels, which only `labelloop bench` has; take another")
-    if resume and overwrite:
-        raise UsageError("resume continues the run in a folder and overwrite deletes it; give one of them")
-    if folder is None and (resume or overwrite):
-        raise UsageError("resume and overwrite are about the run in a folder; give output_dir too")
-    check(table, test, allow_overlap=allow_overlap)
-    problem, classes, train_position, clean_position = make_problem(table)
-    if len(problem.clean) < 2:
+    made = make_problem(table)
+    check(made, test, allow_overlap=allow_overlap)
+    if len(made.clean) < 2:
         raise DataError(f"{table.source}: only one clean row; verify more, so that some can judge what others teach")
-    truth = _truth(table, test, classes, train_position, y_true)
-    if config.normalise == "auto" and table.column_names and not are_array_names(table.column_names):
-        config = replace(config, normalise="columns")  # columns with names have units of their own
-    config = resolve(config, problem)
-    config.check_schedule()
-    if isinstance(config, ClosedLoopConfig) and config.wants("extra") and table.extra is None:
-        raise UsageError("corrector.inputs asks for 'extra', but there are no extra columns; give them or drop it")
-    try:
-        METHODS[method].check(problem, config)
-    except DataError as error:
-        raise DataError(f"{table.source}: {error}") from None
-    _try_out(config, problem, seed, device)
-
-    run = RunRecord(
-        kind="fit",
-        method=method,
-        config=to_dict(config),
-        seed=seed,
-        data=_describe(table, problem, truth),
-        versions=versions(),
-        source=None if table.origin is None else {**table.origin, "class_names": list(problem.class_names)},
-        about=dict(about or {}),
-    )
-    run_folder = None if folder is None else RunFolder(folder, resume=resume, overwrite=overwrite)
-    if run_folder is not None:
-        if resume:
-            _check_same_run(run_folder.read_record(), run, run_folder.path)
-            read_checkpoint(run_folder.checkpoint)  # a damaged one is refused before run.json changes
-        run_folder.write_record(run)
-        if table.unreadable:
-            list_unreadable(run_folder.path, table)
-
-    runtime = Runtime(seed, device, run_folder, truth, progress, workers)
-    try:
-        fitted = METHODS[method].fit(problem, config, runtime)
-        final = None
-        if isinstance(config, ClosedLoopConfig):
-            beside = Runtime(seed, device, progress=progress, workers=workers)
-            final = final_labels(problem, config, fitted, beside)
-    except KeyboardInterrupt:
-        if run_folder is not None:
-            run_folder.write_record(replace(run, state="interrupted"))
-        raise
-    except UsageError:
-        if run_folder is not None and not runtime.history:  # refused before it began: nothing worth keeping
-            run_folder.clear()
-        raise
-    except Exception as error:
-        if run_folder is not None:
-            run_folder.write_record(replace(run, state="failed", stop_reason=str(error)))
-        raise
-
-    given, verified = encoded(table, classes)
-    usable = np.flatnonzero(table.usable)
-    everything = Rows(table.inputs, usable, given[usable], verified[usable])
-    predicted = np.full((len(table), len(classes)), np.nan, np.float32)
-    extracted = extract(fitted.model, everything, runtime)
-    predicted[usable] = softmax(extracted.logits, axis=1)  # [n, C]
-    best = np.where(table.usable, np.nan_to_num(predicted).argmax(axis=1), MISSING)
-    if final is None:
-        found = judge_baseline(method, problem, predicted[clean_position])
-        final = FinalLabels(fitted.targets, method, found)
-    targets = np.full((len(table), len(classes)), np.nan, np.float32)
-    labelled = final.train.sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
-    targets[train_position] = np.where(labelled, final.train, np.nan)
-    targets[clean_position] = one_hot(problem.clean.clean_labels, len(classes))
-    labels = label_table(table.ids, classes.tolist(), given, verified, targets, best)
-    architecture = {
-        "network": config.network,
-        "network_options": config.network_options,
-        "input_shape": list(input_shape(problem.train)),
-    }
-    result = Result(
-        model=TrainedModel(
-            fitted.model.eval(),
-            classes,
-            architecture,
-            table.column_names,
-            table.encoding,
-            table.image_form,
-            table.text_form,
-        ),
-        corrected_labels=_in_their_type(targets, classes, table),
-        corrected_proba=targets,
-        label_score=labels["label_score"].to_numpy(zero_copy_only=False),
-        predicted_proba=predicted,
-        classes=classes,
-        history=tuple(runtime.history),
-        rounds=fitted.rounds,
-        labels_from=final.labels_from,
-        estimate=final.estimate,
-        stop_reason=fitted.stop_reason,
-        config=config,
-        output_dir=None if run_folder is None else run_folder.path,
-    )
-    if run_folder is not None:
-        result.model.save(run_folder.path)
-        run_folder.write_targets(targets)
-        run_folder.write_labels(labels)
-        teaching = np.full(len(table), MISSING)  # not those of test rows
-        teaching[clean_position] = problem.clean.clean_labels
-        said = {name: _in_all_rows(values, usable, len(table)) for name, values in vars(extracted).items()}
-        if final.train_scores is not None and final.clean_scores is not None:
-            scores = np.concatenate([final.train_scores, final.clean_scores])
-            said["scores"] = _in_all_rows(scores, np.concatenate([train_position, clean_position]), len(table))
-        stored = row_arrays(given, teaching, **said, extra=table.extra)
-        if isinstance(config, ClosedLoopConfig) and stored is not None:
-            run_folder.write_row_arrays(stored)
-        run_folder.write_record(
-            replace(
-                run,
-                state="finished",
-                stop_reason=fitted.stop_reason,
-                rounds=fitted.rounds,
-                labels_from=result.labels_from,
-                estimate=result.estimate,
-            )
-        )
+    task = _task(made, method, config, _truth(made, test, y_true))
+    check_task(task, table.source, options)
+    record = new_record("fit", task, options.seed, _describe(made, task.truth), table.origin, about)
+    folder = open_run(options, record)
+    if folder is not None and table.unreadable:
+        list_unreadable(folder.path, table)
+    trained = train(task, options, record, folder)
+    extracted = _extracted(trained, made)
+    final = trained.final or _as_handed_back(task, trained, extracted, made)
+    labels, result = _result(made, task, trained, final, extracted)
+    if folder is not None:
+        _store(folder, made, final, extracted, labels, result)
+        folder.write_record(ended(record, trained.fitted, final))
     return result
+
+
+def fit_plain(table: Table, config: TrainingConfig, options: RunOptions) -> Result:
+    """Cross-entropy on the given labels, which are handed back as they came, with nothing said of their quality."""
+    made = make_problem(table)
+    if len(made.classes) < 2:
+        raise DataError(
+            f"only one class, {made.classes[0]!s}, occurs in y; a classifier needs two or more (blank, NaN, None and -1"
+            " mean a missing label, so -1 cannot be a class)"
+        )
+    task = _task(made, "cross-entropy", config, Truth())
+    trained = train(task, options, RunRecord())
+    fitted = trained.fitted
+    none = FinalLabels(fitted.targets, task.method, no_estimate("there are no clean rows"))
+    _, result = _result(made, task, trained, none, _extracted(trained, made))
+    assert table.labels is not None
+    unknown = np.full(len(table), np.nan, np.float32)
+    return replace(result, corrected_labels=table.labels.copy(), label_score=unknown)
 
 
 def list_unreadable(folder: Path, table: Table) -> Path:
@@ -311,19 +205,23 @@ def list_unreadable(folder: Path, table: Table) -> Path:
     return write_unreadable(folder, found)
 
 
-def _truth(
-    table: Table, test: Table | None, classes: NDArray, train_position: Labels, y_true: ArrayLike | None
-) -> Truth:
+def _task(made: TableProblem, method: str, config: TrainingConfig, truth: Truth) -> Task:
+    names = made.table.column_names
+    named = bool(names) and not are_array_names(names)
+    return make_task(method, config, made.problem, truth, named_columns=named)
+
+
+def _truth(made: TableProblem, test: Table | None, y_true: ArrayLike | None) -> Truth:
     train_labels = None
     if y_true is not None:
-        encoded_truth = encode(y_true, classes, "y_true")
-        if len(encoded_truth) != len(table):
-            raise DataError(f"{len(table)} rows, but {len(encoded_truth)} labels in y_true; give one for every row")
-        train_labels = encoded_truth[train_position]
+        truth = encode(y_true, made.classes, "y_true")
+        if len(truth) != len(made.table):
+            raise DataError(f"{len(made.table)} rows, but {len(truth)} labels in y_true; give one for every row")
+        train_labels = truth[made.train]
     if test is None:
-        rows = held_out_rows(table, classes)
+        rows = held_out_rows(made)
     else:
-        labels, clean_labels = encoded(test, classes)
+        labels, clean_labels = encoded(test, made.classes)
         rows = Rows(
             test.inputs, np.arange(len(test)), labels, clean_labels if test.clean_labels is not None else labels
         )
@@ -337,33 +235,18 @@ def _truth(
     return Truth(train_labels, rows)
 
 
-def _try_out(config: TrainingConfig, problem: Problem, seed: int, device: str) -> None:
-    """Makes everything once before a folder is touched: a wrong setting must not leave a stub or cost an old run."""
-    model = new_classifier(config, problem, seed)
-    try:
-        model = Runtime(seed, device).prepare(model)
-    except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); try 'cpu'") from None
-    try:
-        new_optimizer(model, config)
-    except ValueError as error:
-        raise UsageError(f"the optimiser refuses its settings: {error}") from None
-
-
-def _describe(table: Table, problem: Problem, truth: Truth) -> dict[str, Any]:
+def _describe(made: TableProblem, truth: Truth) -> dict[str, Any]:
     """What the rows were, so that a run is never resumed on others."""
+    table, problem = made.table, made.problem
     parts = [part for rows in (problem.train, problem.clean) for part in (rows.index, rows.labels, rows.clean_labels)]
     test = None
     if truth.test is not None:
         shown = _sha256(truth.test.inputs, truth.test.index, truth.test.clean_labels)
         test = {"rows": len(truth.test), "sha256": shown}
-    position = np.concatenate([problem.train.index, problem.clean.index])
-    used = np.isin(np.arange(len(table)), position)
-    given, clean = np.full((2, len(table)), MISSING)
-    given[position] = np.concatenate([problem.train.labels, problem.clean.labels])
-    clean[position] = np.concatenate([problem.train.clean_labels, problem.clean.clean_labels])
+    used = np.zeros(len(table), bool)
+    used[made.train] = used[made.clean] = True
     checksum = _sha256(table.inputs, *parts, table.extra)
-    return data_record(table.source, problem.class_names, given, clean, used, checksum, test)
+    return data_record(table.source, problem.class_names, made.given, made.clean_labels, used, checksum, test)
 
 
 def _sha256(*parts: Any) -> str:
@@ -375,37 +258,87 @@ def _sha256(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-def _check_same_run(stored: RunRecord, run: RunRecord, folder: Path) -> None:
-    """Refuses to resume with other settings or other rows, and says which."""
-    advice = "resume with what the run was started with, or start a new one in another folder"
-    for key in ("method", "seed"):
-        before, now = getattr(stored, key), getattr(run, key)
-        if before != now:
-            raise DataError(f"{folder} was started with {key} {before!r}, not {now!r}; {advice}")
-    settings, new = _flat(stored.config), _flat(run.config)
-    for key in (*new, *(settings.keys() - new.keys())):
-        if settings.get(key) != new.get(key):
-            raise DataError(f"{folder} was started with {key} = {settings.get(key)!r}, not {new.get(key)!r}; {advice}")
-    if stored.data["classes"] != run.data["classes"]:
-        raise DataError(
-            f"{folder} was started with the classes {', '.join(stored.data['classes'])}, not "
-            f"{', '.join(run.data['classes'])}; {advice}"
-        )
-    if stored.data["sha256"] != run.data["sha256"]:
-        raise DataError(
-            f"{folder} was started with other rows ({stored.data['rows']} rows of {stored.data['source']}) than "
-            f"these ({run.data['rows']} rows of {run.data['source']}); {advice}"
-        )
-    if stored.data["test"] != run.data["test"]:
-        raise DataError(f"{folder} was started with other test rows, or without any; {advice}")
+def _extracted(trained: Trained, made: TableProblem) -> Extracted:
+    """What the network says of every row that can be read; zeros in the others."""
+    table = made.table
+    usable = np.flatnonzero(table.usable)
+    rows = Rows(table.inputs, usable, made.given[usable], made.clean_labels[usable])
+    said = extract(trained.fitted.model, rows, trained.runtime)
+    return Extracted(**{name: _in_all_rows(values, usable, len(table)) for name, values in vars(said).items()})
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys as one: corrector.hidden."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat
+def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: TableProblem) -> FinalLabels:
+    """The labels of a baseline, and what its clean rows can tell."""
+    found = judge_baseline(task.method, task.problem, softmax(extracted.logits[made.clean], axis=1))
+    return FinalLabels(trained.fitted.targets, task.method, found)
+
+
+def _result(
+    made: TableProblem, task: Task, trained: Trained, final: FinalLabels, extracted: Extracted
+) -> tuple[pa.Table, Result]:
+    """labels.parquet, and what is handed back."""
+    table, classes, fitted = made.table, made.classes, trained.fitted
+    usable = table.usable[:, None]
+    predicted = np.where(usable, softmax(extracted.logits, axis=1), np.nan).astype(np.float32)  # [n, C]
+    best = np.where(table.usable, np.nan_to_num(predicted).argmax(axis=1), MISSING)
+    targets = np.full((len(table), len(classes)), np.nan, np.float32)
+    labelled = final.train.sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
+    targets[made.train] = np.where(labelled, final.train, np.nan)
+    targets[made.clean] = one_hot(task.problem.clean.clean_labels, len(classes))
+    labels = label_table(table.ids, classes.tolist(), made.given, made.clean_labels, targets, best)
+    result = Result(
+        model=_model(made, task, fitted),
+        corrected_labels=_in_their_type(targets, classes, table),
+        corrected_proba=targets,
+        label_score=labels["label_score"].to_numpy(zero_copy_only=False),
+        predicted_proba=predicted,
+        classes=classes,
+        history=tuple(trained.runtime.history),
+        rounds=fitted.rounds,
+        labels_from=final.labels_from,
+        estimate=final.estimate,
+        stop_reason=fitted.stop_reason,
+        config=task.config,
+        output_dir=None if trained.folder is None else trained.folder.path,
+    )
+    return labels, result
+
+
+def _model(made: TableProblem, task: Task, fitted: Fitted) -> TrainedModel:
+    table = made.table
+    architecture = {
+        "network": task.config.network,
+        "network_options": task.config.network_options,
+        "input_shape": list(input_shape(task.problem.train)),
+    }
+    forms = (table.column_names, table.encoding, table.image_form, table.text_form)
+    return TrainedModel(fitted.model.eval(), made.classes, architecture, *forms)
+
+
+def _store(
+    folder: RunFolder,
+    made: TableProblem,
+    final: FinalLabels,
+    extracted: Extracted,
+    labels: pa.Table,
+    result: Result,
+) -> None:
+    """Writes the results into the run folder."""
+    table = made.table
+    result.model.save(folder.path)
+    folder.write_targets(result.corrected_proba)
+    folder.write_labels(labels)
+    if not isinstance(result.config, ClosedLoopConfig):
+        return
+    teaching = np.full(len(table), MISSING)  # not those of test rows
+    teaching[made.clean] = made.clean_labels[made.clean]
+    scores = None
+    if final.train_scores is not None and final.clean_scores is not None:
+        both = np.concatenate([final.train_scores, final.clean_scores])
+        scores = _in_all_rows(both, np.concatenate([made.train, made.clean]), len(table))
+    arrays = row_arrays(made.given, teaching, **vars(extracted), scores=scores, extra=table.extra)
+    if arrays is not None:
+        folder.write_row_arrays(arrays)
 
 
 def _in_all_rows(values: Floats, rows: Labels, count: int) -> Floats:

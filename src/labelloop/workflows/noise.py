@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,36 +45,44 @@ class NoiseFile:
     about: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Corruption:
+    """How labels are corrupted, and which rows are clean.
+
+    Attributes:
+        noise: A name in NOISES.
+        rate: The nominal rate.
+        options: Options of the noise.
+        seed: The same seed gives the same labels.
+        clean: How many rows keep their label as clean label.
+        paired: Whether those rows get a noisy label too.
+    """
+
+    noise: str
+    rate: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    clean: int = 0
+    paired: bool = False
+
+    def __post_init__(self) -> None:
+        if self.noise not in NOISES:
+            raise UsageError(f"unknown noise {self.noise!r}; {nearest(self.noise, NOISES)}")
+        object.__setattr__(self, "seed", whole_seed(self.seed))
+
+
 def make_noise_file(
-    source: str,
-    output: Path,
-    *,
-    noise: str,
-    rate: float,
-    seed: int = 0,
-    clean: int = 0,
-    paired: bool = False,
-    options: Mapping[str, Any] | None = None,
-    columns: ReadOptions | None = None,
-    overwrite: bool = False,
+    source: str, output: Path, how: Corruption, columns: ReadOptions | None = None, overwrite: bool = False
 ) -> str:
     """Corrupts the labels of a table or of a named data set, writes the file, and returns a summary.
 
     Args:
         source: The path of a table, or a name in DATASETS.
         output: A .parquet file.
-        noise: A name in NOISES.
-        rate: The nominal rate.
-        seed: The same seed gives the same labels.
-        clean: How many rows keep their label as clean label.
-        paired: Whether those rows get a noisy label too.
-        options: Options of the noise.
-        columns: Which column is what, as for `read_table`.
+        how: How labels are corrupted.
+        columns: How to read the table.
         overwrite: Whether to replace `output`.
     """
-    if noise not in NOISES:
-        raise UsageError(f"unknown noise {noise!r}; {nearest(noise, NOISES)}")
-    seed = whole_seed(seed)
     if output.suffix != ".parquet":
         raise UsageError(f"{output}: a noise file is a .parquet file")
     if output.exists() and not overwrite:
@@ -84,29 +92,31 @@ def make_noise_file(
         raise DataError(f"{source} has no labels to corrupt; name their column with label_column")
     classes = classes_of(table)
     true = encode(table.labels, classes)
-    noisy = corrupt(true, len(classes), noise, rate, options or {}, seed, inputs)
-    clean_index = clean_split(true, clean, stream(seed, "clean-split"))[1] if clean else np.zeros(0, np.int64)
+    noisy = corrupt(true, len(classes), how.noise, how.rate, how.options, how.seed, inputs)
+    clean_index = np.zeros(0, np.int64)
+    if how.clean:
+        clean_index = clean_split(true, how.clean, stream(how.seed, "clean-split"))[1]
     verified = np.full(len(true), MISSING)
     verified[clean_index] = true[clean_index]
     given = noisy.labels.copy()
-    if not paired:
+    if not how.paired:
         given[clean_index] = MISSING
     realised = realised_rate(true, noisy.labels)
     about = {
         "source": Path(source).name,
-        "noise": noise,
-        "noise_options": dict(options or {}),
+        "noise": how.noise,
+        "noise_options": dict(how.options),
         "nominal_rate": noisy.rate,
         "realised_rate": realised,
-        "seed": seed,
-        "clean": clean,
-        "paired": paired,
+        "seed": how.seed,
+        "clean": how.clean,
+        "paired": how.paired,
         "classes": list(text_of(classes)),
         "matrix": None if noisy.matrix is None else noisy.matrix.tolist(),
     }
     checksum = write_noise_file(output, table.ids, true, given, verified, text_of(classes), about)
     return (
-        f"{len(true)} labels, {noise} noise: nominal rate {noisy.rate:.4g}, realised {realised:.4f}\n"
+        f"{len(true)} labels, {how.noise} noise: nominal rate {noisy.rate:.4g}, realised {realised:.4f}\n"
         f"written to {output} (sha256 of the labels {checksum[:16]}…)\n"
     )
 

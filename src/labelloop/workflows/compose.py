@@ -1,0 +1,318 @@
+"""The one place where data, noise, method and run meet: for `fit`, the demo, `bench` and the estimator alike.
+
+Rows of a user's table, or of a data set with corrupted labels, are a Problem. With a method and its settings it is a
+Task, which is checked, tried out, and trained in memory or in a run folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from labelloop.config.base import TrainingConfig
+from labelloop.config.build import to_dict
+from labelloop.correction.final import FinalLabels, final_labels
+from labelloop.data.datasets import LabelledData
+from labelloop.errors import DataError, UsageError
+from labelloop.methods import METHODS, Method
+from labelloop.methods.closed_loop import Config as ClosedLoopConfig
+from labelloop.methods.configure import recipe_config
+from labelloop.models import TwoHeadClassifier
+from labelloop.noise import Noisy, realised_rate
+from labelloop.runs.folder import RunFolder
+from labelloop.runs.run_json import RunRecord
+from labelloop.runs.versions import versions
+from labelloop.seeds import whole_seed
+from labelloop.training.checkpoint import read_checkpoint
+from labelloop.training.memory import keep_freed_memory
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer, resolve
+from labelloop.types import MISSING, Fitted, Problem, Truth
+from labelloop.workflows.noisy_data import NoisySetting, load_data, noisy_problem
+
+__all__ = [
+    "LabelledData",
+    "Noisy",
+    "NoisySetting",
+    "RunOptions",
+    "Task",
+    "Trained",
+    "build_network",
+    "check_method",
+    "check_optimizer",
+    "check_task",
+    "ended",
+    "have_one_thread",
+    "keep_freed_memory",
+    "load_data",
+    "make_task",
+    "method_named",
+    "new_record",
+    "noisy_problem",
+    "open_run",
+    "read_checkpoint",
+    "realised_rate",
+    "recipe_config",
+    "shown_to",
+    "train",
+]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What surrounds a run. Of all this only the seed decides the result.
+
+    Attributes:
+        seed: The same seed on the same machine gives the same result, bit for bit.
+        device: "auto", "cpu", "cuda", ...
+        workers: Processes that load the items of a dataset.
+        progress: Whether to draw a progress bar; None draws one only in a terminal.
+        folder: Where to record the run and keep checkpoints; None keeps everything in memory.
+        resume: Continue the interrupted run in `folder`.
+        overwrite: Replace the run in `folder`.
+    """
+
+    seed: int = 0
+    device: str = "auto"
+    workers: int = 0
+    progress: bool | None = None
+    folder: Path | None = None
+    resume: bool = False
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", whole_seed(self.seed))
+        if self.workers < 0:
+            raise UsageError(f"workers must not be negative, but is {self.workers}")
+        if self.resume and self.overwrite:
+            raise UsageError("resume continues the run in a folder and overwrite deletes it; give one of them")
+        if self.folder is None and (self.resume or self.overwrite):
+            raise UsageError("resume and overwrite are about the run in a folder; give output_dir too")
+
+    def runtime(self, folder: RunFolder | None = None, truth: Truth | None = None) -> Runtime:
+        """Where a method runs, with or without a folder and someone who knows the truth."""
+        return Runtime(self.seed, self.device, folder, truth, self.progress, self.workers)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A method, and what it is trained on.
+
+    Attributes:
+        method: A name in METHODS.
+        config: Its settings, with every "auto" replaced.
+        problem: What the method is shown.
+        truth: What only the recorder sees.
+    """
+
+    method: str
+    config: TrainingConfig
+    problem: Problem
+    truth: Truth
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a task.
+
+    Attributes:
+        fitted: What the method handed back.
+        final: The labels to hand back, and how they were judged; None for methods other than the closed loop.
+        runtime: Where it ran; its history has a record for every epoch.
+        folder: The run folder, or None.
+    """
+
+    fitted: Fitted
+    final: FinalLabels | None
+    runtime: Runtime
+    folder: RunFolder | None
+
+
+def method_named(name: str) -> Method:
+    """A method of METHODS."""
+    return METHODS[name]
+
+
+def make_task(
+    method: str, config: TrainingConfig, problem: Problem, truth: Truth, *, named_columns: bool = False
+) -> Task:
+    """A task with every "auto" of its settings replaced.
+
+    Args:
+        method: A name in METHODS.
+        config: Its settings.
+        problem: The rows.
+        truth: What is known of them that the method must not see.
+        named_columns: Whether the inputs are columns with names, which have units of their own.
+    """
+    shown = shown_to(method, problem, truth)
+    if config.normalise == "auto" and named_columns:
+        config = replace(config, normalise="columns")
+    return Task(method, resolve(config, shown), shown, truth)
+
+
+def shown_to(method: str, problem: Problem, truth: Truth) -> Problem:
+    """What a method is shown: the problem, and for the oracle alone one whose given labels are the true ones."""
+    if not METHODS[method].is_oracle:
+        return problem
+    if truth.train_labels is None or (truth.train_labels == MISSING).all():
+        raise UsageError(f"method {method!r} needs the true training labels, and nobody knows those of this data set")
+    return replace(problem, train=replace(problem.train, labels=truth.train_labels.copy()))
+
+
+def check_task(task: Task, source: str, options: RunOptions) -> None:
+    """Makes everything once before a folder is touched: a wrong setting must not leave a stub or cost an old run.
+
+    Args:
+        task: What shall be trained.
+        source: What to call the rows in a message.
+        options: What surrounds the run.
+    """
+    task.config.check_schedule()
+    try:
+        check_method(task)
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
+    model, device = build_network(task, options.seed), options.device
+    try:
+        model = options.runtime().prepare(model)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); try 'cpu'") from None
+    check_optimizer(model, task.config)
+
+
+def check_method(task: Task) -> None:
+    """Refuses rows or settings that the method cannot be trained with."""
+    if isinstance(task.config, ClosedLoopConfig) and task.config.wants("extra") and task.problem.train.extra is None:
+        raise UsageError("corrector.inputs asks for 'extra', but there are no extra columns; give them or drop it")
+    METHODS[task.method].check(task.problem, task.config)
+
+
+def build_network(task: Task, seed: int) -> TwoHeadClassifier:
+    """The network that the task begins with."""
+    return new_classifier(task.config, task.problem, seed)
+
+
+def check_optimizer(model: TwoHeadClassifier, config: TrainingConfig) -> None:
+    """Refuses settings that the optimiser refuses."""
+    try:
+        new_optimizer(model, config)
+    except ValueError as error:
+        raise UsageError(f"the optimiser refuses its settings: {error}") from None
+
+
+def new_record(
+    kind: str,
+    task: Task,
+    seed: int,
+    data: dict[str, Any],
+    source: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> RunRecord:
+    """What run.json says when a run begins."""
+    return RunRecord(
+        kind=kind,
+        method=task.method,
+        config=to_dict(task.config),
+        seed=seed,
+        data=data,
+        versions=versions(),
+        source=None if source is None else {**source, "class_names": list(task.problem.class_names)},
+        about=dict(about or {}),
+    )
+
+
+def ended(record: RunRecord, fitted: Fitted, final: FinalLabels | None) -> RunRecord:
+    """What run.json says when a run is finished."""
+    return replace(
+        record,
+        state="finished",
+        stop_reason=fitted.stop_reason,
+        rounds=fitted.rounds,
+        labels_from=record.method if final is None else final.labels_from,
+        estimate=None if final is None else final.estimate,
+    )
+
+
+def train(task: Task, options: RunOptions, record: RunRecord, folder: RunFolder | None = None) -> Trained:
+    """Trains a task, in a run folder if there is one, which says what became of it whatever happens.
+
+    Args:
+        task: What is trained.
+        options: What surrounds the run.
+        record: What run.json says while it runs.
+        folder: From `open_run`; None keeps everything in memory.
+    """
+    runtime = options.runtime(folder, task.truth)
+    try:
+        fitted = METHODS[task.method].fit(task.problem, task.config, runtime)
+        final = None
+        if isinstance(task.config, ClosedLoopConfig):
+            final = final_labels(task.problem, task.config, fitted, options.runtime())
+    except KeyboardInterrupt:
+        if folder is not None:
+            folder.write_record(replace(record, state="interrupted"))
+        raise
+    except UsageError:
+        if folder is not None and not runtime.history:  # refused before it began: nothing worth keeping
+            folder.clear()
+        raise
+    except Exception as error:
+        if folder is not None:
+            folder.write_record(replace(record, state="failed", stop_reason=str(error)))
+        raise
+    return Trained(fitted, final, runtime, folder)
+
+
+def have_one_thread() -> None:
+    """For a process that runs small experiments beside others."""
+    torch.set_num_threads(1)
+
+
+def open_run(options: RunOptions, record: RunRecord) -> RunFolder | None:
+    """The run folder, new or resumed, with its run.json; None for a run in memory."""
+    if options.folder is None:
+        return None
+    folder = RunFolder(options.folder, resume=options.resume, overwrite=options.overwrite)
+    if options.resume:
+        _check_same_run(folder.read_record(), record, folder.path)
+        read_checkpoint(folder.checkpoint)  # a damaged one is refused before run.json changes
+    folder.write_record(record)
+    return folder
+
+
+def _check_same_run(stored: RunRecord, run: RunRecord, folder: Path) -> None:
+    """Refuses to resume with other settings or other rows, and says which."""
+    advice = "resume with what the run was started with, or start a new one in another folder"
+    for key in ("method", "seed"):
+        before, now = getattr(stored, key), getattr(run, key)
+        if before != now:
+            raise DataError(f"{folder} was started with {key} {before!r}, not {now!r}; {advice}")
+    settings, new = _flat(stored.config), _flat(run.config)
+    for key in (*new, *(settings.keys() - new.keys())):
+        if settings.get(key) != new.get(key):
+            raise DataError(f"{folder} was started with {key} = {settings.get(key)!r}, not {new.get(key)!r}; {advice}")
+    if stored.data["classes"] != run.data["classes"]:
+        raise DataError(
+            f"{folder} was started with the classes {', '.join(stored.data['classes'])}, not "
+            f"{', '.join(run.data['classes'])}; {advice}"
+        )
+    if stored.data["sha256"] != run.data["sha256"]:
+        raise DataError(
+            f"{folder} was started with other rows ({stored.data['rows']} rows of {stored.data['source']}) than "
+            f"these ({run.data['rows']} rows of {run.data['source']}); {advice}"
+        )
+    if stored.data["test"] != run.data["test"]:
+        raise DataError(f"{folder} was started with other test rows, or without any; {advice}")
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested keys as one: corrector.hidden."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat

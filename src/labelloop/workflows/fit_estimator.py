@@ -1,0 +1,99 @@
+"""What `LabelLoopClassifier` needs: arrays in, a result out, and a plain classifier where no row has a clean label."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labelloop.config.base import TrainingConfig
+from labelloop.data.classes import decode, encode, typed
+from labelloop.data.problem import classes_of
+from labelloop.data.table import from_arrays
+from labelloop.methods.configure import recipe_config
+from labelloop.training.targets import one_hot
+from labelloop.types import MISSING, Floats, Labels
+from labelloop.workflows.compose import RunOptions, method_named
+from labelloop.workflows.fit import Result, fit_plain, fit_table
+
+
+@dataclass(frozen=True)
+class EstimatorFit:
+    """What an estimator is made of.
+
+    Attributes:
+        result: What `fit` handed back.
+        classes: The classes in the type of the given labels [C].
+        noise_matrix: T[true, noisy] [C, C]; NaN where nothing was corrected.
+    """
+
+    result: Result
+    classes: NDArray
+    noise_matrix: NDArray[np.float64]
+
+
+def fit_estimator(
+    inputs: Any,
+    given: NDArray,
+    clean: NDArray | None,
+    column_names: Sequence[str] | None,
+    recipe: str,
+    layers: Sequence[Mapping[str, Any]],
+    options: RunOptions,
+) -> EstimatorFit:
+    """Fits the closed loop, or cross-entropy with a warning where no row has a clean label.
+
+    Args:
+        inputs: The inputs [n, ...].
+        given: The given labels [n], missing where a row has none.
+        clean: The clean labels [n], missing where a row has none, or None.
+        column_names: The names of the columns, where they have any.
+        recipe: A name in RECIPES to start from.
+        layers: What differs from it; the last one wins.
+        options: What surrounds the run.
+    """
+    clean = np.full(len(given), MISSING) if clean is None else clean
+    table = from_arrays(inputs, given, clean, column_names=column_names)
+    classes = classes_of(table)
+    in_their_type = decode(np.arange(len(classes)), classes, given.dtype)
+    encode(in_their_type, classes, "y_clean, in the type of y")  # refuses a class that this type cannot hold
+    if typed(clean, "y_clean")[1].all():
+        warnings.warn(
+            "no row has a clean label, so there is nothing to correct with, and a plain classifier is trained on "
+            "the labels as given; verify the labels of some rows, a few of each class, and pass them as y_clean"
+            + ("; nothing is written to output_dir" if options.folder is not None else ""),
+            UserWarning,
+            stacklevel=3,
+        )
+        result = fit_plain(table, _config("cross-entropy", recipe, layers), options)
+    else:
+        result = fit_table(table, _config("closed-loop", recipe, layers), options)
+    matrix = np.full((len(classes), len(classes)), np.nan)
+    if result.rounds:
+        matrix = _noise_matrix(result.corrected_proba, encode(given, classes))
+    return EstimatorFit(result, in_their_type, matrix)
+
+
+def known_labels(labels: ArrayLike) -> tuple[NDArray, NDArray[np.bool_]]:
+    """Labels in a type that can be compared, and which of them are missing."""
+    return typed(labels)
+
+
+def _config(method: str, recipe: str, layers: Sequence[Mapping[str, Any]]) -> TrainingConfig:
+    """The settings of a method. A key of the loop is no mistake where a plain classifier is trained."""
+    known, concerned = ({one.name for one in fields(method_named(name).config)} for name in ("closed-loop", method))
+    kept = [{k: v for k, v in layer.items() if k in concerned or k not in known} for layer in layers]
+    return recipe_config(method, recipe, *kept)
+
+
+def _noise_matrix(corrected: Floats, given: Labels) -> NDArray[np.float64]:
+    """T[true, noisy] from corrected soft labels [n, C] and given labels [n]."""
+    num_classes = corrected.shape[1]
+    known = given != MISSING
+    joint = corrected[known].T.astype(np.float64) @ one_hot(given[known], num_classes)  # [true, noisy]
+    total = joint.sum(axis=1, keepdims=True)
+    return np.where(total > 0, joint / np.where(total > 0, total, 1), np.eye(num_classes))

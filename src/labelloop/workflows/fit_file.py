@@ -1,0 +1,163 @@
+"""`fit` on a file: read, run, and say in a few lines what came out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from labelloop.config.base import TrainingConfig
+from labelloop.config.build import parse_overrides, read_toml
+from labelloop.config.recipes import DEFAULT_RECIPE
+from labelloop.correction.estimate import estimate_lines
+from labelloop.data.classes import typed
+from labelloop.data.readers import ReadOptions, read_table
+from labelloop.data.readers.hub import has_test_split, is_hub_dataset
+from labelloop.data.table import Table
+from labelloop.errors import DataError, UsageError, some
+from labelloop.methods.configure import recipe_config
+from labelloop.runs.folder import UNREADABLE, holds_run
+from labelloop.workflows.compose import RunOptions
+from labelloop.workflows.fit import Result, fit_table, list_unreadable
+from labelloop.workflows.noise import with_noisy_labels
+
+MAX_UNREADABLE = 0.01  # of the rows
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A method and its settings, as they are given on the command line: the overrides win over the file.
+
+    Attributes:
+        method: A name in METHODS.
+        recipe: A name in RECIPES to start from.
+        config_file: Settings in TOML.
+        overrides: Settings as "key=value".
+    """
+
+    method: str = "closed-loop"
+    recipe: str = DEFAULT_RECIPE
+    config_file: Path | None = None
+    overrides: Sequence[str] = ()
+
+    def config(self) -> TrainingConfig:
+        """The method's whole configuration."""
+        layers = [read_toml(self.config_file)] if self.config_file else []
+        return recipe_config(self.method, self.recipe, *layers, parse_overrides(self.overrides))
+
+
+def fit_file(
+    path: Path,
+    columns: ReadOptions,
+    settings: Settings,
+    run: RunOptions,
+    *,
+    noisy_labels: Path | None = None,
+    test: Path | None = None,
+    allow_overlap: bool = False,
+    max_unreadable: float = MAX_UNREADABLE,
+) -> str:
+    """Trains on a file, writes the run folder, and returns a summary for people.
+
+    Args:
+        path: A table, a folder of images, or a Hugging Face data set.
+        columns: How to read it.
+        settings: The method and its settings.
+        run: What surrounds the run; it has a folder.
+        noisy_labels: A noise file, whose labels replace the given ones.
+        test: A file of rows with true labels to report the accuracy on.
+        allow_overlap: As for `fit`.
+        max_unreadable: The share of images that may be unreadable.
+    """
+    assert run.folder is not None
+    if path.is_dir() and run.folder.resolve().is_relative_to(path.resolve()):
+        raise UsageError(
+            f"{run.folder} is inside the data {path}, of which it would become a part; give another folder"
+        )
+    config = settings.config()
+    columns = replace(columns, progress=run.progress)
+    table, true_labels = read_table(path, columns), None
+    _check_unreadable(table, max_unreadable, run.folder)
+    if noisy_labels is not None:
+        table, true_labels = with_noisy_labels(table, noisy_labels)
+    test_table = _test_rows(path, test, _like(table, columns))
+    if test_table is not None:
+        _check_unreadable(test_table, max_unreadable, run.folder)
+    result = fit_table(
+        table,
+        config,
+        run,
+        method=settings.method,
+        test=test_table,
+        y_true=true_labels,
+        allow_overlap=allow_overlap,
+    )
+    return summary(table, result)
+
+
+def _test_rows(path: Path, test: Path | None, columns: ReadOptions) -> Table | None:
+    """The rows of the test file, or of the test split that a data set has of its own."""
+    if test is not None:
+        return read_table(test, replace(columns, hub_split="test"))
+    if not is_hub_dataset(path) or not has_test_split(path):
+        return None
+    return _with_labels(read_table(path, replace(columns, hub_split="test", labels_required=False)))
+
+
+def _like(table: Table, options: ReadOptions) -> ReadOptions:
+    """How to read the test rows of a table: the same features, made in the same way."""
+    options = replace(
+        options, labels_path=None, clean_file=None, extra_columns=(), clean_folder=None, image_form=table.image_form
+    )
+    if table.encoding:
+        return replace(options, feature_columns=None, encoding=table.encoding)
+    if options.feature_columns is None and table.text_form is None:
+        return replace(options, feature_columns=table.column_names or None)
+    return options
+
+
+def _with_labels(test: Table) -> Table | None:
+    """The test split of a data set: its labels are true where nobody verified any; None where it has none at all."""
+    known = [values is not None and not typed(values)[1].all() for values in (test.labels, test.clean_labels)]
+    if not any(known):
+        warnings.warn(f"{test.source}: no row of the split 'test' has a label, so it is not used", stacklevel=2)
+        return None
+    return test if known[1] else replace(test, clean_labels=None)
+
+
+def _check_unreadable(table: Table, most: float, output_dir: Path) -> None:
+    """Warns of images that cannot be read, and stops where they are more than a share of the rows."""
+    count = len(table.unreadable)
+    if not count:
+        return
+    where = output_dir / UNREADABLE
+    message = f"{table.source}: {count} of {len(table)} images cannot be read ({100 * count / len(table):.1f}%)"
+    if count <= most * len(table):
+        warnings.warn(f"{message}; they are left out and listed in {where}", stacklevel=2)
+        return
+    examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
+    listed = f"such as {examples}"
+    if not holds_run(output_dir) and not output_dir.is_file():  # what is there is not replaced
+        output_dir.mkdir(parents=True, exist_ok=True)
+        listed = f"all are listed in {list_unreadable(output_dir, table)}"
+    raise DataError(
+        f"{message}, more than the {100 * most:g}% allowed; {listed}; replace them, or raise max_unreadable"
+    )
+
+
+def summary(table: Table, result: Result) -> str:
+    """What came out, in a few lines."""
+    changed = int(np.nansum(result.label_score < np.nanmax(result.corrected_proba, axis=1, initial=0)))
+    lines = [f"{len(table)} rows, {len(result.classes)} classes, {len(result.rounds)} corrections"]
+    if result.rounds:
+        lines.append(f"{changed} given labels differ from the corrected ones")
+    last = result.history[-1]
+    if "test_accuracy" in last:
+        lines.append(f"test accuracy after the last epoch: {100 * last['test_accuracy']:.1f}%")
+    lines += estimate_lines(result.estimate)
+    lines.append(f"stopped by: {result.stop_reason}")
+    lines.append(f"everything is in {result.output_dir} (the corrected labels: labels.parquet)")
+    return "\n".join(lines)

@@ -1,0 +1,77 @@
+"""`predict` on a file: classified with the model of a run."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from labelloop.data.readers import ReadOptions, read_table
+from labelloop.errors import DataError, UsageError, some
+from labelloop.runs.files import write_atomically
+from labelloop.trained_model import TrainedModel, load_model
+
+
+def predict_file(
+    run: Path, path: Path, *, output: Path | None, overwrite: bool = False, columns: ReadOptions, workers: int = 0
+) -> str:
+    """Classifies a file with the model of a run; returns CSV text, or where the result was written."""
+    if output is not None:
+        if output.suffix not in (".csv", ".parquet"):
+            raise UsageError(
+                f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv or .parquet"
+            )
+        if output.exists() and not overwrite:
+            raise DataError(f"{output} exists; give another name, or --overwrite")
+    model = load_model(run)
+    if model.text_form is not None:
+        columns = replace(
+            columns,
+            text_column=columns.text_column or model.text_form.column,
+            embedder=columns.embedder or model.text_form.embedder,
+        )
+    elif columns.feature_columns is None and columns.embedding_column is None and model.column_names:
+        columns = replace(columns, **_columns_of(model))
+    table = read_table(path, replace(columns, image_form=model.image_form, labels_required=False))
+    usable = table.usable
+    if table.unreadable:
+        examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
+        warnings.warn(f"{path}: {len(table.unreadable)} images get no prediction: {examples}", stacklevel=2)
+    known = model.predict_proba(table, workers)
+    probabilities = np.full((len(table), known.shape[1]), np.nan, known.dtype)
+    probabilities[usable] = known
+    best = np.nan_to_num(probabilities).argmax(axis=1)
+    found = pa.table(
+        {
+            "id": pa.array(table.ids.tolist(), pa.string()),
+            "predicted_label": pa.array(model.classes[best].tolist(), mask=~usable),
+            "confidence": pa.array(probabilities.max(axis=1), mask=~usable),
+            **{
+                f"p_{name}": pa.array(probabilities[:, k], mask=~usable)
+                for k, name in enumerate(model.classes.tolist())
+            },
+        }
+    )
+    if output is None:
+        text = io.BytesIO()
+        pa.csv.write_csv(found, text)
+        return text.getvalue().decode()
+    write = pq.write_table if output.suffix == ".parquet" else pa.csv.write_csv
+    write_atomically(output, lambda place: write(found, place))
+    return f"{len(found)} rows written to {output}\n"
+
+
+def _columns_of(model: TrainedModel) -> dict[str, Any]:
+    """The columns of a file that hold a model's features. An embedding beside others has the names e[0], e[1], ..."""
+    if not model.encoding:
+        return {"feature_columns": model.column_names}
+    width = len(model.column_names) - sum(len(column.encoded_names) for column in model.encoding)
+    embedding = model.column_names[0].removesuffix("[0]") if width else None
+    return {"embedding_column": embedding, "encoding": model.encoding}

@@ -1,0 +1,232 @@
+"""Who may import whom, read from the source: every form of import, anywhere in a file. Each rule counts what it saw."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = "labelloop"
+SHARED = {"types", "errors", "seeds", "splits", "safe_pickle"}  # the nouns: anyone may import these
+# A room, and what it may import beside itself and the nouns: rooms, or single modules of one.
+ALLOWED: dict[str, set[str]] = {
+    **{noun: set() for noun in SHARED},
+    "config": set(),
+    "data": {"encoders"},
+    "noise": set(),
+    "models": set(),
+    "encoders": set(),
+    "runs": set(),
+    "training": {"models", "runs", "config"},
+    "methods": {"training", "models", "config"},
+    "correction": {"methods", "training", "runs", "config"},
+    "trained_model": {"data", "models", "training", "runs"},
+    "workflows": {
+        *("data", "noise", "methods", "correction", "training", "models", "runs", "config", "trained_model"),
+        "report",  # `labelloop review` serves a page
+    },
+    "bench": {"workflows.compose", "runs", "config"},
+    "paper": {"bench", "runs", "report", "config"},
+    "report": {"runs"},
+    "export": {"runs"},
+    "estimator": {"workflows", "config"},
+    "cli": {"workflows", "bench", "paper", "report", "export", "config"},
+    "__main__": {"cli"},
+    "__init__": {"estimator", "workflows", "methods", "trained_model"},
+}
+TORCHLESS = {*SHARED, "data", "noise", "runs", "config", "report", "export", "cli", "__init__", "__main__"}
+# Modules whose names are computed: those that look a name up in a table, or run a user's own function.
+COMPUTED = {
+    "__init__.py",
+    "bench/worker.py",
+    "cli/__init__.py",
+    "data/texts.py",
+    "encoders/own.py",
+    "methods/__init__.py",
+    "models/build.py",
+}
+RUN_FILES = {"run.json", "metrics.jsonl", "labels.parquet", "targets.npy", "features.npz"}
+LONGEST, MOST_PARAMETERS = 60, 8
+SIZED = ("workflows", "runs", "bench", "correction", "estimator", "trained_model")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: the module's whole name, or None where it is computed."""
+
+    name: str | None
+    line: int
+    relative: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """How much a rule looked at, and what breaks it."""
+
+    looked_at: int
+    wrong: list[str]
+
+
+def imports(path: Path, root: Path) -> Iterator[Import]:
+    """Every import of a file. `from a import b` is an import of a and of a.b, whichever b is."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = [PACKAGE, *path.relative_to(root).parent.parts]
+    loaders = _loaders(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node.module or "", node.level, package)
+            yield Import(base, node.lineno, relative=node.level > 0)
+            yield from (Import(f"{base}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Call) and _is_loader(node.func, loaders):
+            yield _loaded(node, package)
+        elif isinstance(node, ast.Attribute) and (name := _dotted(node)).startswith(f"{PACKAGE}."):
+            yield Import(name, node.lineno)  # `import labelloop`, then labelloop.methods.glc
+
+
+def _loaders(tree: ast.AST) -> set[str]:
+    """The names under which a file knows a function that imports."""
+    names = {"__import__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "importlib":
+            known = [alias for alias in node.names if alias.name in ("import_module", "__import__")]
+            names |= {alias.asname or alias.name for alias in known}
+    return names
+
+
+def _is_loader(function: ast.expr, loaders: set[str]) -> bool:
+    if isinstance(function, ast.Attribute):
+        return function.attr in ("import_module", "__import__")
+    return isinstance(function, ast.Name) and function.id in loaders
+
+
+def _loaded(call: ast.Call, package: list[str]) -> Import:
+    given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "name"), None)
+    if isinstance(given, ast.Constant) and isinstance(given.value, str):
+        text = given.value.lstrip(".")
+        level = len(given.value) - len(text)
+        return Import(_absolute(text, level, package), call.lineno, relative=level > 0)
+    return Import(None, call.lineno)
+
+
+def _absolute(name: str, level: int, package: list[str]) -> str:
+    return ".".join([*package[: len(package) - level + 1], *([name] if name else [])]) if level else name
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def room_of(path: Path, root: Path) -> str:
+    """The folder under the package, or the name of a file that stands in the package itself."""
+    relative = path.relative_to(root)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def _files(root: Path, under: str = "") -> list[Path]:
+    return sorted((root / under).rglob("*.py"))
+
+
+def arrows(root: Path) -> Found:
+    """No room imports a room that it may not."""
+    looked_at, wrong = 0, []
+    for path in _files(root):
+        room = room_of(path, root)
+        if room not in ALLOWED:
+            wrong.append(f"{path.relative_to(root)}: a new room; say in ALLOWED what it may import")
+            continue
+        allowed = {room, *ALLOWED[room], *SHARED}
+        names = {one.name.removeprefix(f"{PACKAGE}.") for one in imports(path, root) if _ours(one)}
+        for name in names:
+            target = name.split(".")[0]
+            if target == "__version__":
+                continue
+            looked_at += 1
+            if target in allowed or any(f"{name}.".startswith(f"{one}.") for one in allowed if "." in one):
+                continue
+            if any(one.startswith(f"{name}.") and any(f"{other}.".startswith(f"{one}.") for other in names)
+                   for one in allowed):  # fmt: skip
+                continue  # `from labelloop.workflows import compose` names the room too
+            wrong.append(f"{path.relative_to(root)} imports {PACKAGE}.{name}")
+    return Found(looked_at, wrong)
+
+
+def _ours(one: Import) -> bool:
+    return one.name is not None and one.name.startswith(f"{PACKAGE}.")
+
+
+def methods_apart(root: Path) -> Found:
+    """No method imports another, nor the table of them; `bilevel` is shared, and `configure` reads the table."""
+    looked_at, wrong = 0, []
+    for path in _files(root, "methods"):
+        relative = path.relative_to(root / "methods")
+        own = relative.parts[0].removesuffix(".py")
+        if own in ("__init__", "configure"):
+            continue
+        looked_at += 1
+        start = f"{PACKAGE}.methods."
+        names = [one.name for one in imports(path, root) if one.name and one.name.startswith(start)]
+        taken = {name.removeprefix(start).split(".")[0] for name in names}
+        wrong += [f"{relative} imports {name}" for name in sorted(taken - {own, "bilevel"})]
+    return Found(looked_at, wrong)
+
+
+def no_torch(root: Path) -> Found:
+    """torch stays out of the rooms that do without."""
+    looked_at, wrong = 0, []
+    for path in _files(root):
+        if room_of(path, root) in TORCHLESS:
+            looked_at += 1
+            taken = {one.name for one in imports(path, root) if one.name and one.name.split(".")[0] == "torch"}
+            wrong += [f"{path.relative_to(root)} imports {name}" for name in sorted(taken)]
+    return Found(looked_at, wrong)
+
+
+def whole_names(root: Path) -> Found:
+    """Modules are imported by their whole names, and computed names stand only where names come from a table."""
+    looked_at, wrong = 0, []
+    for path in _files(root):
+        relative = path.relative_to(root).as_posix()
+        for one in imports(path, root):
+            looked_at += 1
+            if one.relative:
+                wrong.append(f"{relative}, line {one.line}: a relative import; write the module's whole name")
+            if one.name is None and relative not in COMPUTED:
+                wrong.append(f"{relative}, line {one.line}: imports a module by a computed name")
+    return Found(looked_at, wrong)
+
+
+def one_owner(root: Path) -> Found:
+    """Only runs/ names the files of a run folder, so only runs/ reads and writes them."""
+    looked_at, wrong = 0, []
+    for path in _files(root):
+        if room_of(path, root) == "runs":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                looked_at += 1
+                if node.value in RUN_FILES:
+                    wrong.append(f"{path.relative_to(root)}, line {node.lineno} names {node.value}; ask runs/ for it")
+    return Found(looked_at, wrong)
+
+
+def sizes(root: Path, exceptions: set[str]) -> Found:
+    """No function is longer than 60 lines or has more than 8 parameters, where a user's or a researcher's verbs are."""
+    looked_at, wrong = 0, []
+    for path in (path for path in _files(root) if room_of(path, root) in SIZED):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            looked_at += 1
+            name = f"{path.relative_to(root).as_posix()}::{node.name}"
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            given = node.args
+            parameters = len([*given.posonlyargs, *given.args, *given.kwonlyargs])
+            parameters -= bool(given.args and given.args[0].arg in ("self", "cls"))
+            if name not in exceptions and (lines > LONGEST or parameters > MOST_PARAMETERS):
+                wrong.append(f"{name} has {lines} lines and {parameters} parameters")
+    return Found(looked_at, wrong)
