@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.correction.cross_fit import MIN_CLEAN
-from labelloop.correction.estimate import ENOUGH_PAIRS, interval
+from labelloop.correction.estimate import interval
 from labelloop.correction.instant.components import deal
+from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.correction.stored_run import StoredRun
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Labels
@@ -60,7 +61,7 @@ def _hits(stored: StoredRun) -> tuple[Labels, NDArray[np.bool_], list[int]]:
     rows = np.concatenate([clean, stream(seed, "curve-company").permutation(noisy)[:looked_at]])
     labels, given = stored.clean[rows], stored.given[rows]
     judges = stored.judges[rows] & (labels != MISSING)
-    if (paired := judges & (given != MISSING)).sum() >= ENOUGH_PAIRS:
+    if (paired := judges & (given != MISSING)).sum() >= MIN_PAIRS:
         judges = paired
     correct = stored.on(rows)
     teachers = np.flatnonzero(labels != MISSING)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.types import MISSING, Floats, Labels
 
 LEVEL = 0.95
-ENOUGH_PAIRS = 20  # fewer clean rows with a given label do not stand for the rows that have one
 BINS = 10
 
 RANDOM_SAMPLE = (
@@ -76,11 +76,11 @@ def estimate(
             noise; NaN where it has one [M, K].
 
     Returns:
-        What run.json holds under "estimate". With ENOUGH_PAIRS paired rows, only those count: they alone are like the
+        What run.json holds under "estimate". With MIN_PAIRS paired rows, only those count: they alone are like the
         rows whose labels are corrected.
     """
     paired = given != MISSING
-    counted = paired if paired.sum() >= ENOUGH_PAIRS else np.ones(len(clean), bool)
+    counted = paired if paired.sum() >= MIN_PAIRS else np.ones(len(clean), bool)
     right, was_right = said.argmax(axis=1) == clean, given == clean
     words = [] if paired.any() else [NO_PAIRS]
     accuracy = share(right[counted])

@@ -14,10 +14,11 @@ import numpy as np
 from scipy.special import log_softmax
 
 from labelloop.config.base import TrainingConfig
-from labelloop.correction.instant import MIN_PAIRS, Corrected, correct_scores
+from labelloop.correction.instant import Corrected, correct_scores
 from labelloop.correction.instant.components import deal
 from labelloop.correction.instant.correction import FLOOR, side_by_side
 from labelloop.correction.instant.discriminant import discriminant_scores
+from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.errors import DataError
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config

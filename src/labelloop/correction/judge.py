@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from labelloop.correction.cross_fit import MIN_CLEAN, cross_fitted
-from labelloop.correction.estimate import ENOUGH_PAIRS, RANDOM_SAMPLE, estimate, no_estimate, share
+from labelloop.correction.estimate import RANDOM_SAMPLE, estimate, no_estimate, share
 from labelloop.correction.once import Seen, correct_once
+from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.seeds import integer, stream
@@ -18,7 +19,7 @@ FIRST_ROUND = (
     "is not counted"
 )
 NOT_CALIBRATED = (
-    f"without {ENOUGH_PAIRS} rows that have both labels nothing shows what a given label adds: confidences and label "
+    f"without {MIN_PAIRS} rows that have both labels nothing shows what a given label adds: confidences and label "
     "scores are not calibrated, and labels of rows with a given one are mostly better than these and this estimate say"
 )
 HELD_OUT = (
@@ -66,7 +67,7 @@ def judge_loop(problem: Problem, config: ClosedLoopConfig, fitted: Fitted, seed:
     seen = Seen(clean.labels, fitted.first_clean, clean.extra)
     correct = partial(correct_once, seen, config=config, seed=integer(seed, "estimate"))
     said = cross_fitted(correct, clean.clean_labels, clean.labels, stream(seed, "estimate-folds"))
-    few = (clean.labels != MISSING).sum() < ENOUGH_PAIRS
+    few = (clean.labels != MISSING).sum() < MIN_PAIRS
     return estimate(said, clean.labels, clean.clean_labels, [*([NOT_CALIBRATED] if few else []), FIRST_ROUND])
 
 

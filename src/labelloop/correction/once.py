@@ -14,8 +14,6 @@ from labelloop.seeds import integer, stream
 from labelloop.splits import stratified_split
 from labelloop.types import MISSING, Extracted, Floats, Labels
 
-MIN_TEACHERS = 2  # one trains the correction network, one selects it
-
 
 @dataclass(frozen=True)
 class Seen:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from labelloop.errors import DataError, UsageError, nearest, some
-from labelloop.export import tables
+from labelloop.export import table_files
 from labelloop.export.changes import write_changes
 from labelloop.export.decision import Decision, decide
 from labelloop.export.hub_dataset import corrected_dataset, on_hub, write_dataset
@@ -20,11 +20,11 @@ from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.read import Run, read_run
 
 OF_THE_RUN = ("issues", "noise-matrix", "model")  # what needs no input
-OF_THE_DATA = (*tables.FORMATS, "imagefolder", "hf")
+OF_THE_DATA = (*table_files.FORMATS, "imagefolder", "hf")
 FORMATS = (*OF_THE_DATA, *OF_THE_RUN)
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "image-table")
 FITTING = {  # which inputs can become what
-    **dict.fromkeys(tables.FORMATS, (*TABLES, "image-folder")),
+    **dict.fromkeys(table_files.FORMATS, (*TABLES, "image-folder")),
     "imagefolder": ("image-folder", "image-table"),
     "hf": ("hf-dataset",),
 }
@@ -68,9 +68,9 @@ def export(
     if to in OF_THE_RUN:
         return _export_run(run, to, output, orientation)
     source = _checked_source(run, to, source)
-    stem = (source.with_suffix("") if source.suffix.lower() in tables.PACKED else source).stem
+    stem = (source.with_suffix("") if source.suffix.lower() in table_files.PACKED else source).stem
     output = output or Path(f"{stem}-corrected{'' if to in ('imagefolder', 'hf') else f'.{to}'}")
-    if to in tables.FORMATS and output.suffix != f".{to}":
+    if to in table_files.FORMATS and output.suffix != f".{to}":
         raise UsageError(f"{output} does not end in .{to}; name it so, or take another --to")
     _refuse_existing(output, *_companions(output))
     if source.is_dir() and output.resolve().is_relative_to(source.resolve()):
@@ -158,8 +158,8 @@ def _writers(
     def undo_file(path: Path) -> None:
         write_file_undo(path, source, run.source["sha256"], output, run.path)
 
-    if to in tables.FORMATS:
-        writer = tables.table_writer(run, source, to, decision, replace)
+    if to in table_files.FORMATS:
+        writer = table_files.table_writer(run, source, to, decision, replace)
         return lambda: write_atomically(output, writer), undo_file if source.is_file() else None
     if to == "hf":
         data = corrected_dataset(run, source, decision, replace)
@@ -167,7 +167,7 @@ def _writers(
             return lambda: write_dataset(data, output), lambda path: write_hub_undo(path, str(source), output, run.path)
         return lambda: write_dataset(data, output), lambda path: write_dataset_undo(path, source, output, run.path)
     if source.is_file():
-        names = tables.column_of(run, source, run.source["file_name_column"])
+        names = table_files.column_of(run, source, run.source["file_name_column"])
         places = placed_by_label(names, decision)
         return lambda: write_tree(source.parent, places, output, copy), undo_file
     files = sorted(path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
@@ -183,7 +183,7 @@ def _writers(
 
 
 def _write_changes(path: Path, run: Run, decision: Decision, replace: bool) -> None:
-    column = run.source["label_column"] if replace else tables.ADDED[0]
+    column = run.source["label_column"] if replace else table_files.ADDED[0]
     ids = run.labels["id"].to_pylist()
     where = "folder" if run.source["kind"] == "image-folder" else column
     write_atomically(path, lambda partial: write_changes(partial, ids, decision, where, run.path.absolute()))

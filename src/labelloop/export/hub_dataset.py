@@ -11,7 +11,7 @@ import numpy as np
 
 from labelloop.errors import DataError, UsageError
 from labelloop.export.decision import Decision, spelling
-from labelloop.export.tables import ADDED
+from labelloop.export.table_files import ADDED
 from labelloop.runs.read import Run
 
 HUB = "hf:"  # before a name on the hub

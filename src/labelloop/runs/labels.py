@@ -32,7 +32,9 @@ def label_table(
 
     Returns:
         Columns id, given_label, corrected_label, corrected_confidence, changed, verified, predicted_label,
-        is_label_issue, label_score. A missing value is null.
+        is_label_issue, label_score. A missing value is null. `changed` says that the corrected label is another than
+        the given one. `is_label_issue` is the same under cleanlab's name, for tools that read that; here nothing does
+        but the export of issues.
     """
     scored: NDArray[np.bool_] = ~np.isnan(targets[:, 0])
     corrected = np.where(scored, np.nan_to_num(targets).argmax(axis=1), MISSING)
@@ -49,7 +51,7 @@ def label_table(
             "changed": changed,
             "verified": clean != MISSING,
             "predicted_label": _names(predicted, classes),
-            "is_label_issue": changed,  # cleanlab's name and meaning
+            "is_label_issue": changed,  # cleanlab's name for it
             "label_score": _numbers(score, known),  # cleanlab's name and meaning: low is bad
         }
     )

@@ -12,7 +12,8 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.correction.estimate import estimate
-from labelloop.correction.instant import MIN_PAIRS, correct_labels, suit_trees
+from labelloop.correction.instant import correct_labels, suit_trees
+from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import decode, text_of
 from labelloop.data.problem import check, classes_of, make_problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labelloop.correction.instant.correction import MIN_PAIRS, Corrected, correct_scores
+from labelloop.correction.instant.correction import Corrected, correct_scores
 from labelloop.correction.instant.sources import correct_labels, suit_trees
 
-__all__ = ["MIN_PAIRS", "Corrected", "correct_labels", "correct_scores", "suit_trees"]
+__all__ = ["Corrected", "correct_labels", "correct_scores", "suit_trees"]

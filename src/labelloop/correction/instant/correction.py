@@ -23,12 +23,12 @@ from labelloop.correction.instant.logistic import Array
 from labelloop.correction.instant.noise import estimate_noise, flatten, least_sharp
 from labelloop.correction.instant.opinions import Opinion, label_corrector, noise_model, recalibrated
 from labelloop.correction.instant.structured import structured
+from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Floats, Labels
 
 SAMPLE = 5000  # noisy rows that noise models look at: more change nothing and take time
 FLOOR = 1e-5  # of a probability, before its logarithm
-MIN_PAIRS = 20  # fewer cannot weigh components that look at the given label
 MANY = 30  # classes: with more, only what has few parameters is fitted
 
 STRENGTHS = (3, 30)  # how firmly scores are believed as they are; more values than two changed nothing
