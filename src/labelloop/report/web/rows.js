@@ -57,7 +57,7 @@ LabelLoop.rows = async (data, place) => {
     if (packed.kind === "image") {
       if (!images[at]) return make("span", { class: "nothing" }, "no picture kept");
       const kind = images[at].startsWith("iVBOR") ? "png" : "jpeg";
-      return make("img", { src: `data:image/${kind};base64,${images[at]}`, alt: `row ${id(at)}`, loading: "lazy" });
+      return make("img", { src: `data:image/${kind};base64,${images[at]}`, alt: `row ${id(at)}` });
     }
     if (shown[at] === undefined) return make("span", { class: "nothing" }, packed.kind === "text" ? "no text kept" : "no values kept");
     if (packed.kind === "text") return make("span", { class: "text", title: shown[at] }, shown[at]);
