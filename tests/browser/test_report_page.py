@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from barriers import serious_barriers
 from chromium import Browser, missing
-from made_runs import made_run
+from reported_runs import made_run
 
 from labelloop.report.html import write_report
 from labelloop.runs.preview import Preview, write_preview

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from made_runs import made_run
 from page_reader import Page
+from reported_runs import made_run
 
 from labelloop.errors import UsageError
 from labelloop.report.html import write_report

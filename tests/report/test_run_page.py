@@ -15,7 +15,9 @@ from reported_runs import CLASSES, made_run
 from labelloop.errors import DataError
 from labelloop.report import rows as rows_module
 from labelloop.report.html import write_report
+from labelloop.report.run_page import run_page
 from labelloop.runs.preview import Preview, write_preview
+from labelloop.runs.survey import survey
 
 
 def page_of(folder: Path) -> Page:
@@ -92,9 +94,8 @@ def test_the_table_has_every_change(tmp_path):
     assert (np.diff(confidence) <= 0).all()
 
 
-def test_too_many_changes_are_a_stated_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows_module, "MOST_ROWS", 6)
-    page = page_of(made_run(tmp_path / "run"))
+def test_too_many_changes_are_a_stated_sample(tmp_path):
+    page = Page(run_page(survey(made_run(tmp_path / "run")), 6))
     confidence = np.frombuffer(base64.b64decode(unpacked(page.data["rows"]["columns"])["confidence"]), "<f4")
     assert len(confidence) == 6
     assert confidence[2] > confidence[3] + 0.1

@@ -7,7 +7,7 @@ import io
 
 import numpy as np
 import pytest
-from made_runs import made_run
+from reported_runs import made_run
 
 from labelloop.errors import DataError, UsageError
 from labelloop.report.review.live_estimate import LiveEstimate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, add_missing, add_text, names, read_options
+from labelloop.cli.flags import add_columns, add_missing, add_report, add_text, names, read_options
 
 HELP = "correct the labels of a file in seconds, without training"
 DESCRIPTION = (
@@ -33,6 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--class-names", metavar="A,B", type=names, help="the classes in the order of probabilities")
     parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
     parser.add_argument("--quiet", action="store_true", help="no summary")
+    add_report(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
         class_names=options.class_names,
         seed=options.seed,
         overwrite=options.overwrite,
+        report=not options.no_report,
     )
     if not options.quiet:
         print(summary)

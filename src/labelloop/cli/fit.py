@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import Renamed, add_columns, add_missing, add_text, names, processes, read_options
+from labelloop.cli.flags import Renamed, add_columns, add_missing, add_report, add_text, names, processes, read_options
 
 HELP = "train on a file and correct its labels"
 DESCRIPTION = (
@@ -22,6 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     _add_data(parser)
     _add_training(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
+    add_report(parser)
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--resume", action="store_true", help="continue the run in RUN")
     kept.add_argument("--overwrite", action="store_true", help="replace the run in RUN")
@@ -88,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
             folder=options.output_dir,
             resume=options.resume,
             overwrite=options.overwrite,
+            report=not options.no_report,
         ),
         noisy_labels=options.noisy_labels,
         test=options.test,

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 
+def add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-report", action="store_true", help="no report.html; `labelloop report` writes one later")
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import Renamed, add_run
+from labelloop.cli.flags import Renamed, add_report, add_run
 
 HELP = "correct again with new clean rows, in seconds"
 DESCRIPTION = (
@@ -25,6 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verified", action=Renamed, now="--clean-file")
     parser.add_argument("--output-dir", type=Path, metavar="NEW", help="the folder of the new run (default: RUN-refit)")
     parser.add_argument("--overwrite", action="store_true", help="replace the run in NEW")
+    add_report(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,5 +33,6 @@ def run(options: argparse.Namespace) -> int:
     from labelloop.workflows.review import next_folder
 
     output = options.output_dir or next_folder(options.run_folder)
-    print(refit_run(options.run_folder, options.clean_file, output, overwrite=options.overwrite))
+    report = not options.no_report
+    print(refit_run(options.run_folder, options.clean_file, output, overwrite=options.overwrite, report=report))
     return 0

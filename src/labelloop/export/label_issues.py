@@ -11,6 +11,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from labelloop.runs.noise_matrix import label_counts
+from labelloop.runs.noise_matrix import noise_matrix as shares_of
 from labelloop.runs.read import Run
 
 ORIENTATIONS = ("true-noisy", "cleanlab")
@@ -35,11 +37,7 @@ def noise_matrix(run: Run) -> NDArray[np.float64]:
     """
     place = {label: k for k, label in enumerate(run.classes)}
     given = np.array([place.get(label, -1) for label in run.labels["given_label"].to_pylist()])
-    counted = (given >= 0) & ~np.isnan(run.targets[:, 0])
-    counts = np.zeros((len(place), len(place)))  # [true, given]
-    np.add.at(counts.T, given[counted], run.targets[counted].astype(np.float64))
-    totals = counts.sum(axis=1, keepdims=True)
-    return np.divide(counts, totals, out=np.full_like(counts, np.nan), where=totals > 0)
+    return shares_of(label_counts(given, run.targets, len(place)))
 
 
 def write_noise_matrix(run: Run, orientation: str, output: Path) -> None:

@@ -7,12 +7,10 @@ from pathlib import Path
 
 from labelloop.errors import DataError
 from labelloop.report.compare_page import compare_page
-from labelloop.report.page import MARK
 from labelloop.report.run_page import run_page
-from labelloop.runs.folder import write_atomically
+from labelloop.runs.files import write_atomically
+from labelloop.runs.folder import REPORT, is_report
 from labelloop.runs.survey import survey
-
-REPORT = "report.html"
 
 
 def write_report(folders: Sequence[Path], output: Path | None = None) -> Path:
@@ -39,14 +37,9 @@ def save_page(text: str, output: Path) -> Path:
     """Writes a page, and replaces nothing but an earlier one."""
     if output.is_dir():
         raise DataError(f"{output} is a folder; give the name of a file in it, such as {output / REPORT}")
-    if output.exists() and not _is_ours(output):
+    if output.exists() and not is_report(output):
         raise DataError(
             f"{output} is not a report of LabelLoop, so it is not replaced; give another name with --output"
         )
     write_atomically(output, lambda place: place.write_text(text, encoding="utf-8"))
     return output
-
-
-def _is_ours(path: Path) -> bool:
-    with path.open("rb") as file:
-        return MARK.encode() in file.read(4096)

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-MARK = '<meta name="generator" content="labelloop">'  # tells a page of ours from a file of the user's
+from labelloop.runs.folder import REPORT_MARK
 
 
 def asset(name: str) -> str:
@@ -63,7 +63,7 @@ def page(
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
             '<meta name="referrer" content="no-referrer">',
-            MARK,
+            REPORT_MARK,
             f"<title>{escape(title)}</title>",
             *(f"<style>{asset(name)}</style>" for name in styles),
             "</head>",

@@ -21,7 +21,7 @@ MOST_LETTERS = 12_000_000  # of texts and values, before they are compressed
 NONE = 65_535  # a class that is missing, in the columns of a page
 
 
-def packed_rows(run: Survey, rows: RowFacts | None) -> dict[str, Any] | None:
+def packed_rows(run: Survey, rows: RowFacts | None, most: int = MOST_ROWS) -> dict[str, Any] | None:
     """What the table of changes shows: columns for the page, and in words which rows and pictures are in it.
 
     Returns:
@@ -30,7 +30,7 @@ def packed_rows(run: Survey, rows: RowFacts | None) -> dict[str, Any] | None:
     if rows is None or run.labels is None or len(run.classes) >= NONE:
         return None
     changed = np.flatnonzero(rows.changed)
-    chosen, notes = _chosen(changed, rows.confidence)
+    chosen, notes = _chosen(changed, rows.confidence, most)
     kind, shown, images, about = _looks(run, chosen)
     columns = {
         "row": _array(chosen, np.uint32),
@@ -52,12 +52,12 @@ def packed_rows(run: Survey, rows: RowFacts | None) -> dict[str, Any] | None:
     }
 
 
-def _chosen(changed: NDArray, confidence: NDArray[np.float64]) -> tuple[NDArray, list[str]]:
+def _chosen(changed: NDArray, confidence: NDArray[np.float64], most: int) -> tuple[NDArray, list[str]]:
     """The changes that the page holds, the most confident first."""
     order = changed[np.argsort(-np.nan_to_num(confidence[changed]), kind="stable")]
-    if len(order) <= MOST_ROWS:
+    if len(order) <= most:
         return order, []
-    half = MOST_ROWS // 2
+    half = most // 2
     note = f"the {half:,} most confident and the {half:,} most doubtful of {len(order):,} changes"
     return np.concatenate([order[:half], order[-half:]]), [f"the table holds {note}; all are in labels.parquet"]
 

@@ -10,7 +10,7 @@ from labelloop.report.answer import answer
 from labelloop.report.facts import Facts, facts, row_facts
 from labelloop.report.page import data_block, page
 from labelloop.report.pictures import pictures
-from labelloop.report.rows import packed_rows
+from labelloop.report.rows import MOST_ROWS, packed_rows
 from labelloop.runs.survey import Survey
 
 TITLES = {
@@ -34,12 +34,17 @@ STYLES = ("report.css",)
 SCRIPTS = ("plot.js", "unpack.js", "pictures.js", "rows.js", "report.js")
 
 
-def run_page(run: Survey) -> str:
-    """The whole page of a run, as HTML."""
+def run_page(run: Survey, most_rows: int = MOST_ROWS) -> str:
+    """The whole page of a run, as HTML.
+
+    Args:
+        run: The run.
+        most_rows: How many changes its table holds at most.
+    """
     rows = row_facts(run)
     found = facts(run, rows)
     drawn = pictures(run, rows)
-    packed = packed_rows(run, rows)
+    packed = packed_rows(run, rows, most_rows)
     table = None if packed is None else {key: packed[key] for key in ("columns", "images", "count")}
     body = "".join(
         [

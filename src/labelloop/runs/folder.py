@@ -21,6 +21,8 @@ from labelloop.runs.arrays import FEATURES, RowArrays, write_row_arrays
 from labelloop.runs.files import naming, read_json, write_atomically, write_json
 from labelloop.runs.lock import lock, unlock
 from labelloop.runs.model_files import MODEL_FILES
+from labelloop.runs.preview import PREVIEW
+from labelloop.runs.reviews import REVIEWS
 from labelloop.runs.run_json import RunRecord, from_json
 from labelloop.types import Floats
 
@@ -29,6 +31,9 @@ LABELS = "labels.parquet"
 OUR_FILES = (RUN, "metrics.jsonl", LABELS, "targets.npy", FEATURES, *MODEL_FILES)
 
 PLAN = "verify.csv"  # of `labelloop plan`
+REPORT = "report.html"
+REPORT_MARK = '<meta name="generator" content="labelloop">'  # tells a report of ours from a file of the user's
+
 UNREADABLE = "unreadable.csv"  # also written where a run stops before it begins, so it does not make a folder one
 
 
@@ -49,6 +54,11 @@ class RunFolder:
         holding = holds_run(self.path)
         if resume and not holding:
             raise DataError(f"{self.path} holds no run to resume; leave out --resume to start one")
+        if holding and overwrite and (self.path / REVIEWS).exists():
+            raise DataError(
+                f"{self.path} holds decisions of reviewers, which --overwrite would lose; move its {REVIEWS} away,"
+                " or give another folder"
+            )
         if holding and not resume and not overwrite:
             raise DataError(
                 f"{self.path} already holds a run; continue it with --resume, replace it with --overwrite, "
@@ -69,6 +79,9 @@ class RunFolder:
         shutil.rmtree(self.checkpoint, ignore_errors=True)
         (self.path / UNREADABLE).unlink(missing_ok=True)
         self._set_aside()
+        (self.path / PREVIEW).unlink(missing_ok=True)
+        if is_report(self.path / REPORT):
+            (self.path / REPORT).unlink()
         for name in reversed(OUR_FILES):  # run.json last: a folder that has one is still ours
             (self.path / name).unlink(missing_ok=True)
         unlock(self.path)
@@ -123,6 +136,14 @@ class RunFolder:
 
     def write_row_arrays(self, arrays: RowArrays) -> None:
         write_row_arrays(self.path, arrays)
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a report of ours, which may be replaced."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return REPORT_MARK.encode() in file.read(4096)
 
 
 def holds_run(path: Path) -> bool:

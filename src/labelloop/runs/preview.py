@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from labelloop.runs.folder import write_atomically
+from labelloop.runs.files import write_atomically
 
 PREVIEW = "preview.parquet"
 KINDS = {"image": pa.binary(), "text": pa.string(), "values": pa.list_(pa.string())}
@@ -50,6 +50,13 @@ def write_preview(folder: Path, preview: Preview) -> None:
         {"row": pa.array(preview.rows, pa.int64()), "shown": pa.array(preview.shown, KINDS[preview.kind])}
     ).replace_schema_metadata({"labelloop": json.dumps(about)})
     write_atomically(folder / PREVIEW, lambda place: pq.write_table(table, place))
+
+
+def copy_preview(folder: Path, target: Path) -> None:
+    """Takes preview.parquet along to another run of the same rows, where there is one."""
+    if (folder / PREVIEW).exists():
+        content = (folder / PREVIEW).read_bytes()
+        write_atomically(target / PREVIEW, lambda place: place.write_bytes(content))
 
 
 def read_preview(folder: Path) -> Preview:

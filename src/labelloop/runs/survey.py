@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from labelloop.errors import DataError
 from labelloop.runs.folder import OUR_FILES, read_metrics
 from labelloop.runs.preview import PREVIEW, Preview, read_preview
-from labelloop.runs.run_json import up_to_date
+from labelloop.runs.run_json import from_json, up_to_date
 from labelloop.types import MISSING, Floats, Labels
 
 COLUMNS = ("id", "given_label", "corrected_label", "corrected_confidence", "verified", "label_score")
@@ -123,6 +123,10 @@ def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
     except DataError as error:
         missing.append(str(error))
         return {}
+    try:
+        found = from_json(found, folder / "run.json").to_json()
+    except (DataError, TypeError, AttributeError) as error:  # shown as it is
+        missing.append(f"run.json cannot be brought up to date: {error}")
     state = found.get("state")
     if state == "running":
         missing.append("the run is still going, or was killed: its labels come at the end; continue a killed one with"

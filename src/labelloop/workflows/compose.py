@@ -74,6 +74,7 @@ class RunOptions:
         folder: Where to record the run and keep checkpoints; None keeps everything in memory.
         resume: Continue the interrupted run in `folder`.
         overwrite: Replace the run in `folder`.
+        report: Write report.html into `folder`.
     """
 
     seed: int = 0
@@ -83,6 +84,7 @@ class RunOptions:
     folder: Path | None = None
     resume: bool = False
     overwrite: bool = False
+    report: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", whole_seed(self.seed))

@@ -21,7 +21,8 @@ from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, some
 from labelloop.runs.arrays import RowArrays, row_arrays
 from labelloop.runs.labels import label_table
-from labelloop.runs.run_json import data_record
+from labelloop.runs.run_json import RunRecord, data_record
+from labelloop.runs.survey import Survey
 from labelloop.seeds import whole_seed
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
@@ -67,6 +68,21 @@ class CorrectionResult:
     guard: dict[str, Any]
     labels: pa.Table
     rows: RowArrays | None
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary and the report."""
+        from labelloop.report.notebook import in_notebook
+
+        record = RunRecord(
+            kind="correct",
+            method="correct",
+            data=self.data,
+            state="finished",
+            labels_from="correct",
+            estimate=self.estimate,
+            about={"weights": self.weights, "weights_without_label": self.weights_without_label},
+        )
+        return in_notebook(Survey(None, record.to_json(), [], self.labels, self.corrected_proba))
 
 
 def correct(

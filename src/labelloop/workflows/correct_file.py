@@ -24,6 +24,7 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord
 from labelloop.runs.versions import versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
+from labelloop.workflows.ending import leave_report
 
 FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".npz")
 PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
@@ -39,6 +40,7 @@ def correct_file(
     class_names: Sequence[str] | None = None,
     seed: int = 0,
     overwrite: bool = False,
+    report: bool = True,
 ) -> str:
     """Corrects the labels of a file without training, and returns a summary for people.
 
@@ -52,6 +54,7 @@ def correct_file(
         class_names: The classes in the order of the probabilities.
         seed: The same seed gives the same result.
         overwrite: Whether to replace `output`, and the run in `output_dir`.
+        report: Whether to write report.html into `output_dir`.
     """
     _check_output(output, output_dir, overwrite)
     names = _column_names(path)
@@ -83,6 +86,7 @@ def correct_file(
     )
     if output_dir is not None:
         _write_run(RunFolder(output_dir, overwrite=overwrite), table, result, seed)
+        leave_report(output_dir, table, result.labels, report)
     if output is not None:
         write = pq.write_table if output.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(output, lambda place: write(result.labels, place))

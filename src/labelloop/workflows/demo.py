@@ -78,7 +78,7 @@ def _run(method: str, seed: int, folder: Path) -> Result:
     return fit_table(
         from_arrays(data.inputs, given, clean, source="digits"),
         recipe_config(method, "practical"),
-        RunOptions(seed, progress=False, folder=place, overwrite=_is_demo(place)),
+        RunOptions(seed, progress=False, folder=place, overwrite=_is_demo(place), report=method == "closed-loop"),
         method=method,
         test=from_arrays(truth.test.inputs, truth.test.clean_labels, source="digits, test"),
         y_true=data.labels,

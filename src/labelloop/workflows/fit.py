@@ -25,10 +25,12 @@ from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
+from labelloop.report.notebook import in_notebook
 from labelloop.runs.arrays import row_arrays
 from labelloop.runs.folder import RunFolder, write_unreadable
 from labelloop.runs.labels import label_table
 from labelloop.runs.run_json import RunRecord, data_record
+from labelloop.runs.survey import Survey
 from labelloop.trained_model import TrainedModel
 from labelloop.training.batches import input_shape
 from labelloop.training.extract import extract
@@ -46,6 +48,7 @@ from labelloop.workflows.compose import (
     open_run,
     train,
 )
+from labelloop.workflows.ending import leave_report
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Result:
         stop_reason: Why the training ended: "epoch limit".
         config: The settings, with every "auto" replaced.
         output_dir: The run folder, or None.
+        labels: One row for every row, with the columns of labels.parquet.
+        record: What run.json says, or would say.
     """
 
     model: TrainedModel
@@ -84,6 +89,13 @@ class Result:
     stop_reason: str
     config: TrainingConfig
     output_dir: Path | None
+    labels: pa.Table
+    record: RunRecord
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary and the report."""
+        history = list(self.history)
+        return in_notebook(Survey(self.output_dir, self.record.to_json(), history, self.labels, self.corrected_proba))
 
 
 def fit(
@@ -108,6 +120,7 @@ def fit(
     device: str = "auto",
     workers: int = 0,
     progress: bool | None = None,
+    report: bool = True,
 ) -> Result:
     """Trains a classifier on noisy labels with the help of a few clean ones, and corrects the noisy ones.
 
@@ -132,6 +145,7 @@ def fit(
         device: "auto", "cpu", "cuda", ...
         workers: Processes that load the items of a dataset.
         progress: Whether to draw a progress bar; None draws one only in a terminal.
+        report: Whether to write report.html into `output_dir`, where there is one.
     """
     table = from_arrays(X, y, y_clean, ids=ids, extra=extra, class_names=class_names)
     if (X_test is None) != (y_test is None):
@@ -142,7 +156,7 @@ def fit(
     elif not isinstance(config, kind := type(recipe_config(method))):
         raise UsageError(f"method {method!r} is configured by a {kind.__module__}.{kind.__name__}, not {type(config)}")
     folder = None if output_dir is None else Path(output_dir)
-    options = RunOptions(seed, device, workers, progress, folder, resume, overwrite)
+    options = RunOptions(seed, device, workers, progress, folder, resume, overwrite, report)
     return fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
 
 
@@ -174,9 +188,11 @@ def fit_table(
     extracted = _extracted(trained, made)
     final = trained.final or _as_handed_back(task, trained, extracted, made)
     labels, result = _result(made, task, trained, final, extracted)
+    result = replace(result, record=ended(record, trained.fitted, final))
     if folder is not None:
         _store(folder, made, final, extracted, labels, result)
-        folder.write_record(ended(record, trained.fitted, final))
+        folder.write_record(result.record)
+        leave_report(folder.path, table, labels, options.report)
     return result
 
 
@@ -300,6 +316,8 @@ def _result(
         stop_reason=fitted.stop_reason,
         config=task.config,
         output_dir=None if trained.folder is None else trained.folder.path,
+        labels=labels,
+        record=RunRecord(),
     )
     return labels, result
 

@@ -22,6 +22,7 @@ from labelloop.seeds import stream
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
 from labelloop.workflows.decisions import decided_labels
+from labelloop.workflows.ending import leave_report_after_refit
 
 LAST_EPOCH = (
     "judged on the network as it was trained, with labels that the clean rows had helped to correct, so the estimate "
@@ -30,7 +31,9 @@ LAST_EPOCH = (
 CHOSEN = "rows that were chosen to be verified teach, but do not judge: they are no random sample"
 
 
-def refit_run(folder: Path, clean_file: Path | None, output_dir: Path, *, overwrite: bool = False) -> str:
+def refit_run(
+    folder: Path, clean_file: Path | None, output_dir: Path, *, overwrite: bool = False, report: bool = True
+) -> str:
     """Corrects the labels of a run anew with new clean rows; returns a summary for people.
 
     Args:
@@ -39,6 +42,7 @@ def refit_run(folder: Path, clean_file: Path | None, output_dir: Path, *, overwr
             takes what was decided in `labelloop review`.
         output_dir: The folder of the new run.
         overwrite: Whether to replace the run in it.
+        report: Whether to write report.html into it.
     """
     stored = read_stored_run(folder)
     if clean_file is None:
@@ -71,6 +75,7 @@ def refit_run(folder: Path, clean_file: Path | None, output_dir: Path, *, overwr
     destination.write_row_arrays(again.arrays)
     copy_model(folder, output_dir)
     destination.write_record(record)
+    leave_report_after_refit(output_dir, folder, report)
     moved = int((np.nan_to_num(targets).argmax(axis=1) != np.nan_to_num(stored.targets).argmax(axis=1)).sum())
     return "\n".join(
         [

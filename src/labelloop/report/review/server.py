@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from labelloop.errors import DataError, UsageError
-from labelloop.report.html import REPORT
 from labelloop.report.review.review_page import review_page
 from labelloop.report.review.session import Session, seat_of
+from labelloop.runs.folder import REPORT
 
 HOST = "127.0.0.1"
 LARGEST = 1 << 20  # bytes of a request
