@@ -37,6 +37,8 @@ FILES = (
     "labels.parquet",
     "targets.npy",
     "features.npz",
+    "preview.parquet",
+    "report.html",
     "model.safetensors",
     "model.json",
     "checkpoint",

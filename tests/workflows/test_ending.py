@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import warnings
 from html import unescape
 
 import numpy as np
@@ -101,7 +102,9 @@ def test_a_report_that_fails_does_not_spoil_the_run(tmp_path, monkeypatch, capsy
 
     monkeypatch.setattr(ending, "write_report", fail)
     data, run = small_table(tmp_path / "data.csv"), tmp_path / "run"
-    assert main(["correct", str(data), "--feature-columns", "a,b,c", "--output-dir", str(run), "--quiet"]) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert main(["correct", str(data), "--feature-columns", "a,b,c", "--output-dir", str(run), "--quiet"]) == 0
     assert "is whole, but its report could not be written (no room)" in capsys.readouterr().err
     assert survey(run).record["state"] == "finished"
 
