@@ -39,7 +39,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
     A parameter of None keeps the recipe's value. The parameters below win over `config`, and `config` over the recipe.
 
     Args:
-        recipe: The named settings to start from: "practical", or the paper's.
+        recipe: The named settings to start from: "default", or the paper's.
         config: What differs from the recipe, as nested keys: {"corrector": {"hidden": 64}}.
         network: "mlp", "small-cnn", ..., or "auto" for what suits the inputs.
         epochs: Passes over the rows. With clean labels it must exceed `warm_up`.
@@ -60,7 +60,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         noise_matrix_: `T[true, noisy]`, C × C, rows sum to 1: how often each true class was given each label.
             It counts the rows with a given label, each as its corrected probabilities; a class that these never name
             has its row of the identity.
-        combination_weights_: A row for every correction [K, K + 1] that sums to 1: the weights of the given labels and
+        combination_weights_: A row for every correction that sums to 1: weights of given labels, half-networks and
             of the corrections up to it. The last row made `corrected_proba_`, unless `labels_from_` says otherwise.
         labels_from_: "closed-loop" or "held-out networks", as `labelloop.Result` says.
         history_: A record for every epoch.
@@ -142,7 +142,8 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         self.corrected_labels_ = result.corrected_labels
         self.corrected_proba_ = result.corrected_proba
         self.label_quality_ = result.label_score
-        self.combination_weights_ = np.zeros((len(result.rounds), len(result.rounds) + 1))  # [K, K + 1]
+        widest = max((len(record["weights"]) for record in result.rounds), default=1)
+        self.combination_weights_ = np.zeros((len(result.rounds), widest))  # [K, components of the last round]
         for weights, record in zip(self.combination_weights_, result.rounds, strict=True):
             weights[: len(record["weights"])] = record["weights"]
         self.noise_matrix_ = found.noise_matrix

@@ -30,11 +30,11 @@ import labelloop
 from labelloop.bench.check import check_experiments
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.config.base import TrainingConfig
+from labelloop.config.build import build_config
 from labelloop.data.datasets import DATASETS, load_dataset
 from labelloop.data.datasets.labelled import labelled
 from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS
-from labelloop.methods.configure import recipe_config
 from labelloop.noise import NOISES
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
@@ -59,7 +59,8 @@ def problem_and_truth():
 def fit(method: str, truth: Truth, seed: int = 0, **changes: float) -> tuple[Fitted, Runtime]:
     """A method on the tiny problem, with `truth` for the record."""
     problem = shown_to(method, problem_and_truth()[0], problem_and_truth()[1])
-    config = resolve(recipe_config(method, "practical", quick_config(method) | changes), problem)
+    plain = {"learning_rate": 0.05} | quick_config(method) | changes
+    config = resolve(build_config(METHODS[method].config, plain), problem)
     runtime = Runtime(seed, "cpu", truth=truth, progress=False)
     return METHODS[method].fit(problem, config, runtime), runtime
 

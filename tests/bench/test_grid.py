@@ -106,7 +106,7 @@ def test_the_key_is_that_of_the_whole_configuration():
         ("dataset = 3", "dataset must be a str, not 3"),
         ("noise = 'symetric'", "unknown noise 'symetric'; did you mean 'symmetric'"),
         ("method = 'closed-lop'", "unknown method 'closed-lop'; did you mean 'closed-loop'"),
-        ("recipe = 'practicle'", "unknown recipe 'practicle'; did you mean 'practical'"),
+        ("recipe = 'defalt'", "unknown recipe 'defalt'; did you mean 'default'"),
         ("config = { epoch = 3 }", "unknown key epoch; did you mean 'epochs'"),
         ("config = 3", "config must be a table, not 3"),
         ("[axes]\nconfig = [3]", "config must be a table, not 3"),

@@ -14,7 +14,7 @@ from labelloop.bench.tables import best, last, render, setting, table
 def record(accuracies: list[float | None], title: str = "a", realised: float | None = None, **experiment: Any) -> Any:
     settings = {
         "dataset": "digits", "dataset_options": {}, "clean": 10, "paired": False, "noise": "symmetric", "rate": 0.4,
-        "noise_options": {}, "method": "closed-loop", "recipe": "practical", "config": {}, "seed": 0,
+        "noise_options": {}, "method": "closed-loop", "recipe": "default", "config": {}, "seed": 0,
     }  # fmt: skip
     history = [{"epoch": n + 1, "test_accuracy": value} for n, value in enumerate(accuracies)]
     return {"title": title, "experiment": settings | experiment, "history": history, "realised_rate": realised}

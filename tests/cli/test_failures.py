@@ -86,9 +86,9 @@ def test_overwrite_sets_the_old_plan_aside(tmp_path):
 
 def test_fewer_epochs_than_the_warm_up_scale_it_and_say_so():
     with pytest.warns(UserWarning, match="10 epochs: the warm-up is 2 of them, as it is 10 of 50 in the recipe"):
-        assert recipe_config("closed-loop", "practical", {"epochs": 10}).warm_up == 2
-    assert recipe_config("closed-loop", "practical", {"epochs": 20}).warm_up == 10
-    assert recipe_config("closed-loop", "practical", {"epochs": 10, "warm_up": 5}).warm_up == 5
+        assert recipe_config("closed-loop", "default", {"epochs": 10}).warm_up == 2
+    assert recipe_config("closed-loop", "default", {"epochs": 20}).warm_up == 10
+    assert recipe_config("closed-loop", "default", {"epochs": 10, "warm_up": 5}).warm_up == 5
 
 
 def test_files_can_be_read_by_all_and_errors_name_them(tmp_path):

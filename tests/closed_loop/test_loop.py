@@ -533,8 +533,12 @@ VARIANTS = {
     "dropout": {"network_options": {"hidden": [16], "dropout": 0.4}},
     "batch norm": {"images": True, "augment": "crop-flip"},
     "latest": {"combination": "latest"},
+    "half-networks": {
+        "simulation": "transition", "warm_up": 2, "mixup": 0.5, "average_weights": 0.9,
+        "clean_rows_train": "after_last_correction",
+    },
     "clean rows too": {"clean_rows_train": "after_warm_up", "noisy_loss_weight_after": 0.1},
-}
+}  # fmt: skip
 
 
 def variant(name: str) -> tuple[Problem, Config, Truth]:

@@ -26,7 +26,7 @@ scale = "small"
 title = "digits"
 dataset = "digits"
 clean = 40
-recipe = "practical"
+recipe = "default"
 config = { epochs = 3, network_options = { hidden = [16] } }
 seed = [0, 1]
 [protocols.f]
@@ -34,7 +34,7 @@ scale = "full"
 title = "digits, at length"
 dataset = "digits"
 clean = 40
-recipe = "practical"
+recipe = "default"
 seed = [0]
 [rows."cross-entropy"]
 method = "cross-entropy"

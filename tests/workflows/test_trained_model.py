@@ -58,7 +58,8 @@ def test_saving_what_was_loaded_gives_the_same_files(copy, tmp_path):
     ids=["0, 1, 2", "5, 50, 500", "names"],
 )
 def test_predictions_are_in_the_users_own_labels(labels, kind, tmp_path):
-    found = quick_fit(ROWS, y=labels(ROWS.y), y_clean=labels(ROWS.y_clean), output_dir=tmp_path / "run")
+    config = QUICK | {"epochs": 12}
+    found = quick_fit(ROWS, y=labels(ROWS.y), y_clean=labels(ROWS.y_clean), config=config, output_dir=tmp_path / "run")
     for model in (found.model, labelloop.load_model(tmp_path / "run")):
         predicted = model.predict(ROWS.X)
         assert predicted.dtype.kind == kind

@@ -68,7 +68,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; goes before --config"
     )
-    parser.add_argument("--recipe", default="practical", help="practical (default), paper or paper-clothing1m")
+    parser.add_argument("--recipe", default="default", help="default, paper or paper-clothing1m")
     parser.add_argument("--method", default="closed-loop", help="closed-loop, or a baseline to compare with")
     parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, ... (default auto)")

@@ -105,7 +105,7 @@ def _weights(run: Survey) -> Picture:
         return {
             "kind": "rounds",
             "bars": [
-                {"round": each.get("round", k), "component": _component(c), "weight": _number(weight, 4)}
+                {"round": each.get("round", k), "component": _name(each, c), "weight": _number(weight, 4)}
                 for k, each in enumerate(rounds, start=1)
                 for c, weight in enumerate(each["weights"])
                 if weight >= 0.0005
@@ -122,6 +122,12 @@ def _weights(run: Survey) -> Picture:
         if weight >= 0.0005
     ]
     return {"kind": "sources", "bars": bars}
+
+
+def _name(entry: dict[str, Any], number: int) -> str:
+    """A component of a round; rounds that were recorded before components had names are the paper's."""
+    names = entry.get("components") or []
+    return str(names[number]) if number < len(names) else _component(number)
 
 
 def _component(place: int) -> str:

@@ -77,7 +77,7 @@ def _run(method: str, seed: int, folder: Path) -> Result:
     place = folder / f"{method}-seed{seed}"
     return fit_table(
         from_arrays(data.inputs, given, clean, source="digits"),
-        recipe_config(method, "practical"),
+        recipe_config(method),
         RunOptions(seed, progress=False, folder=place, overwrite=_is_demo(place), report=method == "closed-loop"),
         method=method,
         test=from_arrays(truth.test.inputs, truth.test.clean_labels, source="digits, test"),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from labelloop.config.base import TrainingConfig, added
 from labelloop.errors import UsageError, nearest
 from labelloop.methods.closed_loop.corrector import CorrectorConfig
 
 COMBINATIONS = ("convex", "latest")
-CLEAN_ROWS_TRAIN = ("never", "always", "after_warm_up")
+CLEAN_ROWS_TRAIN = ("never", "always", "after_warm_up", "after_last_correction")
+SIMULATIONS = ("posterior", "transition")
 FINAL_LABELS = ("loop", "held_out")
 
 
@@ -21,12 +22,19 @@ class Config(TrainingConfig):
     Attributes:
         noisy_loss_weight: λ of Eq. 1.
         noisy_loss_weight_after: λ once the labels are being corrected; -1 keeps `noisy_loss_weight`.
-        warm_up: Epochs before the first correction.
+        simulation: The noisy label of a clean row that has none: "posterior", what the noisy head expects of it (the
+            paper), or "transition", a label drawn from the clean one as labels go wrong, anew in every pass. How
+            they do is learnt by two networks, each trained on half of the rows for the epochs of the warm-up, which
+            also correct every label once before the loop begins.
+        warm_up: Epochs before the first correction; with "transition" those of the half-networks, before the loop's own
+            network begins, whose labels are first corrected after `correct_every` epochs.
         correct_every: Epochs between corrections.
+        correct_until: The share of the epochs after which labels are no longer corrected.
         clean_fit_fraction: Share of the clean rows that train the correction network; the rest are clean_val.
         combination: "convex" (Eq. 2), or "latest": the newest correction alone.
         clean_rows_train: Whether the clean rows also train the classifier with their clean labels: "never" (the
-            paper), "always", or "after_warm_up".
+            paper), "always", "after_warm_up", or "after_last_correction", when no correction is left that a network
+            with memorised clean rows could spoil.
         final_labels: The labels to hand back: "loop", those that the loop ends with (the paper), or "held_out", labels
             made once more by networks that have not seen the row, if enough rows have both labels and judge these no
             worse.
@@ -35,8 +43,10 @@ class Config(TrainingConfig):
 
     noisy_loss_weight: float = 0.5
     noisy_loss_weight_after: float = added(-1.0)
+    simulation: str = added("posterior")
     warm_up: int = 40
     correct_every: int = 5
+    correct_until: float = added(1.0)
     clean_fit_fraction: float = 0.8
     combination: str = "convex"
     clean_rows_train: str = "never"
@@ -45,7 +55,12 @@ class Config(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        choices = {"combination": COMBINATIONS, "clean_rows_train": CLEAN_ROWS_TRAIN, "final_labels": FINAL_LABELS}
+        choices = {
+            "combination": COMBINATIONS,
+            "clean_rows_train": CLEAN_ROWS_TRAIN,
+            "final_labels": FINAL_LABELS,
+            "simulation": SIMULATIONS,
+        }
         for key, known in choices.items():
             value = getattr(self, key)
             if value not in known:
@@ -58,6 +73,9 @@ class Config(TrainingConfig):
         if not 0 < self.clean_fit_fraction < 1:
             raise UsageError(f"clean_fit_fraction must lie between 0 and 1, not {self.clean_fit_fraction}")
 
+        if not 0 < self.correct_until <= 1:
+            raise UsageError(f"correct_until is a share of the epochs, above 0 and at most 1, not {self.correct_until}")
+
     def check_schedule(self) -> None:
         """Refuses a loop that ends before its first correction."""
         if self.warm_up >= self.epochs:
@@ -68,7 +86,27 @@ class Config(TrainingConfig):
 
     def corrects_after(self, epoch: int) -> bool:
         """Whether the labels are corrected after this many finished epochs; never after the last."""
-        return self.warm_up <= epoch < self.epochs and (epoch - self.warm_up) % self.correct_every == 0
+        if not self.warm_up <= epoch < self.epochs or (epoch - self.warm_up) % self.correct_every:
+            return False
+        return epoch == self.warm_up or epoch <= self.correct_until * self.epochs  # the first one always
+
+    def last_correction(self) -> int:
+        """The number of finished epochs after which the labels are corrected for the last time."""
+        return max((epoch for epoch in range(1, self.epochs) if self.corrects_after(epoch)), default=0)
+
+    def of_half_networks(self) -> Config:
+        """The settings of the half-networks: the whole schedule in the warm-up, and nothing that slows it.
+
+        They need not be kept from memorising: they are judged by rows that they have not seen.
+        """
+        augment = "none" if self.augment == "crop-flip" else self.augment
+        return replace(self, epochs=self.warm_up, mixup=0.0, augment=augment)
+
+    def of_the_loop(self) -> Config:
+        """The settings of the loop itself: where half-networks have done the warm-up, it begins with their labels."""
+        if self.simulation == "posterior":
+            return self
+        return replace(self, warm_up=min(self.correct_every, max(self.epochs - 1, 1)))
 
     def wants(self, name: str) -> bool:
         """Whether the correction network, or a candidate for it, asks for this input."""

@@ -7,7 +7,7 @@ paired, else the simulated posterior f_n(x).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from labelloop.types import Floats, Labels
 
 INPUTS = ("features", "logits", "probabilities", "extra")
 OPTIMIZERS = ("sgd", "adamw")
+Redraw = Callable[[np.random.Generator], Floats]
 CHUNK = 8192  # rows corrected at a time: a million rows of features are not copied as a whole
 
 
@@ -134,6 +135,7 @@ def fit_corrector(
     clean_val: Labels,
     config: CorrectorConfig | None = None,
     seed: int = 0,
+    redraw: Redraw | None = None,
 ) -> Corrector:
     """Trains a correction network for every candidate of `config.inputs` and keeps the one best on clean_val.
 
@@ -145,6 +147,7 @@ def fit_corrector(
         clean_val: Positions of the rows to select on.
         config: Settings.
         seed: For the initial weights and the order of the rows.
+        redraw: Noisy labels of all clean rows [M, C] for one pass, drawn from a stream; without it `noisy` in each.
 
     Raises:
         UsageError: No rows, a label that is missing or out of range, an unknown input, or a value that is not a number.
@@ -159,7 +162,7 @@ def fit_corrector(
     check_labels(labels, *noisy.shape)
     _check_columns(columns, config, len(noisy))
     labels = labels.astype(np.int64)
-    fitted = [_fit_one(noisy, columns, labels, clean_fit, clean_val, c, config, seed) for c in config.inputs]
+    fitted = [_fit_one(noisy, columns, labels, clean_fit, clean_val, c, config, seed, redraw) for c in config.inputs]
     return min(fitted, key=lambda c: c.clean_val_loss)
 
 
@@ -172,6 +175,7 @@ def _fit_one(
     inputs: str,
     config: CorrectorConfig,
     seed: int,
+    redraw: Redraw | None,
 ) -> Corrector:
     picked = _pick(columns, inputs)  # [M, E]
     mean, scale = np.zeros(picked.shape[1], np.float32), np.ones(picked.shape[1], np.float32)
@@ -190,6 +194,8 @@ def _fit_one(
     previous_loss, dropped_at, epoch = np.inf, None, 0
     for epoch in range(1, config.max_epochs + 1):
         order = torch.from_numpy(stream(seed, "corrector-batches", epoch).permutation(len(x_fit)))
+        if redraw is not None:
+            x_fit[:, : noisy.shape[1]] = torch.from_numpy(redraw(stream(seed, "corrector-labels", epoch))[clean_fit])
         for x, y in zip(x_fit[order].split(config.batch_size), y_fit[order].split(config.batch_size), strict=True):
             set_gradients(network, x, y)
             optimizer.step()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from labelloop.methods.closed_loop.combination import combination_weights, combine
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import fit_corrector
+from labelloop.methods.closed_loop.halves import hold_out
 from labelloop.methods.closed_loop.state import LoopState
-from labelloop.methods.closed_loop.views import columns, noisy_view, rows_to_train_on
+from labelloop.methods.closed_loop.views import columns, look, noisy_view, redraw_of, rows_to_train_on
 from labelloop.seeds import integer, stream
 from labelloop.splits import stratified_split
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
-from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.targets import one_hot
@@ -23,10 +23,10 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
 
     Args:
         problem: Training rows with given labels, and the clean rows.
-        config: Settings, without any "auto".
+        config: Settings, without any "auto" of network, augmentation or scaling.
         runtime: Device, seed, recording, checkpoints.
     """
-    train, clean, seed = problem.train, problem.clean, runtime.seed
+    train, clean, seed, loop = problem.train, problem.clean, runtime.seed, config.of_the_loop()
     noisy = one_hot(train.labels, problem.num_classes)  # ỹ [N, C]; zeros where there is no label
     clean_fit, clean_val = stratified_split(clean.clean_labels, config.clean_fit_fraction, stream(seed, "clean-val"))
     val_labels = clean.clean_labels[clean_val]  # (2)
@@ -35,29 +35,31 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     average = WeightAverage(model, optimizer, config.average_weights)  # its model is `model` where nothing is averaged
     state = LoopState.restored(runtime.restore(model, optimizer, average), targets=noisy)  # ŷ_0 [N, C] (1)
 
-    for epoch in runtime.epochs(config.epochs):  # (3)
+    for epoch in runtime.epochs(loop.epochs):  # (3)
+        if config.simulation == "transition" and state.held_out is None:
+            with runtime.phase("halves"):
+                state.begin(hold_out(problem, clean_fit, config, runtime), noisy, clean_val, val_labels)
         with runtime.phase("train"):
-            rows = rows_to_train_on(problem, state.targets, noisy, config, epoch)
-            loss = train_epoch(model, *rows, optimizer, config, runtime, epoch)  # θ_t, Eq. 1 (4)
+            rows = rows_to_train_on(problem, state.targets, noisy, loop, epoch)
+            loss = train_epoch(model, *rows, optimizer, loop, runtime, epoch)  # θ_t, Eq. 1 (4)
 
-        if config.corrects_after(epoch):
-            with runtime.phase("extract"):  # (5)
-                on_train = extract(average.model, train, runtime)  # z [N, D]
-                on_clean = extract(average.model, clean, runtime)  # zᵐ [M, D], simulated noisy posterior [M, C]
+        if loop.corrects_after(epoch):
+            with runtime.phase("extract"):  # (5) z [N, D], zᵐ [M, D], simulated noisy labels of the clean rows
+                on_train, on_clean, clean_labels = look(average.model, problem, state.held_out, runtime)
                 state.first = state.first or on_clean
                 train_columns, clean_columns = columns(on_train, train.extra), columns(on_clean, clean.extra)
-            base = Correction(noisy_view(train.labels, on_train), noisy_view(clean.labels, on_clean))  # ȳ_0, ȳᵐ_0 (6)
+            base = Correction(noisy_view(train.labels, on_train), noisy_view(clean_labels, on_clean))  # ȳ_0, ȳᵐ_0 (6)
 
             with runtime.phase("corrector"), runtime.one_thread():  # φ*_t (7)
                 corrector = fit_corrector(
                     base.clean, clean_columns, clean.clean_labels, clean_fit, clean_val, config.corrector,
-                    integer(seed, "corrector", state.next_round),
+                    integer(seed, "corrector", state.next_round), redraw_of(clean, state.held_out),
                 )  # fmt: skip
             with runtime.phase("update"):  # ȳ_t, ȳᵐ_t (8)
                 state.past.append(
                     Correction(corrector(base.train, train_columns), corrector(base.clean, clean_columns))
                 )
-            components = (base, *state.past)
+            components = state.components(base)
             with runtime.phase("combination"):  # ω_t, Eq. 5 (8)
                 val = [component.clean[clean_val] for component in components]
                 weights = combination_weights(config.combination, val, val_labels, state.weights)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.methods.closed_loop.combination import Weights, clean_loss
+from labelloop.methods.closed_loop.combination import Weights, clean_loss, combine, fit_simplex_weights
 from labelloop.methods.closed_loop.corrector import Corrector
+from labelloop.methods.closed_loop.halves import HeldOut
 from labelloop.training.checkpoint import Checkpoint
+from labelloop.training.targets import one_hot
 from labelloop.types import Correction, Extracted, Floats, Labels
 
 FIRST = "first_"  # begins the names under which the file of round 1 keeps `first`
@@ -23,6 +25,7 @@ class LoopState:
         targets: ŷ, the labels that the classifier is trained on [N, C].
         past: The corrections so far: past[k - 1] is (ȳ_k, ȳᵐ_k).
         rounds: A record of every correction.
+        held_out: What half-networks found before the loop began; None with the paper's simulation.
         first: What the network of the first round said of the clean rows: no clean label had reached it yet.
     """
 
@@ -30,6 +33,7 @@ class LoopState:
     past: list[Correction] = field(default_factory=list)
     rounds: list[dict[str, Any]] = field(default_factory=list)
     first: Extracted | None = None
+    held_out: HeldOut | None = None
 
     @property
     def weights(self) -> Weights | None:
@@ -39,6 +43,26 @@ class LoopState:
     @property
     def next_round(self) -> int:
         return len(self.past) + 1
+
+    def begin(self, held_out: HeldOut, noisy: Floats, clean_val: Labels, val_labels: Labels) -> None:
+        """Takes over what the half-networks found; the first targets are given labels and theirs, combined by Eq. 5."""
+        self.held_out = held_out
+        given = np.where(
+            noisy.any(axis=1, keepdims=True), noisy, held_out.train
+        )  # a row without a label has only theirs
+        base = Correction(given, one_hot(held_out.labels, noisy.shape[1]))
+        components = self.components(base)
+        weights = fit_simplex_weights([component.clean[clean_val] for component in components], val_labels)
+        self.targets = combine([component.train for component in components], weights)
+
+    def components(self, base: Correction) -> list[Correction | HeldOut]:
+        """All that Eq. 2 combines: ȳ_0, what the half-networks say, and ȳ_1, ..., ȳ_t."""
+        return [base, *([self.held_out] if self.held_out else []), *self.past]
+
+    def component_names(self) -> list[str]:
+        """What `components` are, for the record."""
+        held_out = ["half-networks"] if self.held_out else []
+        return ["given label", *held_out, *(f"correction {k}" for k in range(1, len(self.past) + 1))]
 
     def close_round(
         self,
@@ -65,6 +89,7 @@ class LoopState:
         self.rounds.append({
             "round": len(self.past),
             "epoch": epoch,
+            "components": self.component_names(),
             "weights": weights.tolist(),
             "clean_val_loss": clean_loss(val, val_labels, weights),
             "component_losses": [clean_loss([v], val_labels, np.ones(1)) for v in val],
@@ -77,7 +102,8 @@ class LoopState:
         past = [{"train": p.train, "clean": p.clean} for p in self.past]
         if past and self.first is not None:
             past[0] |= {FIRST + name: value.copy() for name, value in vars(self.first).items()}  # their own bytes
-        return {"arrays": {"targets": self.targets}, "past": past, "values": {"rounds": self.rounds}}
+        arrays = {"targets": self.targets} | (self.held_out.to_arrays() if self.held_out else {})
+        return {"arrays": arrays, "past": past, "values": {"rounds": self.rounds}}
 
     @classmethod
     def restored(cls, saved: Checkpoint | None, targets: Floats) -> LoopState:
@@ -86,4 +112,6 @@ class LoopState:
             return cls(targets)
         past = [Correction(p["train"], p["clean"]) for p in saved.past]
         first = {k.removeprefix(FIRST): v for p in saved.past[:1] for k, v in p.items() if k.startswith(FIRST)}
-        return cls(saved.arrays["targets"], past, saved.values["rounds"], Extracted(**first) if first else None)
+        held_out = HeldOut.from_arrays(saved.arrays)
+        extracted = Extracted(**first) if first else None
+        return cls(saved.arrays["targets"], past, saved.values["rounds"], extracted, held_out)

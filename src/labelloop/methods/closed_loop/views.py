@@ -2,18 +2,66 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax
 
 from labelloop.methods.closed_loop.config import Config
+from labelloop.methods.closed_loop.corrector import Redraw
+from labelloop.models import TwoHeadClassifier
+from labelloop.training.extract import extract
+from labelloop.training.runtime import Runtime
 from labelloop.training.targets import one_hot, together
 from labelloop.types import MISSING, Extracted, Floats, Labels, Problem, Rows
+
+if TYPE_CHECKING:
+    from labelloop.methods.closed_loop.halves import HeldOut
 
 
 def noisy_view(labels: Labels, extracted: Extracted) -> Floats:
     """The noisy label of every row [N, C]: the given one where there is one, else the simulated posterior f_n(x)."""
     known = (labels != MISSING)[:, None]
     return np.where(known, one_hot(labels, extracted.noisy_posterior.shape[1]), extracted.noisy_posterior)
+
+
+def look(
+    model: TwoHeadClassifier, problem: Problem, held_out: HeldOut | None, runtime: Runtime
+) -> tuple[Extracted, Extracted, Labels]:
+    """What the network says of training rows and clean rows, and the noisy labels of the clean rows, -1 where unknown.
+
+    With half-networks the posterior of the noisy label is theirs, and every clean row has a noisy label.
+    """
+    on_train, on_clean = (extract(model, rows, runtime) for rows in (problem.train, problem.clean))
+    if held_out is None:
+        return on_train, on_clean, problem.clean.labels
+    return (
+        replace(on_train, noisy_posterior=held_out.noisy_train),
+        replace(on_clean, noisy_posterior=held_out.noisy_clean),
+        held_out.labels,
+    )
+
+
+def redraw_of(clean: Rows, held_out: HeldOut | None) -> Redraw | None:
+    """How the correction network's pass gets its noisy labels: the real ones, and new draws where there is none."""
+    if held_out is None:
+        return None
+    chances = held_out.transition[clean.clean_labels]  # [M, C]
+
+    def redraw(rng: np.random.Generator) -> Floats:
+        labels = np.where(clean.labels != MISSING, clean.labels, draw_labels(chances, rng))
+        return one_hot(labels, chances.shape[1])
+
+    return redraw
+
+
+def draw_labels(posterior: NDArray[np.floating], rng: np.random.Generator) -> Labels:
+    """A label for every row, drawn from its row of probabilities [n, C]."""
+    edges = posterior.cumsum(axis=1, dtype=np.float64)
+    uniform = rng.random((len(posterior), 1)) * edges[:, -1:]
+    return (uniform >= edges).sum(axis=1).clip(max=posterior.shape[1] - 1)
 
 
 def columns(extracted: Extracted, extra: Floats | None) -> dict[str, Floats]:
@@ -33,8 +81,9 @@ def rows_to_train_on(
 ) -> tuple[Rows, Floats, Floats, float]:
     """The rows of an epoch, with targets, noisy labels and λ: the training rows, and the clean rows if asked."""
     weight = config.noisy_loss_weight_in(epoch)
-    train, clean = problem.train, problem.clean
-    if config.clean_rows_train == "never" or (config.clean_rows_train == "after_warm_up" and epoch <= config.warm_up):
+    train, clean, when = problem.train, problem.clean, config.clean_rows_train
+    waits = {"never": config.epochs, "after_warm_up": config.warm_up, "after_last_correction": config.last_correction()}
+    if epoch <= waits.get(when, 0):
         return train, targets, noisy, weight
     both = together(train, clean)
     clean_targets = one_hot(clean.clean_labels, problem.num_classes)

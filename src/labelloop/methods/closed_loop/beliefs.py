@@ -1,0 +1,56 @@
+"""q(y | x): from what a network of the given labels says of a row to what its true label is, learnt on clean rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+
+from labelloop.methods.closed_loop.simulation import Array
+from labelloop.types import Labels
+
+LOWEST = -12.0  # log probabilities below this tell nothing more
+WIDEST = 32  # classes up to which every class may speak for every other one
+PENALTY = 30.0  # of the squared distance of a coefficient from where it is without evidence
+SCALE_PENALTY = 1.0  # of the squared distance of the common scale from 1
+
+
+def fit_beliefs(log_p: Array, labels: Labels) -> Array:
+    """Coefficients [C + 1, C] of a logistic regression from log p(ỹ | x) to the true label, the last row the offsets.
+
+    They are drawn to a multiple of the identity. The multiple is the one number that few rows can tell: noise makes
+    p(ỹ | x) flatter than q(y | x). Without rows it is 1, and q = p. So few rows, or a class without any, do little
+    harm. With many classes only the diagonal and the offsets may differ from it.
+
+    Args:
+        log_p: Of clean rows [m, C].
+        labels: Their clean labels [m].
+    """
+    rows, classes = log_p.shape
+    x = np.concatenate([np.maximum(log_p, LOWEST), np.ones((rows, 1))], axis=1)  # [m, C + 1]
+    centre = np.eye(classes + 1, classes)
+    free = np.ones_like(centre, bool)
+    if classes > WIDEST:
+        free = np.eye(classes + 1, classes, dtype=bool)
+        free[-1] = True
+    truth = np.eye(classes)[labels]
+
+    def coefficients(flat: Array) -> Array:
+        found = flat[0] * centre
+        found[free] += flat[1:]
+        return found
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        log_q = log_softmax(x @ coefficients(flat), axis=1)  # [m, C]
+        value = -(truth * log_q).sum() + 0.5 * PENALTY * flat[1:] @ flat[1:] + 0.5 * SCALE_PENALTY * (flat[0] - 1) ** 2
+        slope = x.T @ (np.exp(log_q) - truth)  # [C + 1, C]
+        of_scale = (slope * centre).sum() + SCALE_PENALTY * (flat[0] - 1)
+        return float(value), np.append(of_scale, slope[free] + PENALTY * flat[1:])
+
+    start = np.append(1.0, np.zeros(int(free.sum())))
+    return coefficients(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x)
+
+
+def beliefs(log_p: Array, coefficients: Array) -> Array:
+    """q(y | x) of rows with these log probabilities [n, C]."""
+    return softmax(np.maximum(log_p, LOWEST) @ coefficients[:-1] + coefficients[-1], axis=1)

@@ -1,0 +1,142 @@
+"""Two half-networks, each trained on half of the noisy rows: what they say of a row has nothing of its own label in it.
+
+They are the warm-up, and take the place of the noisy head. From them and the clean rows comes how labels go wrong (T),
+a noisy label for every clean row, and a first correction of every noisy row, all before the loop begins.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import log_softmax
+
+from labelloop.methods.closed_loop.beliefs import beliefs, fit_beliefs
+from labelloop.methods.closed_loop.config import Config
+from labelloop.methods.closed_loop.simulation import estimate_transition, label_posterior
+from labelloop.methods.closed_loop.views import draw_labels
+from labelloop.models import TwoHeadClassifier
+from labelloop.seeds import integer, stream
+from labelloop.training.averaging import WeightAverage
+from labelloop.training.epoch import train_epoch
+from labelloop.training.extract import extract
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.targets import one_hot, take
+from labelloop.types import MISSING, Floats, Labels, Problem, Rows
+
+SAMPLE = 2000  # rows by which a half-network is judged after each epoch
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What is known before the loop begins, by networks that have not seen the row.
+
+    Attributes:
+        transition: T[y, ỹ], how labels go wrong [C, C].
+        labels: A noisy label for every clean row: the real one where there is one, else drawn from T[y, .] [M].
+        noisy_train: p(ỹ | x) of the noisy rows [N, C].
+        noisy_clean: The same of the clean rows [M, C].
+        train: P(y | x, ỹ) of the noisy rows, the first correction [N, C].
+        clean: The same of the clean rows, for their noisy label [M, C].
+        gap: How much more often the half-networks agree with labels that they have seen than with others.
+    """
+
+    transition: Floats
+    labels: Labels
+    noisy_train: Floats
+    noisy_clean: Floats
+    train: Floats
+    clean: Floats
+    gap: float
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Everything, as a checkpoint holds it."""
+        # Copies: the targets may be one of these arrays, and a file holds no memory twice.
+        return {f"held_out_{field.name}": np.array(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> HeldOut | None:
+        """What `to_arrays` stored, if it did."""
+        if "held_out_gap" not in arrays:
+            return None
+        values: dict[str, Any] = {field.name: arrays[f"held_out_{field.name}"] for field in fields(cls)}
+        return cls(**values | {"gap": float(values["gap"])})
+
+
+def hold_out(problem: Problem, clean_fit: Labels, config: Config, runtime: Runtime) -> HeldOut:
+    """Trains the half-networks, and estimates from them how labels go wrong.
+
+    Args:
+        problem: Training rows with given labels, and the clean rows.
+        clean_fit: The clean rows that may teach.
+        config: Settings.
+        runtime: Device and seed.
+    """
+    train, clean, seed = problem.train, problem.clean, runtime.seed
+    half = stream(seed, "halves").permutation(len(train)) % 2  # [N]
+    log_p = np.empty((len(train), problem.num_classes))
+    log_p_clean, gaps = [], []
+    for k in range(2):
+        network, gap = _half_network(problem, half != k, k, config, runtime)
+        log_p[half == k] = _log_p(network, take(train, half == k), runtime)
+        log_p_clean.append(_log_p(network, clean, runtime))
+        gaps.append(gap)
+    noisy_clean = np.exp(log_p_clean).mean(axis=0)  # [M, C]
+    coefficients = fit_beliefs(np.log(noisy_clean[clean_fit]), clean.clean_labels[clean_fit])
+    q, q_clean = beliefs(log_p, coefficients), beliefs(np.log(noisy_clean), coefficients)
+
+    pairs = np.zeros((problem.num_classes, problem.num_classes))
+    paired = clean_fit[clean.labels[clean_fit] != MISSING]
+    np.add.at(pairs, (clean.clean_labels[paired], clean.labels[paired]), 1)
+    transition = estimate_transition(q, train.labels, pairs=pairs)
+    drawn = draw_labels(transition[clean.clean_labels], stream(seed, "simulated-labels"))
+    labels = np.where(clean.labels != MISSING, clean.labels, drawn)
+    found = (transition, np.exp(log_p), noisy_clean, label_posterior(q, transition, train.labels))
+    transition32, noisy32, noisy_clean32, train32 = (array.astype(np.float32) for array in found)
+    clean32 = label_posterior(q_clean, transition, labels).astype(np.float32)
+    return HeldOut(transition32, labels, noisy32, noisy_clean32, train32, clean32, float(np.mean(gaps)))
+
+
+def _half_network(
+    problem: Problem, mine: np.ndarray, number: int, config: Config, runtime: Runtime
+) -> tuple[TwoHeadClassifier, float]:
+    """A network trained on some rows, as it was when it foretold the labels of the others best; and its gap."""
+    train, short = problem.train, config.of_half_networks()
+    known = train.labels != MISSING
+    rows = take(train, mine & known)
+    rng = stream(runtime.seed, "half-sample", number)
+    seen, unseen = (take(train, _some(part & known, rng)) for part in (mine, ~mine))
+    targets = one_hot(rows.labels, problem.num_classes)
+    model = runtime.prepare(new_classifier(short, problem, integer(runtime.seed, "half", number)))
+    optimizer = new_optimizer(model, short)
+    average = WeightAverage(model, optimizer, config.average_weights)
+    best, kept = np.inf, average.model
+    with torch.random.fork_rng(devices=[]):
+        for epoch in range(1, short.epochs + 1):
+            train_epoch(model, rows, targets, targets, 0.0, optimizer, short, runtime, epoch)
+            log_p = _log_p(average.model, unseen, runtime)
+            loss = -log_p[np.arange(len(unseen)), unseen.labels].mean() if len(unseen) else -epoch
+            if loss < best:
+                best, kept = loss, deepcopy(average.model)
+    agreement = [
+        float((_log_p(kept, part, runtime).argmax(axis=1) == part.labels).mean()) if len(part) else 0.0
+        for part in (seen, unseen)
+    ]
+    return kept, agreement[0] - agreement[1]
+
+
+def _log_p(network: TwoHeadClassifier, rows: Rows, runtime: Runtime) -> np.ndarray:
+    if not len(rows):
+        return np.empty((0, network.head.out_features))
+    return log_softmax(extract(network, rows, runtime).logits.astype(np.float64), axis=1)
+
+
+def _some(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """SAMPLE of the rows of a mask at most, as a mask."""
+    chosen = np.zeros_like(mask)
+    chosen[rng.permutation(np.flatnonzero(mask))[:SAMPLE]] = True
+    return chosen

@@ -1,0 +1,219 @@
+"""Half-networks: no row is judged by a network that saw its label; T, simulated labels, the first correction."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+from tiny import tiny_config, tiny_problem
+
+from labelloop.methods.closed_loop import halves, loop
+from labelloop.methods.closed_loop.halves import HeldOut, hold_out
+from labelloop.methods.closed_loop.loop import fit
+from labelloop.methods.closed_loop.simulation import label_posterior
+from labelloop.methods.closed_loop.views import draw_labels, redraw_of, rows_to_train_on
+from labelloop.training.runtime import Runtime
+from labelloop.training.targets import one_hot
+from labelloop.types import MISSING
+
+TRANSITION = {"simulation": "transition", "correct_until": 0.6, "clean_rows_train": "after_last_correction"}
+
+
+def quiet(seed: int = 0, **arguments) -> Runtime:
+    return Runtime(seed, device="cpu", progress=False, **arguments)
+
+
+def held_out(problem, clean_fit=None, **changes) -> HeldOut:
+    clean_fit = np.arange(len(problem.clean)) if clean_fit is None else clean_fit
+    return hold_out(problem, clean_fit, tiny_config(problem, **(TRANSITION | changes)), quiet())
+
+
+def with_label(problem, row: int, label: int):
+    labels = problem.train.labels.copy()
+    labels[row] = label
+    return replace(problem, train=replace(problem.train, labels=labels))
+
+
+# --- what they are trained on ----------------------------------------------------------------------------------------
+
+
+def test_what_is_said_of_a_row_has_nothing_of_its_own_label_in_it():
+    problem, _ = tiny_problem()
+    first, others = held_out(problem, warm_up=1), np.arange(1, len(problem.train))
+    changed = held_out(with_label(problem, 0, (problem.train.labels[0] + 1) % 3), warm_up=1)
+    assert (changed.noisy_train[0] == first.noisy_train[0]).all()
+    assert (changed.noisy_train[others] != first.noisy_train[others]).any()  # it did teach the network of the others
+
+
+def test_clean_rows_outside_clean_fit_teach_nothing():
+    problem, _ = tiny_problem()
+    other = problem.clean.clean_labels.copy()
+    other[30:] = (other[30:] + 1) % 3
+    changed = replace(problem, clean=replace(problem.clean, clean_labels=other))
+    first, second = (held_out(p, np.arange(30)) for p in (problem, changed))
+    assert (first.train == second.train).all()
+    assert (first.transition == second.transition).all()
+
+
+def test_the_global_random_states_are_left_alone():
+    problem, _ = tiny_problem()
+    before = torch.get_rng_state()
+    held_out(problem)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# --- what they find --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_correction_is_bayes_rule_and_better_than_the_given_labels():
+    problem, truth = tiny_problem(n=600, m=60, noise=0.4)
+    found = held_out(problem, warm_up=6)
+    np.testing.assert_allclose(found.transition.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found.train.sum(axis=1), 1, atol=1e-5)
+    right = (found.train.argmax(axis=1) == truth.train_labels).mean()
+    assert right > (problem.train.labels == truth.train_labels).mean() + 0.1
+    assert np.abs(np.diag(found.transition) - 0.6).max() < 0.2
+
+
+def test_a_paired_row_keeps_its_label_and_others_are_drawn_from_the_matrix():
+    problem, _ = tiny_problem(n=300, m=300, paired=100)
+    found = held_out(problem)
+    assert (found.labels[:100] == problem.clean.labels[:100]).all()
+    for true in range(3):
+        drawn = found.labels[100:][problem.clean.clean_labels[100:] == true]
+        shares = np.bincount(drawn, minlength=3) / len(drawn)
+        np.testing.assert_allclose(shares, found.transition[true], atol=0.2)
+
+
+def test_rows_without_a_label_are_corrected_by_the_networks_alone():
+    problem, truth = tiny_problem(n=400, unlabelled=50, noise=0.2)
+    found = held_out(problem, warm_up=6)
+    assert (found.train[-50:].argmax(axis=1) == truth.train_labels[-50:]).mean() > 0.7
+
+
+def test_draws_follow_their_rows():
+    rng, chances = np.random.default_rng(0), np.array([[0.2, 0.8, 0.0], [0.0, 0.0, 1.0]])
+    drawn = draw_labels(np.repeat(chances, 2000, axis=0), rng)
+    assert (drawn[:2000] == 1).mean() == pytest.approx(0.8, abs=0.03)
+    assert (drawn[:2000] < 2).all()
+    assert (drawn[2000:] == 2).all()
+
+
+def test_every_pass_of_the_correction_network_draws_anew_but_for_paired_rows():
+    problem, _ = tiny_problem(m=80, paired=30)
+    found = held_out(problem)
+    redraw = redraw_of(problem.clean, found)
+    first, second = redraw(np.random.default_rng(1)), redraw(np.random.default_rng(2))
+    assert (first[:30] == one_hot(problem.clean.labels[:30], 3)).all()
+    assert (second[:30] == first[:30]).all()
+    assert (first[30:] != second[30:]).any()
+    assert redraw_of(problem.clean, None) is None
+
+
+def test_it_survives_a_checkpoint():
+    found = held_out(tiny_problem()[0])
+    again = HeldOut.from_arrays(found.to_arrays())
+    for field in fields(HeldOut):
+        assert np.array_equal(getattr(found, field.name), getattr(again, field.name))
+    assert HeldOut.from_arrays({"targets": np.ones(3)}) is None
+
+
+def test_few_clean_rows_and_few_rows_are_no_error():
+    problem, _ = tiny_problem(n=6, m=5)
+    found = held_out(problem, np.arange(4))
+    assert np.isfinite(found.train).all()
+    assert np.isfinite(found.transition).all()
+
+
+# --- in the loop -----------------------------------------------------------------------------------------------------
+
+
+def run(problem, truth=None, **changes):
+    runtime = quiet(truth=truth)
+    return fit(problem, tiny_config(problem, **(TRANSITION | changes)), runtime), runtime
+
+
+def test_the_half_networks_are_the_warm_up_and_their_time_is_recorded():
+    result, runtime = run(*tiny_problem(), epochs=9, warm_up=3)
+    assert len(runtime.history) == 9
+    assert "halves" in runtime.history[0]["seconds"]
+    assert all("halves" not in row["seconds"] for row in runtime.history[1:])
+    assert [entry["epoch"] for entry in result.rounds] == [2, 4]  # not 6 and 8: labels stand after 0.6 of the epochs
+
+
+def test_the_first_targets_are_given_labels_and_the_first_correction_combined(monkeypatch):
+    problem, _ = tiny_problem()
+    seen, train_epoch = [], loop.train_epoch
+
+    def watch(model, rows, targets, *rest):
+        seen.append(targets)
+        return train_epoch(model, rows, targets, *rest)
+
+    monkeypatch.setattr(loop, "train_epoch", watch)
+    run(problem)
+    found = held_out(problem, loop.stratified_split(
+        problem.clean.clean_labels, 0.8, loop.stream(0, "clean-val"))[0])  # fmt: skip
+    noisy = one_hot(problem.train.labels, 3)
+    share = ((seen[0] - noisy) * (found.train - noisy)).sum() / ((found.train - noisy) ** 2).sum()
+    np.testing.assert_allclose(seen[0], share * found.train + (1 - share) * noisy, atol=1e-4)
+
+
+@pytest.mark.parametrize("paired", [0, 15])
+def test_no_round_is_worse_on_clean_val_than_any_component_the_half_networks_among_them(paired):
+    result, _ = run(*tiny_problem(paired=paired), epochs=12)
+    assert len(result.rounds) >= 2
+    for number, entry in enumerate(result.rounds, start=1):
+        assert len(entry["component_losses"]) == len(entry["weights"]) == number + 2
+        assert entry["clean_val_loss"] <= min(entry["component_losses"]) + 1e-9
+
+
+def test_the_posterior_of_the_noisy_label_is_that_of_the_half_networks():
+    result, _ = run(*tiny_problem(unlabelled=10))
+    assert result.first_clean is not None
+    problem, _ = tiny_problem(unlabelled=10)
+    clean_fit, _ = loop.stratified_split(problem.clean.clean_labels, 0.8, loop.stream(0, "clean-val"))
+    np.testing.assert_array_equal(result.first_clean.noisy_posterior, held_out(problem, clean_fit).noisy_clean)
+    np.testing.assert_allclose(result.targets.sum(axis=1), 1, atol=1e-5)
+
+
+def test_a_component_for_clean_rows_is_bayes_rule_for_their_simulated_label():
+    problem, _ = tiny_problem()
+    found = held_out(problem)
+    assert found.clean.shape == (40, 3)
+    uniform = np.full((40, 3), 1 / 3)
+    assert not np.allclose(found.clean, label_posterior(uniform, found.transition, found.labels))
+
+
+def test_one_network_of_each_half_is_kept_as_it_was_at_its_best(monkeypatch):
+    """An epoch that ruins the network does not count: what it said of unseen labels was better before."""
+    problem, _ = tiny_problem()
+    train_epoch = halves.train_epoch
+
+    def ruin(model, *rest):
+        loss = train_epoch(model, *rest)
+        if rest[-1] == 3:
+            with torch.no_grad():
+                model.head.weight.mul_(-50)
+        return loss
+
+    first = held_out(problem, warm_up=2, learning_rate_drops=())
+    monkeypatch.setattr(halves, "train_epoch", ruin)
+    ruined = held_out(problem, warm_up=3, learning_rate_drops=())
+    np.testing.assert_array_equal(first.noisy_train, ruined.noisy_train)
+
+
+@pytest.mark.parametrize(
+    ("when", "early", "late"),
+    [("never", 0, 0), ("always", 40, 40), ("after_last_correction", 0, 40)],
+)
+def test_when_clean_rows_train(when, early, late):
+    problem, _ = tiny_problem()
+    config = tiny_config(problem, epochs=10, warm_up=2, correct_every=2, clean_rows_train=when, correct_until=0.5)
+    assert config.last_correction() == 4
+    noisy = one_hot(problem.train.labels, 3)
+    for epoch, extra in ((4, early), (5, late)):
+        rows, targets, _, _ = rows_to_train_on(problem, noisy, noisy, config, epoch)
+        assert len(rows) == len(targets) == 120 + extra
+    assert (problem.train.labels != MISSING).all()
