@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "runs": set(),
     "training": {"models", "runs", "config"},
     "methods": {"training", "models", "config"},
-    "correction": {"methods", "training", "runs", "config"},
+    "correction": {"methods.closed_loop", "methods.cross_entropy", "training", "runs", "config"},
     "trained_model": {"data", "models", "training", "runs"},
     "workflows": {
         *("data", "noise", "methods", "correction", "training", "models", "runs", "config", "trained_model"),

@@ -44,6 +44,8 @@ MUTATIONS = [
     ("arrows", "runs/folder.py", "from labelloop.training.runtime import Runtime"),
     ("arrows", "report/page.py", "from labelloop.correction.judge import judge"),
     ("arrows", "methods/glc.py", "from labelloop.runs.folder import RunFolder"),
+    ("arrows", "correction/judge.py", "from labelloop.methods import METHODS"),
+    ("arrows", "correction/judge.py", "from labelloop.methods import closed_loop, glc"),
     ("arrows", "estimator.py", "from labelloop.methods import METHODS"),
     ("arrows", "attic/old.py", "import numpy"),
     ("methods_apart", "methods/glc.py", "from labelloop.methods import fasten"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,7 +16,7 @@ from labelloop.correction import held_out
 from labelloop.correction.judge import judge_held_out
 from labelloop.correction.stored_run import read_stored_run
 from labelloop.errors import DataError, UsageError
-from labelloop.methods import METHODS
+from labelloop.methods import cross_entropy
 from labelloop.types import Problem, Rows
 from labelloop.workflows.compose import load_data, noisy_problem
 from labelloop.workflows.refit import corrected
@@ -69,12 +68,12 @@ def test_all_that_is_stored_agrees(finished):
 
 
 def train_with(patch, fit):
-    patch.setitem(METHODS, "cross-entropy", replace(METHODS["cross-entropy"], fit=fit))
+    patch.setattr(cross_entropy, "fit_noisy", fit)
 
 
 def test_no_row_is_judged_by_a_network_that_has_seen_it(monkeypatch):
     rows, taught, asked = paired_rows(), [], []
-    train, extract = METHODS["cross-entropy"].fit, held_out.extract
+    train, extract = cross_entropy.fit_noisy, held_out.extract
 
     def fit_noisy(problem, config, runtime):
         assert config.epochs == QUICK["warm_up"]

@@ -20,7 +20,7 @@ from labelloop.correction.instant.correction import FLOOR, side_by_side
 from labelloop.correction.instant.discriminant import discriminant_scores
 from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.errors import DataError
-from labelloop.methods import METHODS
+from labelloop.methods import cross_entropy
 from labelloop.methods.closed_loop import Config
 from labelloop.seeds import stream
 from labelloop.training.extract import extract
@@ -64,14 +64,14 @@ def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corre
 def _held_out(rows: Rows, problem: Problem, config: Config, runtime: Runtime) -> Floats:
     """Log-probabilities of the given label, for every row by a network that has not seen it [n, C]."""
     shared = {field.name: getattr(config, field.name) for field in fields(TrainingConfig)}
-    plain = METHODS["cross-entropy"]
-    short = plain.config(**shared | {"epochs": config.warm_up})
+    short = cross_entropy.Config(**shared | {"epochs": config.warm_up})
     teaches = (rows.labels != MISSING) & (rows.clean_labels == MISSING)
     fold = deal(2 * rows.labels + teaches, stream(runtime.seed, "held-out"), FOLDS)
     logits = np.empty((len(rows), problem.num_classes), np.float32)
     for k in range(FOLDS):
         half = Problem(_take(rows, teaches & (fold != k)), _take(rows, np.zeros(len(rows), bool)), problem.class_names)
-        logits[fold == k] = extract(plain.fit(half, short, runtime).model, _take(rows, fold == k), runtime).logits
+        fitted = cross_entropy.fit_noisy(half, short, runtime)
+        logits[fold == k] = extract(fitted.model, _take(rows, fold == k), runtime).logits
     return np.maximum(log_softmax(logits, axis=1), np.log(FLOOR)).astype(np.float32)
 
 

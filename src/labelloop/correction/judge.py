@@ -9,7 +9,6 @@ from labelloop.correction.cross_fit import MIN_CLEAN, cross_fitted
 from labelloop.correction.estimate import RANDOM_SAMPLE, estimate, no_estimate, share
 from labelloop.correction.once import Seen, correct_once
 from labelloop.correction.pairs import MIN_PAIRS
-from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.seeds import integer, stream
 from labelloop.types import MISSING, Fitted, Floats, Problem
@@ -29,15 +28,15 @@ HELD_OUT = (
 TOO_FEW = f"there are fewer than {MIN_CLEAN} clean rows"
 
 
-def judge_baseline(method: str, problem: Problem, predicted: Floats) -> dict[str, Any]:
+def judge_baseline(method: str, how: str, problem: Problem, predicted: Floats) -> dict[str, Any]:
     """What run.json holds under "estimate" for a method other than the closed loop.
 
     Args:
-        method: A name in METHODS.
+        method: Its name.
+        how: How it uses the clean rows.
         problem: What the method was given.
         predicted: The classifier's probabilities of the clean rows [M, C].
     """
-    how = METHODS[method].clean_rows
     if how != "not used":
         return no_estimate(f"clean rows are {how!r} to the method {method!r}, so they cannot judge it")
     right = share(predicted.argmax(axis=1) == problem.clean.clean_labels)

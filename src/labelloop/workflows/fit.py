@@ -285,7 +285,8 @@ def _extracted(trained: Trained, made: TableProblem) -> Extracted:
 
 def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: TableProblem) -> FinalLabels:
     """The labels of a baseline, and what its clean rows can tell."""
-    found = judge_baseline(task.method, task.problem, softmax(extracted.logits[made.clean], axis=1))
+    predicted = softmax(extracted.logits[made.clean], axis=1)
+    found = judge_baseline(task.method, method_named(task.method).clean_rows, task.problem, predicted)
     return FinalLabels(trained.fitted.targets, task.method, found)
 
 
