@@ -17,7 +17,7 @@ from labelloop.correction.stored_run import read_stored_run
 from labelloop.data.datasets.digits import digits
 from labelloop.data.readers import ReadOptions
 from labelloop.errors import DataError, UsageError
-from labelloop.workflows.correct_file import correct_file
+from labelloop.workflows.correct_file import Outputs, correct_file
 from labelloop.workflows.plan import plan_run
 from labelloop.workflows.refit import refit_run
 
@@ -86,7 +86,7 @@ def test_a_run_of_correct_is_planned_and_refitted_too(tmp_path):
     given = np.where(rng.random(300) < 0.4, rng.integers(0, 3, 300), rows.true)
     clean = np.where(np.arange(300) < 40, rows.true, -1)
     np.savez(tmp_path / "rows.npz", embedding=rows.X, label=given, clean_label=clean)
-    correct_file(tmp_path / "rows.npz", ReadOptions(), output_dir=tmp_path / "run")
+    correct_file(tmp_path / "rows.npz", ReadOptions(), Outputs(folder=tmp_path / "run"))
     text, curve = plan_run(tmp_path / "run", count=30)
     assert (tmp_path / "run" / "verify.csv").exists()
     assert len(curve["measured"]) == 4
@@ -106,7 +106,7 @@ def test_rows_that_were_clean_before_go_on_judging_and_by_the_same_correction(tm
     clean = np.where(np.arange(200) < 22, rows.true, -1)
     hazy = rows.X + 3 * rng.standard_normal(rows.X.shape).astype(np.float32)
     np.savez(tmp_path / "rows.npz", embedding=hazy, label=given, clean_label=clean)
-    correct_file(tmp_path / "rows.npz", ReadOptions(), output_dir=tmp_path / "run")
+    correct_file(tmp_path / "rows.npz", ReadOptions(), Outputs(folder=tmp_path / "run"))
     lines = [f"{k},{given[k]},{rows.true[k]}\n" for k in range(22)]
     (tmp_path / "same.csv").write_text("row,given_label,clean_label\n" + "".join(lines))
     text = refit_run(tmp_path / "run", tmp_path / "same.csv", tmp_path / "new")

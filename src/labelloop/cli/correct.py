@@ -37,18 +37,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.workflows.correct_file import correct_file
+    from labelloop.workflows.correct_file import Outputs, correct_file
 
     summary = correct_file(
         options.data,
         read_options(options),
-        output=options.output,
-        output_dir=options.output_dir,
+        Outputs(options.output, options.output_dir, options.overwrite, not options.no_report),
         pred_probs_columns=options.pred_probs_column,
         class_names=options.class_names,
         seed=options.seed,
-        overwrite=options.overwrite,
-        report=not options.no_report,
     )
     if not options.quiet:
         print(summary)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,33 +30,52 @@ FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".npz")
 PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
 
 
+@dataclass(frozen=True)
+class Outputs:
+    """Where the corrected labels go.
+
+    Attributes:
+        file: A .csv or .parquet file, with the columns of labels.parquet.
+        folder: A run folder, which `labelloop export` starts from. This, `file` or both.
+        overwrite: Whether to replace `file`, and the run in `folder`.
+        report: Whether to write report.html into `folder`.
+    """
+
+    file: Path | None = None
+    folder: Path | None = None
+    overwrite: bool = False
+    report: bool = True
+
+    def __post_init__(self) -> None:
+        if self.file is None and self.folder is None:
+            raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
+        if self.file is not None and self.file.suffix not in (".csv", ".parquet"):
+            ending = self.file.suffix or "a name without an ending"
+            raise UsageError(f"{self.file}: cannot write {ending!r}; .csv or .parquet")
+
+
 def correct_file(
     path: Path,
     options: ReadOptions,
+    to: Outputs,
     *,
-    output: Path | None = None,
-    output_dir: Path | None = None,
     pred_probs_columns: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     seed: int = 0,
-    overwrite: bool = False,
-    report: bool = True,
 ) -> str:
     """Corrects the labels of a file without training, and returns a summary for people.
 
     Args:
         path: A .csv, .tsv, .parquet, .jsonl or .npz file, or a Hugging Face data set.
         options: How to read it. The embedding column is guessed: embedding, embeddings, features.
-        output: A .csv or .parquet file, with the columns of labels.parquet.
-        output_dir: A run folder, which `labelloop export` starts from. This, `output` or both.
+        to: Where the corrected labels go.
         pred_probs_columns: One column of lists, or one array, or a column for every class in order. Guessed:
             pred_probs, else all columns whose names begin with p_.
         class_names: The classes in the order of the probabilities.
         seed: The same seed gives the same result.
-        overwrite: Whether to replace `output`, and the run in `output_dir`.
-        report: Whether to write report.html into `output_dir`.
     """
-    _check_output(output, output_dir, overwrite)
+    if to.file is not None and to.file.exists() and not to.overwrite:
+        raise DataError(f"{to.file} exists; give another name, or --overwrite")
     names = _column_names(path)
     label_column = options.label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
     if pred_probs_columns is None:
@@ -84,22 +103,13 @@ def correct_file(
         seed,
         named=has_embedding and bool(tables[-1].column_names) and not are_array_names(tables[-1].column_names),
     )
-    if output_dir is not None:
-        _write_run(RunFolder(output_dir, overwrite=overwrite), table, result, seed)
-        leave_report(output_dir, table, result.labels, report)
-    if output is not None:
-        write = pq.write_table if output.suffix == ".parquet" else pa.csv.write_csv
-        write_atomically(output, lambda place: write(result.labels, place))
-    return _summary(result) + f"\nthe corrected labels are in {output or output_dir}"
-
-
-def _check_output(output: Path | None, output_dir: Path | None, overwrite: bool) -> None:
-    if output is None and output_dir is None:
-        raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
-    if output is not None and output.suffix not in (".csv", ".parquet"):
-        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv or .parquet")
-    if output is not None and output.exists() and not overwrite:
-        raise DataError(f"{output} exists; give another name, or --overwrite")
+    if to.folder is not None:
+        _write_run(RunFolder(to.folder, overwrite=to.overwrite), table, result, seed)
+        leave_report(to.folder, table, result.labels, to.report)
+    if to.file is not None:
+        write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
+        write_atomically(to.file, lambda place: write(result.labels, place))
+    return _summary(result) + f"\nthe corrected labels are in {to.file or to.folder}"
 
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
