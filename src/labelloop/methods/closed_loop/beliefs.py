@@ -33,7 +33,7 @@ def fit_beliefs(log_p: Array, labels: Labels) -> Array:
     if classes > WIDEST:
         free = np.eye(classes + 1, classes, dtype=bool)
         free[-1] = True
-    truth = np.eye(classes)[labels]
+    targets = np.eye(classes)[labels]
 
     def coefficients(flat: Array) -> Array:
         found = flat[0] * centre
@@ -42,8 +42,10 @@ def fit_beliefs(log_p: Array, labels: Labels) -> Array:
 
     def loss(flat: Array) -> tuple[float, Array]:
         log_q = log_softmax(x @ coefficients(flat), axis=1)  # [m, C]
-        value = -(truth * log_q).sum() + 0.5 * PENALTY * flat[1:] @ flat[1:] + 0.5 * SCALE_PENALTY * (flat[0] - 1) ** 2
-        slope = x.T @ (np.exp(log_q) - truth)  # [C + 1, C]
+        value = (
+            -(targets * log_q).sum() + 0.5 * PENALTY * flat[1:] @ flat[1:] + 0.5 * SCALE_PENALTY * (flat[0] - 1) ** 2
+        )
+        slope = x.T @ (np.exp(log_q) - targets)  # [C + 1, C]
         of_scale = (slope * centre).sum() + SCALE_PENALTY * (flat[0] - 1)
         return float(value), np.append(of_scale, slope[free] + PENALTY * flat[1:])
 
