@@ -64,7 +64,7 @@ class TrainedModel:
 
     def extract(self, inputs: Any, workers: int = 0) -> Extracted:
         """Features, logits and noisy posterior of an array, a data frame, a dataset or the usable rows of a table."""
-        table = inputs if isinstance(inputs, Table) else from_arrays(inputs)
+        table = inputs if isinstance(inputs, Table) else from_arrays(inputs, encoding=self.encoding)
         if not len(table):
             raise DataError(f"{table.source}: there is no row to predict")
         usable = np.flatnonzero(table.usable)

@@ -225,7 +225,7 @@ def test_class_names_of_an_npz_file_keep_their_order(labelloop, tmp_path):
 def test_whole_numbers_are_ordered_by_value(labelloop, tmp_path):
     y, y_clean = (np.where(v < 0, -1, np.array([2, 10, 100])[v]) for v in (DATA.y, DATA.y_clean))
     data = write_csv(tmp_path / "d.csv", {**numbers(DATA), "label": y, "clean_label": y_clean})
-    assert labelloop("fit", data, "--output-dir", tmp_path / "run", *settings(QUICK)).code == 0
+    assert labelloop("fit", data, "--output-dir", tmp_path / "run", "--missing", "-1", *settings(QUICK)).code == 0
     assert json.loads((tmp_path / "run/model.json").read_text())["classes"] == [2, 10, 100]
 
 

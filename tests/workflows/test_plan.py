@@ -171,3 +171,26 @@ def test_the_power_law_by_hand():
     np.testing.assert_allclose(errors, [0.05, 0.025])
     flat = _power_law(np.array([10, 40]), np.array([0.1, 0.2]), [160], judges=1000)
     np.testing.assert_allclose(flat, [np.sqrt(0.02)])  # errors that grow are taken for a flat curve
+
+
+def test_the_file_shows_the_rows_themselves_and_why(tmp_path):
+    lines = ["name,note,x,label,clean_label"]
+    rng = np.random.default_rng(0)
+    for i in range(80):
+        true = "ab"[i % 2]
+        given = "ab"[(i + (rng.random() < 0.3)) % 2]
+        lines.append(f"r{i},note {i},{i % 2 + rng.normal() / 5:.3f},{given},{true if i < 40 else ''}")
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    options = ReadOptions(id_column="name", feature_columns=["x"])
+    correct_file(tmp_path / "rows.csv", options, Outputs(folder=tmp_path / "run"))
+    plan_run(tmp_path / "run", count=5)
+    rows = list(csv.DictReader((tmp_path / "run" / "verify.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["id", "note", "x", "given_label", "proposed_label", "confidence", "why", "clean_label"]
+    assert all(row["note"] == f"note {row['id'][1:]}" for row in rows)
+    assert "likely to be wrong" in rows[0]["why"]
+    filled = tmp_path / "filled.csv"
+    with filled.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(row | {"clean_label": "ab"[int(row["id"][1:]) % 2]} for row in rows)
+    refit_run(tmp_path / "run", filled, tmp_path / "new")

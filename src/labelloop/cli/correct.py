@@ -32,6 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id")
     parser.add_argument("--class-names", metavar="A,B", type=names, help="the classes in the order of probabilities")
     parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
+    parser.add_argument("--dry-run", action="store_true", help="only read, and say what was understood")
     parser.add_argument("--quiet", action="store_true", help="no summary")
     add_report(parser)
 
@@ -46,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
         pred_probs_columns=options.pred_probs_column,
         class_names=options.class_names,
         seed=options.seed,
+        dry_run=options.dry_run,
     )
-    if not options.quiet:
+    if not options.quiet or options.dry_run:
         print(summary)
     return 0

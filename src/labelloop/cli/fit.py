@@ -21,6 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
     _add_data(parser)
     _add_training(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only read and check, and say what was understood")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
     add_report(parser)
     kept = parser.add_mutually_exclusive_group()
@@ -90,13 +91,14 @@ def run(options: argparse.Namespace) -> int:
             resume=options.resume,
             overwrite=options.overwrite,
             report=not options.no_report,
+            dry_run=options.dry_run,
         ),
         noisy_labels=options.noisy_labels,
         test=options.test,
         allow_overlap=options.allow_overlap,
         max_unreadable=options.max_unreadable,
     )
-    if not options.quiet:
+    if not options.quiet or options.dry_run:
         print(summary)
     return 0
 

@@ -24,3 +24,12 @@ def by_class(said: Floats, given: Labels, clean: Labels) -> list[dict[str, int]]
         counts = {"good": good, "broken": good & ~right, "wrong": wrong, "fixed": wrong & right}
         found.append({name: int(rows.sum()) for name, rows in counts.items()})
     return found
+
+
+def alternatives(given: Labels, clean: Labels, num_classes: int) -> dict[str, float]:
+    """How often simple alternatives are right on the same clean rows: the given label, and the most common class."""
+    known = given != MISSING
+    found = {"the given labels as they are": float((given == clean)[known].mean())} if known.any() else {}
+    if len(clean):
+        found["the most common class for all"] = float(np.bincount(clean, minlength=num_classes).max() / len(clean))
+    return found

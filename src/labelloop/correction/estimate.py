@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from labelloop.correction.by_class import alternatives, by_class
 from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.types import MISSING, Floats, Labels
 
@@ -96,6 +97,8 @@ def estimate(
         "wrong_labels_fixed": share(right[paired & ~was_right]),
         "notes": [*words, *notes, RANDOM_SAMPLE],
         "reliability": reliability(said[counted], clean[counted]),
+        "by_class": by_class(said, given, clean),
+        "alternatives": alternatives(given, clean, said.shape[1]),
     }
 
 
@@ -132,6 +135,9 @@ def estimate_lines(found: dict[str, Any]) -> list[str]:
         if number := found.get(key):
             value, low, high = (f"{100 * number[part]:.1f}" for part in ("value", "low", "high"))
             lines.append(f"  {title}: {value}% (95% interval {low}% to {high}%, from {number['rows']} clean rows)")
+    others = [f"{name} {100 * value:.1f}%" for name, value in found.get("alternatives", {}).items()]
+    if lines and others:
+        lines.append(f"  right on the same clean rows without any correction: {', '.join(others)}")
     lines = ["estimated, on clean rows that did not teach the correction they judge:", *lines] if lines else []
     head = "" if lines else "how good the corrected labels are cannot be estimated: "
     return lines + [f"  {head}{note}" if lines else f"{head}{note}" for note in found["notes"]]

@@ -86,11 +86,13 @@ def from_arrays(
     class_names: Sequence[str] | None = None,
     source: str = "the given arrays",
     origin: Mapping[str, Any] | None = None,
+    encoding: Sequence[Column] | None = None,
 ) -> Table:
     """A table from arrays, lists, data frames or a map-style dataset.
 
     Args:
-        inputs: What `Table.inputs` may be, of any number type; or a data frame of numbers.
+        inputs: What `Table.inputs` may be, of any number type; or a data frame, whose text, categories
+            and dates are read as those of a file.
         labels: The given labels, missing ones blank, NaN, None or -1.
         clean_labels: The verified labels, missing where a row was not verified.
         ids: A name for every row; without it, the row number.
@@ -100,10 +102,18 @@ def from_arrays(
         class_names: The classes in order.
         source: Where the rows came from, for messages.
         origin: The same for run.json.
+        encoding: How the columns of an earlier data frame became numbers, for the same features again.
 
     Raises:
         DataError: Lengths differ, or an array has a shape or type that cannot be used.
     """
+    fitted: tuple[Column, ...] = ()
+    if hasattr(inputs, "columns"):
+        from labelloop.data.frames import frame_features, is_mixed_frame  # which builds on tables
+
+        if encoding or is_mixed_frame(inputs):
+            found = frame_features(inputs, source, encoding or None)
+            inputs, column_names, fitted = found.values, found.names, found.encoding
     names = column_names if column_names is not None else getattr(inputs, "columns", None)
     inputs = _inputs(inputs, source)
     count = len(inputs)
@@ -125,6 +135,7 @@ def from_arrays(
         ids_given=ids is not None,
         class_names=None if class_names is None else tuple(str(name) for name in class_names),
         origin=origin,
+        encoding=fitted,
     )
     check_lengths(table)
     return table

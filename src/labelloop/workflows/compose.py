@@ -6,7 +6,7 @@ Task, which is checked, tried out, and trained in memory or in a run folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,8 @@ class RunOptions:
         resume: Continue the interrupted run in `folder`.
         overwrite: Replace the run in `folder`.
         report: Write report.html into `folder`.
+        dry_run: Only read and check, where rows come from a file.
+        before: Called when all is checked, just before training.
     """
 
     seed: int = 0
@@ -85,6 +87,8 @@ class RunOptions:
     resume: bool = False
     overwrite: bool = False
     report: bool = True
+    dry_run: bool = False
+    before: Callable[[], object] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", whole_seed(self.seed))

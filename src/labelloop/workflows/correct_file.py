@@ -25,6 +25,7 @@ from labelloop.runs.run_json import RunRecord
 from labelloop.runs.versions import versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
 from labelloop.workflows.ending import leave_report
+from labelloop.workflows.summary import result_text, understood_text
 
 FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".npz")
 PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
@@ -62,6 +63,7 @@ def correct_file(
     pred_probs_columns: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     seed: int = 0,
+    dry_run: bool = False,
 ) -> str:
     """Corrects the labels of a file without training, and returns a summary for people.
 
@@ -73,8 +75,9 @@ def correct_file(
             pred_probs, else all columns whose names begin with p_.
         class_names: The classes in the order of the probabilities.
         seed: The same seed gives the same result.
+        dry_run: Only read, and return what was understood.
     """
-    if to.file is not None and to.file.exists() and not to.overwrite:
+    if not dry_run and to.file is not None and to.file.exists() and not to.overwrite:
         raise DataError(f"{to.file} exists; give another name, or --overwrite")
     names = _column_names(path)
     label_column = options.label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
@@ -96,6 +99,8 @@ def correct_file(
     if has_embedding := bool(embedding_column or options.feature_columns or embedded or not tables):
         tables.append(read_table(path, replace(options, embedding_column=embedding_column)))
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
+    if dry_run:
+        return f"{understood_text(table)}\nnothing was corrected or written (--dry-run)"
     result = correct_table(
         table,
         tables[0].inputs if pred_probs_columns else None,
@@ -109,7 +114,7 @@ def correct_file(
     if to.file is not None:
         write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(to.file, lambda place: write(result.labels, place))
-    return _summary(result) + f"\nthe corrected labels are in {to.file or to.folder}"
+    return f"{understood_text(table)}\n{_summary(result)}\nthe corrected labels are in {to.file or to.folder}"
 
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
@@ -168,6 +173,7 @@ def _summary(result: CorrectionResult) -> str:
         [
             f"{rows} rows, {len(result.classes)} classes; clean rows: {paired} with a given label, {unpaired} without",
             result.guard["line"],
+            result_text(result.labels, result.classes.tolist(), result.estimate),
             f"combined: {used}",
             *estimate_lines(result.estimate),
         ]

@@ -184,6 +184,8 @@ def fit_table(
     folder = open_run(options, record)
     if folder is not None and table.unreadable:
         list_unreadable(folder.path, table)
+    if options.before is not None:
+        options.before()
     trained = train(task, options, record, folder)
     extracted = _extracted(trained, made)
     final = trained.final or _as_handed_back(task, trained, extracted, made)

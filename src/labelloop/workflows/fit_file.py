@@ -7,22 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import parse_overrides, read_toml
 from labelloop.config.recipes import DEFAULT_RECIPE
 from labelloop.correction.estimate import estimate_lines
 from labelloop.data.classes import typed
+from labelloop.data.problem import check
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.readers.hub import has_test_split, is_hub_dataset
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
 from labelloop.methods.configure import recipe_config
 from labelloop.runs.folder import UNREADABLE, holds_run
+from labelloop.runs.read import read_run
 from labelloop.workflows.compose import RunOptions
 from labelloop.workflows.fit import Result, fit_table, list_unreadable
 from labelloop.workflows.noise import with_noisy_labels
+from labelloop.workflows.summary import next_steps, result_text, understood_text
 
 MAX_UNREADABLE = 0.01  # of the rows
 
@@ -86,6 +87,11 @@ def fit_file(
     test_table = _test_rows(path, test, _like(table, columns))
     if test_table is not None:
         _check_unreadable(test_table, max_unreadable, run.folder)
+    if run.dry_run:
+        check(table, test_table, allow_overlap=allow_overlap)
+        return f"{understood_text(table)}\nnothing was trained or written (--dry-run)"
+    if run.progress is not False:
+        run = replace(run, before=lambda: print(understood_text(table), flush=True))
     result = fit_table(
         table,
         config,
@@ -150,14 +156,15 @@ def _check_unreadable(table: Table, most: float, output_dir: Path) -> None:
 
 def summary(table: Table, result: Result) -> str:
     """What came out, in a few lines."""
-    changed = int(np.nansum(result.label_score < np.nanmax(result.corrected_proba, axis=1, initial=0)))
+    assert result.output_dir is not None
     lines = [f"{len(table)} rows, {len(result.classes)} classes, {len(result.rounds)} corrections"]
     if result.rounds:
-        lines.append(f"{changed} given labels differ from the corrected ones")
+        lines.append(result_text(read_run(result.output_dir).labels, result.classes.tolist(), result.estimate))
     last = result.history[-1]
     if "test_accuracy" in last:
         lines.append(f"test accuracy after the last epoch: {100 * last['test_accuracy']:.1f}%")
     lines += estimate_lines(result.estimate)
     lines.append(f"stopped by: {result.stop_reason}")
     lines.append(f"everything is in {result.output_dir} (the corrected labels: labels.parquet)")
+    lines.append(next_steps(result.output_dir))
     return "\n".join(lines)

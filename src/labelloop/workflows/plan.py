@@ -13,12 +13,16 @@ import pyarrow.csv
 from labelloop.correction.cross_fit import MIN_CLEAN
 from labelloop.correction.curve import learning_curve
 from labelloop.correction.stored_run import StoredRun, read_stored_run
+from labelloop.data.columns import NEVER_FEATURES, plain
+from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError, UsageError
-from labelloop.runs.files import write_atomically
+from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.types import MISSING, Labels
 from labelloop.workflows.refit import LAST_EPOCH, has_row_numbers
 
 COUNT = 200
+OURS = ("given_label", "proposed_label", "confidence", "why", "clean_label")
+LONGEST = 2000  # characters of a cell: texts are shown, not kept
 
 
 def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tuple[str, dict[str, Any]]:
@@ -40,13 +44,8 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     rows = rows_to_verify(stored, count)
     if not len(rows):
         raise DataError(f"{folder}: every row is verified; there is nothing left to plan")
-    shown = ["id", "given_label", "corrected_label", "corrected_confidence"]
-    chosen = stored.run.labels.select(shown).take(pa.array(rows))
-    confidence = np.asarray(chosen["corrected_confidence"])
-    if has_row_numbers(stored):  # a name that says so: `refit` compares the given labels too
-        chosen = chosen.rename_columns(["row", *chosen.column_names[1:]])
-    chosen = chosen.append_column("expected_gain", pa.array(1 - confidence))
-    chosen = chosen.append_column("clean_label", pa.array([""] * len(rows)))
+    chosen = _shown(stored, rows)
+    confidence = np.asarray(chosen["confidence"])
     write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))
     lines = [
         f"{len(rows)} rows to verify are in {output}, the likeliest to be wrong first; fill in clean_label, then",
@@ -66,6 +65,48 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     return "\n".join(lines), curve
 
 
+def _shown(stored: StoredRun, rows: Labels) -> pa.Table:
+    """The rows to look at: what they are, what was given and is proposed, why, and a blank for the clean label."""
+    labels = stored.run.labels.take(pa.array(rows))
+    given, proposed = (labels[name].to_pylist() for name in ("given_label", "corrected_label"))
+    confidence = np.asarray(labels["corrected_confidence"])
+    # A name that says so: `refit` compares the given labels too.
+    columns: dict[str, Any] = {"row" if has_row_numbers(stored) else "id": labels["id"]}
+    columns |= _own(stored, rows, taken={"id", "row", *OURS})
+    ours = ([_text(g) for g in given], [_text(p) for p in proposed], confidence, _why(given, proposed, confidence))
+    return pa.table({**columns, **dict(zip(OURS, (*ours, [""] * len(rows)), strict=True))})
+
+
+def _own(stored: StoredRun, rows: Labels, taken: set[str]) -> dict[str, Any]:
+    """The columns of the input, as they are written there; none where it is gone or has changed."""
+    source = stored.run.record.source or {}
+    path = Path(str(source.get("path", "")))
+    if source.get("sha256") is None or not path.is_file() or sha256_of(path) != source["sha256"]:
+        return {}
+    try:
+        table = own_columns(path)
+    except DataError:
+        return {}
+    if len(table) != len(stored.run.labels):
+        return {}
+    taken |= {source.get(name) or "" for name in ("label_column", "clean_column", "id_column")}
+    names = [name for name in table.column_names if name not in taken and plain(name) not in NEVER_FEATURES]
+    found = {name: [_text(value) for value in table[name].take(pa.array(rows)).to_pylist()] for name in names}
+    return {name: [text[:LONGEST] for text in texts] for name, texts in found.items()}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _why(given: list[Any], proposed: list[Any], confidence: Any) -> list[str]:
+    reasons = []
+    for before, after, sure in zip(given, proposed, confidence, strict=True):
+        what = "no given label" if before is None else "given label kept" if before == after else "given label changed"
+        reasons.append(f"{what}, {100 * (1 - sure):.0f}% likely to be wrong")
+    return reasons
+
+
 def rows_to_verify(stored: StoredRun, count: int) -> Labels:
     """The unverified rows whose corrected label is most likely wrong, the likeliest first.
 
@@ -79,15 +120,15 @@ def rows_to_verify(stored: StoredRun, count: int) -> Labels:
 def curve_lines(curve: dict[str, Any]) -> list[str]:
     """The learning curve as a small table."""
     lines = ["corrected labels that are right, by the number of clean rows (95% intervals):"]
-    lines += [f"  {point['clean_rows']:>7}  {_text(point)}" for point in curve["measured"]]
+    lines += [f"  {point['clean_rows']:>7}  {_interval(point)}" for point in curve["measured"]]
     now, then = curve["beyond"]
-    lines.append(f"  {now['clean_rows']:>7}  {_text(now)}  today, if the errors follow a power law")
-    lines.append(f"  {then['clean_rows']:>7}  {_text(then)}  with as many random rows more as are planned")
+    lines.append(f"  {now['clean_rows']:>7}  {_interval(now)}  today, if the errors follow a power law")
+    lines.append(f"  {then['clean_rows']:>7}  {_interval(then)}  with as many random rows more as are planned")
     gain = curve["gain"]
     worth = "worth it" if gain["low"] > 0.005 else "perhaps worth it" if gain["high"] > 0.005 else "hardly worth it"
-    return [*lines, f"  {gain['more']} more would add {_text(gain)} points: {worth}"]
+    return [*lines, f"  {gain['more']} more would add {_interval(gain)} points: {worth}"]
 
 
-def _text(point: dict[str, Any]) -> str:
+def _interval(point: dict[str, Any]) -> str:
     value, low, high = (f"{100 * point[part]:.1f}" for part in ("value", "low", "high"))
     return f"{value} ({low} to {high})"

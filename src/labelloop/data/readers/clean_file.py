@@ -197,9 +197,11 @@ def _read(path: Path, known: KnownRows) -> _CleanFile:
         return _from_arrays(path)
     opened = open_columns(path)
     names, source = opened.names, str(path)
-    id_name = next((name for name in known.id_columns if name in names), None)
-    id_name = id_name or guess(names, (*ID_NAMES, *FILE_NAMES), "", source)
-    row_name = None if id_name is not None else guess(names, ROW_NAMES, "", source)
+    row_name = guess(names, ROW_NAMES, "", source)
+    id_name = next((name for name in (*known.id_columns, "id") if name in names), None)
+    if id_name is None and (known.ids_given or row_name is None):
+        id_name = guess(names, (*ID_NAMES, *FILE_NAMES), "", source)
+    row_name = None if id_name is not None else row_name
     label_name = guess(names, CLEAN_NAMES, "", source) or guess(names, (*LABEL_NAMES, *LABEL_IF_NO_OTHER), "", source)
     if (id_name is None and row_name is None) or label_name is None:
         what = "labels" if label_name is None else "ids"

@@ -1,0 +1,82 @@
+"""What is said before a command begins, and after it ends."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+
+from labelloop.cli import main
+from labelloop.correction.by_class import alternatives, by_class
+from labelloop.data.readers import read_table
+from labelloop.workflows.summary import CLASSES, result_text, understood_text
+
+
+def rows(path, count=40):
+    lines = ["id,x,when,note,label,clean_label"]
+    for i in range(count):
+        label = ["cat", "dog"][i % 2]
+        lines.append(f"r{i},{i % 2},{1 + i % 28:02d}/02/2024,word {i},{label},{label if i < 8 else ''}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_dry_run_says_what_was_understood_and_writes_nothing(tmp_path, capsys):
+    path = rows(tmp_path / "rows.csv")
+    for command in ("fit", "correct"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert main([command, str(path), "--output-dir", str(tmp_path / "run"), "--dry-run"]) == 0
+        said = capsys.readouterr().out
+        assert "given label: 'label' (guessed by its name)" in said
+        assert "clean label: 'clean_label' (guessed by its name)" in said
+        assert "'when' (date dd/mm/yyyy, as year, month, day, weekday)" in said
+        assert "left out: 'note' (40 different values in 40 rows, like text or ids)" in said
+        assert "2 classes; given labels: 40, clean labels: 8, both: 8" in said
+        assert "read as missing: 0 given labels and 32 clean labels (blank)" in said
+        assert said.rstrip().endswith("(--dry-run)")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_many_classes_are_not_listed_one_by_one(tmp_path):
+    lines = ["x,label", *(f"{i},c{i % 500}" for i in range(1500))]
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    text = understood_text(read_table(tmp_path / "rows.csv"))
+    assert f"... and {500 - CLASSES} smaller classes" in text
+    assert len(text) < 3000
+
+
+def test_a_class_that_shrinks_or_vanishes_is_loud():
+    given = ["a"] * 10 + ["b"] * 10 + ["c"] * 10
+    corrected = ["a"] * 17 + ["b"] * 3 + ["a"] * 10
+    clean = np.arange(30) == 0
+    changed = np.array([g != c for g, c in zip(given, corrected, strict=True)])
+    labels = pa.table({"given_label": given, "corrected_label": corrected, "verified": clean, "changed": changed})
+    text = result_text(labels, ["a", "b", "c"], {})
+    assert "CLASS b SHRANK: from 10 rows to 3" in text
+    assert "CLASS c IS GONE: 10 rows had it as given label" in text
+    assert "CLASS a" not in text
+
+
+def test_clean_rows_are_no_corrections():
+    labels = pa.table(
+        {
+            "given_label": ["a", "a", "b"],
+            "corrected_label": ["b", "b", "b"],
+            "verified": [True, False, False],
+            "changed": [True, True, False],
+        }
+    )
+    assert result_text(labels, ["a", "b"], {}).startswith("1 given labels were corrected (1 clean rows aside)")
+
+
+def test_what_happens_to_each_class():
+    given, clean = np.array([0, 0, 1, 1, -1]), np.array([0, 1, 1, 1, 0])
+    said = np.eye(2)[[1, 1, 1, 0, 0]].astype(np.float32)
+    assert by_class(said, given, clean) == [
+        {"good": 1, "broken": 1, "wrong": 0, "fixed": 0},
+        {"good": 2, "broken": 1, "wrong": 1, "fixed": 1},
+    ]
+    found = alternatives(given, clean, 2)
+    assert found == {"the given labels as they are": 0.75, "the most common class for all": 0.6}
