@@ -27,6 +27,7 @@ QUICK = (
     "network_options.hidden=[8]",
     "corrector.hidden=8",
     "corrector.max_epochs=8",
+    "final_labels=loop",
 )
 QUICK_BASELINE = ("epochs=3", "network_options.hidden=[8]")
 

@@ -72,6 +72,21 @@ def test_nothing_is_changed_where_no_margin_is_good_enough():
     np.testing.assert_array_equal(without.argmax(axis=1), said.argmax(axis=1))
 
 
+def test_a_class_is_not_erased_by_hand():
+    said = np.tile(np.array([[0.7, 0.3]], np.float32), (10, 1))
+    said[3] = [0.6, 0.4]
+    given = np.array([1] * 10)
+    guard = Guard(np.array([500, 500]), margin=0.0)
+    out = guard.apply(said, given)
+    assert (out.argmax(axis=1) == 0).all(), "none of ten is kept, though three are right"
+    # At odds 1.084 times as high, 9 * 0.317 + 0.420 = 3.28 are right; half of them are believed broken: two come back.
+    back = guard.give_back(out, said, given, np.array([0.5, 0.5]))
+    np.testing.assert_array_equal(np.flatnonzero(back.argmax(axis=1) == 1), [0, 3])
+    np.testing.assert_allclose(back[3], [0.5, 0.5], atol=1e-3)
+    known = guard.give_back(out, said, given, np.array([0.0, 0.0]))
+    np.testing.assert_allclose(known, out, atol=1e-6)
+
+
 def test_few_rows_leave_open_how_sure_the_inputs_are():
     q = np.tile(np.array([[0.9, 0.1]], np.float32), (400, 1))
     right = np.zeros(400, int)

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from small_rows import QUICK, SmallRows, quick_fit, same_result, small_rows
+from small_rows import QUICK as LOOP
+from small_rows import SmallRows, quick_fit, same_result, small_rows
 from tiny_runs import tiny, without_clocks
 
 from labelloop import LabelLoopClassifier
@@ -20,6 +21,8 @@ from labelloop.methods import cross_entropy
 from labelloop.types import Problem, Rows
 from labelloop.workflows.compose import load_data, noisy_problem
 from labelloop.workflows.refit import corrected
+
+QUICK = LOOP | {"final_labels": "held_out"}
 
 
 def paired_rows() -> SmallRows:
@@ -86,7 +89,7 @@ def test_no_row_is_judged_by_a_network_that_has_seen_it(monkeypatch):
 
     train_with(monkeypatch, fit_noisy)
     monkeypatch.setattr(held_out, "extract", ask)
-    quick_fit(rows)
+    quick_fit(rows, config=QUICK)
     assert len(taught) == len(asked) == 2
     assert sorted(np.concatenate(asked)) == list(range(300))
     for teachers, those in zip(taught, asked, strict=True):
@@ -95,21 +98,32 @@ def test_no_row_is_judged_by_a_network_that_has_seen_it(monkeypatch):
         np.testing.assert_array_equal(teachers.labels, rows.y[teachers.index])
 
 
-def test_few_pairs_leave_the_labels_to_the_loop():
+def test_few_pairs_are_judged_through_the_estimated_noise():
     rows = paired_rows()
     y = np.where(np.arange(300) < 21, -1, rows.y)  # 19 pairs are left
-    assert quick_fit(rows, y=y).labels_from == "closed-loop"
+    result = quick_fit(rows, y=y, config=QUICK)
+    assert result.labels_from == "held-out networks"
+    assert "estimated noise" in " ".join(result.estimate["notes"])
+    noisy = (y >= 0) & (rows.y_clean < 0)
+    assert (result.corrected_labels == rows.true)[noisy].mean() >= (y == rows.true)[noisy].mean()
+    assert "clean rows" in result.record.about["guard"]["line"]
+
+
+def test_few_labels_leave_it_to_the_loop():
+    rows = paired_rows()
+    y = np.where(np.arange(300) < 55, rows.y, -1)  # 15 noisy rows
+    assert quick_fit(rows, y=y, config=QUICK).labels_from == "closed-loop"
 
 
 def test_the_better_labels_are_handed_back():
     labels = np.array([0, 1] * 15)
     problem = Problem(Rows(None, labels[:0], labels[:0], labels[:0]), Rows(None, labels, labels, labels), ("a", "b"))
     said = np.eye(2)[np.where(np.arange(30) < 3, 1 - labels, labels)]  # 27 of 30
-    found = judge_held_out(problem, said, {"corrected_label_accuracy": {"value": 0.9}})
+    found = judge_held_out(problem, said, {"corrected_label_accuracy": {"value": 0.95, "low": 0.85}})
     assert found is not None
     assert found["corrected_label_accuracy"]["value"] == 0.9
-    assert "90.0% right" in found["notes"][0]
-    assert judge_held_out(problem, said, {"corrected_label_accuracy": {"value": 0.91}}) is None
+    assert "95.0% right" in found["notes"][0]
+    assert judge_held_out(problem, said, {"corrected_label_accuracy": {"value": 0.97, "low": 0.91}}) is None
     alone = judge_held_out(problem, said, {"corrected_label_accuracy": None})
     assert alone is not None
     assert "cannot be judged" in alone["notes"][0]
@@ -121,12 +135,12 @@ def test_a_network_that_breaks_down_costs_no_run(monkeypatch):
 
     train_with(monkeypatch, broken)
     with pytest.warns(UserWarning, match="those of the loop alone"):
-        assert quick_fit(paired_rows()).labels_from == "closed-loop"
+        assert quick_fit(paired_rows(), config=QUICK).labels_from == "closed-loop"
 
 
 def test_interrupted_after_the_loop_it_is_resumed_to_the_same(tmp_path, monkeypatch):
     rows = paired_rows()
-    whole = quick_fit(rows)
+    whole = quick_fit(rows, config=QUICK)
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -134,14 +148,14 @@ def test_interrupted_after_the_loop_it_is_resumed_to_the_same(tmp_path, monkeypa
     with monkeypatch.context() as patch:
         train_with(patch, stop)
         with pytest.raises(KeyboardInterrupt):
-            quick_fit(rows, output_dir=tmp_path / "run")
+            quick_fit(rows, config=QUICK, output_dir=tmp_path / "run")
     assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "interrupted"
-    assert same_result(quick_fit(rows, output_dir=tmp_path / "run", resume=True), whole)
+    assert same_result(quick_fit(rows, config=QUICK, output_dir=tmp_path / "run", resume=True), whole)
 
 
 def test_the_estimator_has_the_same_labels():
     rows = paired_rows()
-    result = quick_fit(rows)
+    result = quick_fit(rows, config=QUICK)
     found = LabelLoopClassifier(config=QUICK, random_state=0).fit(rows.X, rows.y, rows.y_clean)
     assert found.labels_from_ == result.labels_from == "held-out networks"
     np.testing.assert_array_equal(found.corrected_labels_, result.corrected_labels)
@@ -158,7 +172,7 @@ def test_the_paper_hands_back_the_labels_of_its_loop(monkeypatch):
     rows = paired_rows()
     result = quick_fit(rows, config=QUICK | {"final_labels": "loop"})
     assert result.labels_from == "closed-loop"
-    assert quick_fit(rows, recipe="paper", config=QUICK | {"network": "mlp"}).config.final_labels == "loop"
+    assert quick_fit(rows, recipe="paper", config=LOOP | {"network": "mlp"}).config.final_labels == "loop"
     with pytest.raises(UsageError, match="held_out"):
         quick_fit(rows, config=QUICK | {"final_labels": "heldout"})
 

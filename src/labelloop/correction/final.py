@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.correction.held_out import held_out_labels
+from labelloop.correction.held_out import held_out_labels, kept_inputs
 from labelloop.correction.judge import judge_held_out, judge_loop
 from labelloop.methods.closed_loop import Config
 from labelloop.training.runtime import Runtime
@@ -31,6 +31,8 @@ class FinalLabels:
         estimate: How good they are, as run.json holds it.
         train_scores: The log-probabilities that instant correction made them from [N, E]; None if they are the loop's.
         clean_scores: The same of the clean rows [M, E].
+        inputs_as: Under which name a run keeps the inputs that they were made from too; None if there are none.
+        guard: What was chosen against the given labels, and how sure that is, as run.json holds it.
     """
 
     train: Floats
@@ -38,6 +40,8 @@ class FinalLabels:
     estimate: dict[str, Any]
     train_scores: Floats | None = None
     clean_scores: Floats | None = None
+    inputs_as: str | None = None
+    guard: dict[str, Any] | None = None
 
 
 def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runtime) -> FinalLabels:
@@ -59,8 +63,9 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
     count = len(problem.train)
     place = np.argsort(np.argsort(np.concatenate([problem.train.index, problem.clean.index])))
     train, clean = place[:count], place[count:]  # where the rows of the problem stand among those of `found`
-    judged = judge_held_out(problem, found.cross_fitted[clean], ours)
+    judged = judge_held_out(problem, found.cross_fitted[clean], ours, found.expected_right[clean])
     if judged is None:
         return loop
     scores = found.scores.astype(np.float32)
-    return FinalLabels(found.targets[train], HELD_OUT, judged, scores[train], scores[clean])
+    kept = kept_inputs(problem.train.inputs, config)
+    return FinalLabels(found.targets[train], HELD_OUT, judged, scores[train], scores[clean], kept, found.guard)

@@ -1,24 +1,25 @@
-"""Labels made once more after the loop, where rows with both labels show what a given label is worth.
+"""Labels made once more after the loop, by networks that have not seen the row and whatever else suits the data.
 
 The loop's network has learnt the given labels of its rows, wrong ones too, and has never seen the clean rows, so what
 clean rows teach about its outputs does not hold for the others. Here every row is judged by a network that has not seen
-it, trained for no longer than the warm-up, and instant correction weighs that against the given label.
+it, trained for no longer than the warm-up; a discriminant and trees join it where the inputs are columns, and instant
+correction weighs all of it against the given label, behind its guard.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
 
 from labelloop.config.base import TrainingConfig
-from labelloop.correction.instant import Corrected, correct_scores
+from labelloop.correction.instant import Corrected, correct_scores, suit_trees
 from labelloop.correction.instant.components import deal
 from labelloop.correction.instant.correction import FLOOR, side_by_side
-from labelloop.correction.instant.discriminant import discriminant_scores
-from labelloop.correction.pairs import MIN_PAIRS
+from labelloop.correction.instant.sources import column_scores
 from labelloop.errors import DataError
 from labelloop.methods import cross_entropy
 from labelloop.methods.closed_loop import Config
@@ -27,19 +28,21 @@ from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.types import MISSING, Floats, Problem, Rows
 
+MIN_LABELS = 20  # rows with a given label: fewer teach no network
+TABLE, ARRAY = "table_inputs", "inputs"
 FOLDS = 2  # two networks of half the rows take the steps of one
 WIDEST = 2048  # columns of inputs that a discriminant is made of
 
 
 def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corrected | None:
-    """Labels of all rows of the problem, in the order of their index; None without MIN_PAIRS paired clean rows.
+    """Labels of all rows of the problem, in the order of their index; None where too few rows have a given label.
 
     Args:
         problem: What the loop was given.
         config: Its settings; the networks that have not seen a row are of the same kind.
         runtime: Where to train them. It must not have the folder of the loop's run.
     """
-    if (problem.clean.labels != MISSING).sum() < MIN_PAIRS or (problem.train.labels != MISSING).sum() < MIN_PAIRS:
+    if (problem.train.labels != MISSING).sum() < MIN_LABELS:
         return None
     train, clean = problem.train, problem.clean
     order = np.argsort(np.concatenate([train.index, clean.index]))
@@ -55,10 +58,22 @@ def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corre
             f"the labels are those of the loop alone, since a network beside it failed: {error}", stacklevel=3
         )
         return None
-    if isinstance(rows.inputs, np.ndarray) and rows.inputs.ndim == 2 and rows.inputs.shape[1] <= WIDEST:
-        rng = stream(runtime.seed, "discriminant-folds")
-        sources.append(discriminant_scores(rows.inputs[index], labels, problem.num_classes, rng).astype(np.float32))
-    return correct_scores(side_by_side(sources), labels, verified, problem.num_classes, runtime.seed)
+    inputs, table = None, False
+    if (kept := kept_inputs(rows.inputs, config)) is not None:
+        inputs, table = rows.inputs[index].astype(np.float32), kept == TABLE
+        sources += [
+            s.astype(np.float32) for s in column_scores(inputs, labels, problem.num_classes, table, runtime.seed)
+        ]
+    scores = side_by_side(sources)
+    return correct_scores(scores, labels, verified, problem.num_classes, runtime.seed, inputs=inputs, table=table)
+
+
+def kept_inputs(inputs: Any, config: Config) -> str | None:
+    """Under which name a run keeps the inputs that labels were made from: of a table, others, or None for none."""
+    if not isinstance(inputs, np.ndarray) or inputs.ndim != 2 or inputs.shape[1] > WIDEST:
+        return None
+    named = config.normalise == "columns"  # what `fit` sets for columns with names of their own
+    return TABLE if suit_trees(inputs.shape[1], named) else ARRAY
 
 
 def _held_out(rows: Rows, problem: Problem, config: Config, runtime: Runtime) -> Floats:

@@ -21,10 +21,7 @@ NOT_CALIBRATED = (
     f"without {MIN_PAIRS} rows that have both labels nothing shows what a given label adds: confidences and label "
     "scores are not calibrated, and labels of rows with a given one are mostly better than these and this estimate say"
 )
-HELD_OUT = (
-    "labels are made from networks that had not seen the row and from its given label, weighed by the rows that have "
-    "both labels; those of the loop"
-)
+HELD_OUT = "labels are made from networks that had not seen the row and from its given label; those of the loop"
 TOO_FEW = f"there are fewer than {MIN_CLEAN} clean rows"
 
 
@@ -70,18 +67,27 @@ def judge_loop(problem: Problem, config: ClosedLoopConfig, fitted: Fitted, seed:
     return estimate(said, clean.labels, clean.clean_labels, [*([NOT_CALIBRATED] if few else []), FIRST_ROUND])
 
 
-def judge_held_out(problem: Problem, said: Floats, loop: dict[str, Any]) -> dict[str, Any] | None:
-    """The estimate of labels that were made after the loop, or None if the loop's are better by theirs.
+def judge_held_out(
+    problem: Problem, said: Floats, loop: dict[str, Any], expected: Floats | None = None
+) -> dict[str, Any] | None:
+    """The estimate of labels that were made after the loop, or None if the loop's are surely better by theirs.
+
+    The loop's labels have no guard, so theirs must lie above by more than the counting of clean rows can do; and only
+    pairs show how good they are.
 
     Args:
         problem: What the method was given.
         said: Cross-fitted soft labels of the clean rows [M, C].
         loop: The estimate of the loop's own labels.
+        expected: As for `estimate`.
     """
     clean = problem.clean
-    found = estimate(said, clean.labels, clean.clean_labels)
+    found = estimate(said, clean.labels, clean.clean_labels, expected=expected)
     ours, theirs = found["corrected_label_accuracy"], loop["corrected_label_accuracy"]
-    if theirs is not None and theirs["value"] > ours["value"]:
+    pairs = (clean.labels != MISSING).sum() >= ENOUGH_PAIRS
+    if theirs is not None and pairs and theirs["low"] > ours["value"]:
         return None
-    words = "cannot be judged" if theirs is None else f"are judged no better: {100 * theirs['value']:.1f}% right"
+    if theirs is not None and not pairs:
+        theirs = None  # an estimate without real given labels cannot be held against this one
+    words = "cannot be judged" if theirs is None else f"are not surely better: {100 * theirs['value']:.1f}% right"
     return {**found, "notes": [f"{HELD_OUT} {words}", *found["notes"]], "loop_label_accuracy": theirs}

@@ -241,6 +241,7 @@ def ended(record: RunRecord, fitted: Fitted, final: FinalLabels | None) -> RunRe
         rounds=fitted.rounds,
         labels_from=record.method if final is None else final.labels_from,
         estimate=None if final is None else final.estimate,
+        about=record.about if final is None or final.guard is None else {**record.about, "guard": final.guard},
     )
 
 

@@ -357,7 +357,8 @@ def _store(
     if final.train_scores is not None and final.clean_scores is not None:
         both = np.concatenate([final.train_scores, final.clean_scores])
         scores = _in_all_rows(both, np.concatenate([made.train, made.clean]), len(table))
-    arrays = row_arrays(made.given, teaching, **vars(extracted), scores=scores, extra=table.extra)
+    inputs = {} if final.inputs_as is None else {final.inputs_as: np.asarray(table.inputs, np.float32)}
+    arrays = row_arrays(made.given, teaching, **vars(extracted), scores=scores, extra=table.extra, **inputs)
     if arrays is not None:
         folder.write_row_arrays(arrays)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from labelloop.correction.instant.components import Combined
 from labelloop.correction.instant.guard import Guard, margins, set_guard
+from labelloop.correction.instant.logistic import Array
 from labelloop.correction.instant.noise import Noise
 from labelloop.types import MISSING, Floats, Labels
 
@@ -27,6 +28,7 @@ class Changes:
 
     Attributes:
         guard: Set by all judges.
+        erased: The share of good labels of every class that changes are believed to break [C].
         cross_fitted: What the judges would be handed back without their own help, but for the guard [M, C].
         expected_right: How likely a judge without a given label is to be right, under each noise model [M, K]; NaN
             where it has one, or where pairs are enough.
@@ -36,6 +38,7 @@ class Changes:
     """
 
     guard: Guard
+    erased: Array
     cross_fitted: Floats
     expected_right: Floats
     rows: int
@@ -110,6 +113,17 @@ def _set(trials: Sequence[_Trial], labels: Labels, given: Labels, counts: Labels
     return set_guard(np.concatenate(lead), np.concatenate(fixed), np.concatenate(broken), counts)
 
 
+def _erased(trials: Sequence[_Trial], guard: Guard, labels: Labels, given: Labels) -> Array:
+    """The share of good labels of every class that changes are believed to break [C]."""
+    worth = np.where(given == MISSING, SIMULATED, 1.0) / len(trials)  # [M]
+    good, broken = np.zeros(len(guard.counts)), np.zeros(len(guard.counts))
+    for trial in trials:
+        was_right = trial.given == labels
+        good += np.bincount(labels, worth * was_right, len(good))
+        broken += np.bincount(labels, worth * (was_right & guard.changes(trial.said, trial.given)), len(good))
+    return (broken + 0.5) / (good + 1)
+
+
 def look_at_changes(
     noise: Noise, answer: Combined, q_unseen: Floats, *, simulate: bool, rng: np.random.Generator
 ) -> Changes:
@@ -140,8 +154,9 @@ def look_at_changes(
     for trial in trials if len(own) else ():
         handed = guard.apply(trial.said[own], trial.given[own]).argmax(axis=1)
         expected[own, trial.model] += (handed == labels[own]) * models / len(trials)
+    erased = _erased(trials, guard, labels, given)
     right = np.mean([trial.given == labels for trial in trials], axis=0)
     counted = (given != MISSING) | simulate
     hits = np.where(open_rows, np.nan_to_num(expected).mean(axis=1), cross_fitted.argmax(axis=1) == labels)
     shares = (float(values[counted].mean()) if counted.any() else 0.0 for values in (right, hits))
-    return Changes(guard, cross_fitted, expected, int(counted.sum()), *shares)
+    return Changes(guard, erased, cross_fitted, expected, int(counted.sum()), *shares)

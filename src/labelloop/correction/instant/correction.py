@@ -155,6 +155,7 @@ def correct_scores(
         answer = Combined(final, unseen, whole.weights)
     changes = look_at_changes(noise, answer, flat_unseen, simulate=not enough, rng=stream(seed, "simulated-labels"))
     targets = changes.guard.apply(answer.final, given)
+    targets = changes.guard.give_back(targets, answer.final, given, changes.erased)
     return Corrected(
         targets=targets,
         predicted=q,

@@ -1,6 +1,6 @@
 """When a given label is changed: only where the clean rows can tell that changing it does more good than harm.
 
-Two bounds, both from counting clean rows, and both gone with enough of them:
+Three bounds, all from counting clean rows, and all gone with enough of them:
 
 1. *Do changes fix more than they break?* Among clean rows whose label would be changed by a margin p_k - p_g above t, W
    turn right and L turn wrong, each judged by a correction formed without the row. Half a broken label is counted
@@ -10,6 +10,12 @@ Two bounds, both from counting clean rows, and both gone with enough of them:
 2. *Is the class known at all?* Of M clean rows n_g are of class g. The log-odds of a class that was counted so have the
    standard error s_g = sqrt(1 / (n_g + ½) + 1 / (M - n_g + ½)), so g must lose to k even at the upper bound of its
    odds: p_k > p_g exp(Z s_g). A class that nobody verified is changed only where p_k is six times as likely.
+
+3. *Is a class erased?* The soft labels say how many of the given labels g are right: Σ p_g over the rows that have
+   them, at the upper bound of the odds of g. If fewer are kept, some good ones are broken; of e_g good labels g among
+   the clean rows, b_g were, so the share of them that is believed to be broken is (b_g + ½) / (e_g + 1). As many of the
+   missing labels are given back, the likeliest first: next to none where the class is well known, half of them where
+   nobody verified it.
 
 Where caution keeps a label that the correction would change, both are as likely: nobody knows which is right.
 Laplace's rule bounds every confidence: what never failed in M rows is right next time with chance (M + 1) / (M + 2).
@@ -78,10 +84,26 @@ class Guard:
         """Soft labels to hand back [n, C]: those said, but where caution keeps the given label."""
         best = said.argmax(axis=1)
         held = np.flatnonzero((given != MISSING) & (best != given) & ~self.changes(said, given))
-        out = said.astype(np.float64)
-        out[held, given[held]] = TIE * out[held, best[held]]
-        out[held] /= out[held].sum(axis=1, keepdims=True)
-        return self._bounded(out)
+        return self._bounded(_keep(said.astype(np.float64), held, given))
+
+    def give_back(self, out: Floats, said: Floats, given: Labels, erased: Array) -> Floats:
+        """The third rule, on what `apply` hands back for all rows [n, C].
+
+        Args:
+            out: What it hands back [n, C].
+            said: What it was told [n, C].
+            given: Given labels [n], -1 where missing.
+            erased: The share of good labels of each class that is believed to be broken [C].
+        """
+        best, back = out.argmax(axis=1), []
+        for g in range(out.shape[1]):
+            mine = np.flatnonzero(given == g)
+            gone = mine[best[mine] != g]
+            odds = self.bounds[g] * said[mine, g].astype(np.float64)
+            missing = (odds / (odds + 1 - said[mine, g])).sum() - (len(mine) - len(gone))
+            count = min(int(np.ceil(erased[g] * max(missing, 0.0) - 1e-9)), len(gone))
+            back.append(gone[np.argsort(-said[gone, g], kind="stable")[:count]])
+        return _keep(out.astype(np.float64), np.concatenate(back), given).astype(np.float32)
 
     def _bounded(self, out: Array) -> Floats:
         """No confidence above the ceiling; what is left goes evenly to the other classes."""
@@ -94,6 +116,13 @@ class Guard:
         spread *= (1 - self.ceiling) / spread.sum(axis=1, keepdims=True)
         spread[rows, best] = self.ceiling
         return np.where(over[:, None], spread, out).astype(np.float32)
+
+
+def _keep(out: Array, rows: Labels, given: Labels) -> Array:
+    """Makes the given label of some rows as likely as the likeliest."""
+    out[rows, given[rows]] = TIE * out[rows].max(axis=1, initial=0.0)
+    out[rows] /= out[rows].sum(axis=1, keepdims=True)
+    return out
 
 
 def margins(said: Floats, given: Labels) -> Array:
