@@ -79,7 +79,8 @@ def kept_inputs(inputs: Any, config: Config) -> str | None:
 def _held_out(rows: Rows, problem: Problem, config: Config, runtime: Runtime) -> Floats:
     """Log-probabilities of the given label, for every row by a network that has not seen it [n, C]."""
     shared = {field.name: getattr(config, field.name) for field in fields(TrainingConfig)}
-    short = cross_entropy.Config(**shared | {"epochs": config.warm_up})
+    plain = {"epochs": config.warm_up, "mixup": 0.0, "average_weights": 0.0}  # an average of few steps is no network
+    short = cross_entropy.Config(**shared | plain)
     teaches = (rows.labels != MISSING) & (rows.clean_labels == MISSING)
     fold = deal(2 * rows.labels + teaches, stream(runtime.seed, "held-out"), FOLDS)
     logits = np.empty((len(rows), problem.num_classes), np.float32)

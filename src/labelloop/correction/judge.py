@@ -84,7 +84,7 @@ def judge_held_out(
     clean = problem.clean
     found = estimate(said, clean.labels, clean.clean_labels, expected=expected)
     ours, theirs = found["corrected_label_accuracy"], loop["corrected_label_accuracy"]
-    pairs = (clean.labels != MISSING).sum() >= ENOUGH_PAIRS
+    pairs = (clean.labels != MISSING).sum() >= MIN_PAIRS
     if theirs is not None and pairs and theirs["low"] > ours["value"]:
         return None
     if theirs is not None and not pairs:
