@@ -13,7 +13,7 @@ export LABELLOOP_DATA ?= $(wildcard ../shared/data)
 
 test quick coverage: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
 
-.PHONY: demo test quick check docs bench dist coverage matrix web clean
+.PHONY: demo test quick check docs bench dist coverage matrix browser screenshots web clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -49,6 +49,14 @@ bench: $(READY)
 	$(BIN)/python benchmarks/augmentation.py
 	$(BIN)/python benchmarks/overhead.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/step_cost.py
+
+# A real browser and axe-core for tests/browser, which are skipped without: Debian's chromium and its driver.
+browser:
+	command -v chromium && command -v chromedriver || (apt-get update -qq; apt-get install -y -qq chromium chromium-driver)
+	cd web && npm install --no-package-lock --no-audit --no-fund
+
+screenshots: $(READY)
+	$(BIN)/python benchmarks/screenshots.py
 
 web:  # the chart library inside reports, built anew from the npm registry; its versions stand in web/package.json
 	cd web && npm install --no-package-lock --no-audit --no-fund && node build.mjs

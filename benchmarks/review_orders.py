@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from cleanlab.rank import get_label_quality_scores
 from numpy.typing import NDArray
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
@@ -73,14 +74,22 @@ def comments() -> Case:
     )
 
 
+def digits() -> Case:
+    inputs, true = load_digits(return_X_y=True)
+    rng = stream(0, "review-orders-digits")
+    other = (true + rng.integers(1, 10, size=len(true))) % 10
+    return np.where(rng.random(len(true)) < 0.3, other, true), true, None, inputs.astype(np.float32)
+
+
 DATA: dict[str, tuple[Callable[[], Case], int, int]] = {  # how to load, rows, clean rows
     "CIFAR-10N aggregate (9% human), probabilities": (
         lambda: from_probabilities("cifar10n_aggre_resnet18"),
-        20_000,
+        8_000,
         200,
     ),
     "CIFAR-10N random 1 (17% human), embeddings": (human_embeddings, 10_000, 200),
     "YouTube comments (majority vote), embeddings": (comments, 1_500, 100),
+    "digits (30% symmetric), pixels": (digits, 1_797, 100),
     "CIFAR-10 class-conditional 20%, probabilities": (
         lambda: from_probabilities("cifar10_classcond20_resnet50"),
         20_000,
@@ -167,6 +176,24 @@ def found_wrong(folder: Path, answers: list[Answer], true: NDArray) -> float:
     labels = pq.read_table(folder / "labels.parquet")["corrected_label"].to_numpy(zero_copy_only=False).astype(int)
     rows = [answer.row for answer in answers]
     return float((labels[rows] != true[rows]).mean())
+
+
+def table(runs: list[dict]) -> str:
+    """Label accuracy in %, by data, order and number of decisions; the mean over seeds."""
+    lines = ["| data | seeds | given | start | order | 100 | 300 | 1,000 |", "|---|---|---|---|---|---|---|---|"]
+    for data in dict.fromkeys(line["data"] for line in runs):
+        mine = [line for line in runs if line["data"] == data]
+        seeds = len({line["seed"] for line in mine})
+        given, start = (
+            f"{100 * np.mean([line[key] for line in mine]):.1f}" for key in ("given_label_accuracy", "start")
+        )
+        for order in ORDERS:
+            found = {
+                n: [x["label_accuracy"] for x in mine if (x["order"], x["decisions"]) == (order, n)] for n in COUNTS
+            }
+            cells = [f"{100 * np.mean(values):.1f}" for values in found.values()]
+            lines.append(f"| {data} | {seeds} | {given} | {start} | {order} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:

@@ -83,7 +83,7 @@ class Browser:
         while time.monotonic() < end:
             if found := self.run(f"return {code}"):
                 return found
-            time.sleep(0.02)
+            time.sleep(0.1)
         raise AssertionError(f"never true: {code}; the page says {self.run('return document.body.innerText')[:2000]}")
 
     def press(self, *keys: str) -> None:
