@@ -87,7 +87,7 @@ DATA: dict[str, tuple[Callable[[], Case], int, int]] = {  # how to load, rows, c
         8_000,
         200,
     ),
-    "CIFAR-10N random 1 (17% human), embeddings": (human_embeddings, 10_000, 200),
+    "CIFAR-10N random 1 (17% human), embeddings": (human_embeddings, 6_000, 200),
     "YouTube comments (majority vote), embeddings": (comments, 1_500, 100),
     "digits (30% symmetric), pixels": (digits, 1_797, 100),
     "CIFAR-10 class-conditional 20%, probabilities": (

@@ -83,7 +83,9 @@ def test_twenty_rows_a_kill_and_a_refit(browser, real_run, axe):
             answer(browser, key)
         assert browser.run("return document.querySelector('.estimate').textContent") != start
         assert browser.problems() == []
-        assert all(asked.startswith(f"http://127.0.0.1:{server.port}/") for asked in browser.requests())
+        asked = [address for address in browser.requests() if address.startswith(("http", "ws", "ftp"))]
+        assert asked
+        assert [address for address in asked if not address.startswith(f"http://127.0.0.1:{server.port}/")] == []
         assert serious_barriers(browser, axe) == []
     finally:
         server.kill()  # as hard as it gets
