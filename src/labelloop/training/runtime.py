@@ -37,6 +37,7 @@ class Runtime:
         folder: Where to record and to keep checkpoints; None keeps everything in memory.
         truth: Test rows and true labels, for the record alone.
         progress: Whether to draw a progress bar; None draws one only in a terminal.
+        name: Before the bar: what the epochs are for.
         workers: Processes that load the items of a dataset; arrays need none.
     """
 
@@ -48,6 +49,7 @@ class Runtime:
         truth: Truth | None = None,
         progress: bool | None = None,
         workers: int = 0,
+        name: str = "training",
     ) -> None:
         self.seed = seed
         self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
@@ -56,6 +58,7 @@ class Runtime:
         self.workers = workers
         self.history: list[dict[str, Any]] = []
         self.phases: dict[str, float] = {}
+        self.name = name
         self._hide_progress = None if progress is None else not progress
         self._start = 0
         self._channels_last = False
@@ -105,7 +108,9 @@ class Runtime:
         """Counts the epochs that are left, from 1, and shows how far the run is."""
         with (
             torch.random.fork_rng(devices=[]),  # a run leaves the caller's random state alone
-            tqdm(total=total, initial=self._start, unit="epoch", disable=self._hide_progress, leave=False) as bar,
+            tqdm(
+                total=total, initial=self._start, desc=self.name, unit="epoch", disable=self._hide_progress, leave=False
+            ) as bar,
         ):
             for epoch in range(self._start + 1, total + 1):
                 self.phases = {}

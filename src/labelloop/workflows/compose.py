@@ -99,9 +99,9 @@ class RunOptions:
         if self.folder is None and (self.resume or self.overwrite):
             raise UsageError("resume and overwrite are about the run in a folder; give output_dir too")
 
-    def runtime(self, folder: RunFolder | None = None, truth: Truth | None = None) -> Runtime:
+    def runtime(self, folder: RunFolder | None = None, truth: Truth | None = None, name: str = "training") -> Runtime:
         """Where a method runs, with or without a folder and someone who knows the truth."""
-        return Runtime(self.seed, self.device, folder, truth, self.progress, self.workers)
+        return Runtime(self.seed, self.device, folder, truth, self.progress, self.workers, name)
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def train(task: Task, options: RunOptions, record: RunRecord, folder: RunFolder 
         fitted = METHODS[task.method].fit(task.problem, task.config, runtime)
         final = None
         if isinstance(task.config, ClosedLoopConfig):
-            final = final_labels(task.problem, task.config, fitted, options.runtime())
+            final = final_labels(task.problem, task.config, fitted, options.runtime(name="held-out networks"))
     except KeyboardInterrupt:
         if folder is not None:
             folder.write_record(replace(record, state="interrupted"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tqdm import tqdm
 
 from labelloop.data.images.files import ImageFiles
 from labelloop.data.images.pillow import need_pillow, to_rgb
@@ -68,7 +69,10 @@ class Resized:
 
 
 def load_images(
-    paths: Sequence[Path | bytes], image_size: int | None = None, form: ImageForm | None = None
+    paths: Sequence[Path | bytes],
+    image_size: int | None = None,
+    form: ImageForm | None = None,
+    progress: bool | None = None,
 ) -> tuple[Any, ImageForm, list[Unreadable]]:
     """Checks every image, and decodes them all where they fit into memory.
 
@@ -76,6 +80,7 @@ def load_images(
         paths: The files, or what is in them; only files can be too many for memory.
         image_size: The side in pixels; without it, see KEPT.
         form: That of a trained model; replaces `image_size`.
+        progress: Whether to draw a progress bar; None draws one only in a terminal.
 
     Returns:
         Pixels [n, H, W, 3], black where unreadable, or `ImageFiles`; the form; and the images that cannot be used.
@@ -97,11 +102,11 @@ def load_images(
                 f"{len(paths)} images of {form.height} x {form.width} pixels do not fit into memory; give a smaller"
                 " image_size, or save them as files in class folders, which are read in every epoch"
             )
-        return _stream(files, form), form, _check_all(files)
+        return _stream(files, form), form, _check_all(files, progress)
     pixels = np.zeros((len(paths), form.height, form.width, 3), dtype=np.uint8)
     resized = Resized(form.height, form.width)
     bad = []
-    for row, path in enumerate(paths):
+    for row, path in enumerate(_bar(paths, "reading images", progress)):
         try:
             pixels[row] = resized(_decode(path)).transpose(1, 2, 0)
         except Exception as error:  # a damaged image can fail in any way
@@ -141,7 +146,14 @@ def _decode(path: Path | bytes) -> Image:
         return to_rgb(image)
 
 
-def _check_all(paths: Sequence[Path]) -> list[Unreadable]:
+def _bar(paths: Iterable[Any], name: str, progress: bool | None) -> Iterable[Any]:
+    """The same with a bar, once it takes two seconds."""
+    total = len(paths) if isinstance(paths, Sequence) else None
+    hide = None if progress is None else not progress
+    return tqdm(paths, desc=name, unit="image", total=total, disable=hide, leave=False, delay=2)
+
+
+def _check_all(paths: Sequence[Path], progress: bool | None) -> list[Unreadable]:
     def problem(path: Path) -> str | None:
         try:
             _decode(path)
@@ -150,7 +162,8 @@ def _check_all(paths: Sequence[Path]) -> list[Unreadable]:
         return None
 
     with ThreadPoolExecutor(THREADS) as pool:
-        reasons = list(pool.map(problem, paths))
+        found = _bar(pool.map(problem, paths), "checking images", progress)
+        reasons = list(found)
     return [Unreadable(row, str(paths[row]), reason) for row, reason in enumerate(reasons) if reason]
 
 

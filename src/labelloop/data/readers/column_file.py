@@ -258,7 +258,7 @@ def _images(source: _Source, column: str, options: ReadOptions) -> _Inputs:
         files = source.hub.images(column)
     else:
         raise DataError(f"{source.path}: column {column!r} holds no images")
-    values, form, unreadable = load_images(files, options.image_size, options.image_form)
+    values, form, unreadable = load_images(files, options.image_size, options.image_form, options.progress)
     return _Inputs(values, image_form=form, unreadable=tuple(unreadable))
 
 

@@ -29,7 +29,7 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
         paths += [path for _, path, _ in found.added]
         labels = np.concatenate([labels, np.full(len(found.added), "", labels.dtype)])
         said["added_rows"] = len(found.added)
-    inputs, form, bad = load_images(paths, options.image_size, options.image_form)
+    inputs, form, bad = load_images(paths, options.image_size, options.image_form, options.progress)
     table = from_arrays(
         inputs,
         labels if options.labels_required else None,
