@@ -93,6 +93,7 @@ def test_twenty_rows_a_kill_and_a_refit(browser, real_run, axe):
     browser.press("k")
     browser.wait("document.getElementById('message').textContent.includes('nothing that was saved is lost')")
     assert browser.run("return document.body.dataset.row") == shown  # the row waits for its answer
+    assert all("REFUSED" in problem or "RESET" in problem for problem in browser.problems())
 
     server = Server(real_run)
     try:
@@ -107,7 +108,8 @@ def test_twenty_rows_a_kill_and_a_refit(browser, real_run, axe):
         browser.wait("document.body.dataset.refitted", 300)
         new = pq.read_table(Path(browser.run("return document.body.dataset.refitted")) / "labels.parquet").to_pylist()
         assert {row: str(new[row]["corrected_label"]) for row in decided} == decided
-        assert browser.problems() == []
+        # The old page went on asking until the new one was opened; nothing may be wrong since then.
+        assert [problem for problem in browser.problems() if f":{server.port}/" in problem] == []
 
         browser.press("2")
         browser.wait("document.querySelectorAll('.tile-row').length > 0")
