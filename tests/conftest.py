@@ -1,4 +1,4 @@
-"""Settings for every test: one thread a process, and where the real data is, if it is anywhere."""
+"""Settings for every test: one thread per process, and where the real data is, if it is anywhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # forked.py relies on it
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 if BESIDE.is_dir():
     os.environ.setdefault("LABELLOOP_DATA", str(BESIDE))

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import ROOT, blocks_of, run_page, script_of
+from pages import ROOT, blocks_of, commands_of, run_page, script_of
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 NAMES = [page.name for page in PAGES]
@@ -20,7 +20,7 @@ def test_the_page_runs(page: Path, tmp_path: Path):
     if not any(block.run for block in blocks_of(page.read_text(encoding="utf-8"))):
         pytest.skip("nothing to run on this page")
     done = run_page(page, tmp_path)
-    assert done.returncode == 0, f"{page.name}\n{done.stdout}\n{done.stderr}"
+    assert done.code == 0, f"{page.name}\n{done.out}\n{done.err}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -43,7 +43,7 @@ def test_names_and_files_last_from_block_to_block(tmp_path: Path):
         "```python\nprint(x + 1)\n```\n"
     )
     done = run_page(page, tmp_path)
-    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert (done.code, done.out) == (0, "3\n")
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,25 @@ def test_names_and_files_last_from_block_to_block(tmp_path: Path):
         ("one\ntwo\n```python\nx = 1\nundefined\n```\n", 'page.md", line 5'),
         ("```sh\nfalse\ntrue\n```\n", "CalledProcessError"),  # a command in the middle may not fail either
         ("```sh\nlabelloop no-such-command\n```\n", "no-such-command"),
+        ("```sh\nlabelloop report nowhere\necho after\n```\n", "exit code 1: labelloop report nowhere"),
+        ("```sh\nlabelloop --help | grep -q no-such-word\n```\n", "CalledProcessError"),
     ],
 )
 def test_a_block_that_fails_is_seen(tmp_path: Path, text: str, said: str):
     page = tmp_path / "page.md"
     page.write_text(text)
     done = run_page(page, tmp_path)
-    assert done.returncode != 0
-    assert said in done.stderr
+    assert done.code != 0
+    assert said in done.err
+
+
+def test_plain_commands_run_inside_the_page_and_all_other_lines_in_bash():
+    text = "labelloop fit a.csv --set x=1    # why\nlabelloop a | tail\ncat > b <<'END'\nlabel\nEND\nlabelloop b\n"
+    assert commands_of(text) == [
+        ("labelloop", "labelloop fit a.csv --set x=1    # why"),
+        ("shell", "labelloop a | tail\ncat > b <<'END'\nlabel\nEND"),
+        ("labelloop", "labelloop b"),
+    ]
 
 
 def test_a_block_is_left_out_only_for_a_reason():

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
-import subprocess
+import runpy
 import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
+from forked import forked
+from pages import labelloop
 from sklearn.datasets import load_iris
 
 from labelloop.bench.grid import expand
@@ -46,10 +47,13 @@ def test_the_shell_commands(tmp_path):
     write_flowers(tmp_path)
     commands = [line for block in blocks("sh", marked=True) for line in block.splitlines() if line.strip()]
     assert len(commands) >= 2
-    env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for command in commands:
-        run = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, f"{command}\n{run.stderr}"
+
+    def run_all() -> None:
+        for command in commands:
+            labelloop(command)
+
+    ended = forked(run_all, tmp_path)
+    assert ended.code == 0, ended.err
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 31
     assert {"labels.parquet", "targets.npy", "model.safetensors", "model.json", "metrics.jsonl", "run.json"} <= {
         path.name for path in (tmp_path / "runs" / "flowers").iterdir()
@@ -59,9 +63,9 @@ def test_the_shell_commands(tmp_path):
 def test_the_python_code(tmp_path):
     code = blocks("python", marked=True)
     assert len(code) == 1
-    run = subprocess.run([sys.executable, "-c", code[0]], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    before, after = map(float, run.stdout.split()[:2])
+    ended = forked(lambda: exec(code[0], {"__name__": "__main__"}), tmp_path)
+    assert ended.code == 0, ended.err
+    before, after = map(float, ended.out.split()[:2])
     assert after > before + 0.2
 
 
@@ -83,9 +87,13 @@ def test_the_make_targets_exist():
 
 
 def test_the_numbers_are_those_of_the_stored_runs():
-    asked = [sys.executable, str(ROOT / "benchmarks" / "write_tables.py"), "--check"]
-    run = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, f"run benchmarks/write_tables.py\n{run.stderr}"
+    def check() -> None:
+        sys.argv = ["write_tables.py", "--check"]
+        sys.path.insert(0, str(ROOT / "benchmarks"))
+        runpy.run_path(str(ROOT / "benchmarks" / "write_tables.py"), run_name="__main__")
+
+    ended = forked(check)
+    assert ended.code == 0, f"run benchmarks/write_tables.py\n{ended.err}"
     for name in ("demo", "main-table", "summary"):
         assert re.search(rf"<!-- {name} -->.*\d.*<!-- /{name} -->", README, flags=re.DOTALL), name
 

@@ -26,9 +26,17 @@ def as_floats(labels: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
+def expected() -> LabelLoopClassifier:
+    """Fitted on whole numbers."""
+    return quick().fit(ROWS.X, ROWS.y, ROWS.y_clean)
+
+
+@pytest.fixture(scope="module")
 def digits_model() -> LabelLoopClassifier:
     rows = digits_one_too_high()
-    model = LabelLoopClassifier(epochs=25, random_state=0, config={"network_options": {"hidden": [64]}})
+    model = LabelLoopClassifier(
+        epochs=18, warm_up=10, random_state=0, config={"network_options": {"hidden": [64]}, "correct_every": 4}
+    )
     return model.fit(rows.X, rows.y, rows.y_clean)
 
 
@@ -65,8 +73,7 @@ def test_the_noise_matrix_goes_from_true_to_noisy(digits_model):
     ],
     ids=["int32", "int8", "text", "objects", "floats"],
 )
-def test_labels_come_back_in_their_type(given, dtype):
-    expected = quick().fit(ROWS.X, ROWS.y, ROWS.y_clean)
+def test_labels_come_back_in_their_type(given, dtype, expected):
     model = quick().fit(ROWS.X, given(ROWS.y), given(ROWS.y_clean))
     classes = given(np.arange(3))
     for values, numbers in (
@@ -79,11 +86,11 @@ def test_labels_come_back_in_their_type(given, dtype):
     assert model.score(ROWS.X, given(ROWS.y)) == expected.score(ROWS.X, ROWS.y)
 
 
-def test_whole_numbers_of_pandas_stay_whole_where_one_is_missing():
+def test_whole_numbers_of_pandas_stay_whole_where_one_is_missing(expected):
     pandas = pytest.importorskip("pandas")
     y, y_clean = (pandas.Series(v, dtype="Int32").where(v >= 0) for v in (ROWS.y, ROWS.y_clean))
     assert y.isna().any()
-    model, expected = quick().fit(ROWS.X, y, y_clean), quick().fit(ROWS.X, ROWS.y, ROWS.y_clean)
+    model = quick().fit(ROWS.X, y, y_clean)
     assert model.corrected_labels_.dtype == model.classes_.dtype == np.int32
     np.testing.assert_array_equal(model.corrected_labels_, expected.corrected_labels_)
 
@@ -100,8 +107,8 @@ def test_true_and_false():
     assert model.corrected_labels_.dtype == model.predict(ROWS.X).dtype == bool
 
 
-def test_a_missing_label_is_no_class_and_gets_one():
-    model = quick().fit(ROWS.X, ROWS.y, ROWS.y_clean)
+def test_a_missing_label_is_no_class_and_gets_one(expected):
+    model = expected
     assert model.classes_.tolist() == [0, 1, 2]
     assert (model.corrected_labels_ >= 0).all()
     assert np.isnan(model.label_quality_[ROWS.y < 0]).all()
@@ -109,8 +116,8 @@ def test_a_missing_label_is_no_class_and_gets_one():
     np.testing.assert_allclose(model.corrected_proba_.sum(axis=1), 1, atol=1e-5)
 
 
-def test_score_counts_labelled_rows_and_verified_ones_alone():
-    model = quick().fit(ROWS.X, ROWS.y, ROWS.y_clean)
+def test_score_counts_labelled_rows_and_clean_ones_alone(expected):
+    model = expected
     right = model.predict(ROWS.X) == ROWS.y
     weight = np.arange(150.0)
     assert model.score(ROWS.X, ROWS.y) == pytest.approx(right[:-10].mean())
@@ -167,7 +174,7 @@ def test_a_class_without_a_clean_label_is_pointed_out():
         (ROWS.y[:-1], ROWS.y_clean, DataError, "150 rows of inputs, but 149 labels"),
         (ROWS.y, ROWS.y_clean[:-1], DataError, "150 rows of inputs, but 149 clean_labels"),
         (np.stack([ROWS.y, ROWS.y], axis=1), ROWS.y_clean, ValueError, "should be a 1d array"),
-        (ROWS.y, np.stack([ROWS.y_clean] * 2, axis=1), DataError, "y_clean: expected one label a row"),
+        (ROWS.y, np.stack([ROWS.y_clean] * 2, axis=1), DataError, "y_clean: expected one label per row"),
         (ROWS.y, np.where(np.arange(150) == 0, 1, -1), DataError, "only one clean row"),
         (np.full(150, -1), ROWS.y_clean, DataError, "no noisy row"),
         (ROWS.true, ROWS.true, DataError, "no noisy row"),

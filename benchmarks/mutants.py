@@ -1,0 +1,172 @@
+"""Small errors put into the core on purpose, one at a time: which of them do the tests notice?
+
+    python benchmarks/mutants.py                 # 60 mutants, each against the tests of its room
+    python benchmarks/mutants.py --tests OTHER   # the same mutants against another folder of tests
+
+The mutants are drawn with a fixed seed from every comparison, operator, number and flag of the core, so two runs on one
+source meet the same ones. A mutant is killed if a test fails or takes too long. torch is imported once: each mutant is
+tried in a fork.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = {  # of the core, and the tests that are there for each; the first that matches counts
+    "methods/closed_loop/combination.py": ["closed_loop/test_combination.py"],
+    "methods/closed_loop/corrector.py": ["closed_loop/test_corrector.py"],
+    "methods/closed_loop": ["closed_loop"],
+    "training": ["training", "closed_loop/test_loop.py"],
+    "correction": ["correction", "workflows/test_plan.py"],
+    "runs": ["runs", "workflows/test_fit_api.py"],
+}
+SWAPS = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
+    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+def places(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node that can be changed: not in annotations, messages, or what only describes."""
+    for name, value in ast.iter_fields(tree):
+        if name in ("annotation", "returns", "decorator_list"):
+            continue
+        for node in value if isinstance(value, list) else [value]:
+            if not isinstance(node, ast.AST) or isinstance(node, (ast.Raise, ast.JoinedStr, ast.Assert)):
+                continue
+            if changed(node) is not None:
+                yield node
+            yield from places(node)
+
+
+def changed(node: ast.AST) -> str | None:
+    """What a mutation of this node is called, or None where there is none."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPS:
+        return type(node.ops[0]).__name__
+    if isinstance(node, (ast.BinOp, ast.AugAssign, ast.BoolOp)) and type(node.op) in SWAPS:
+        return type(node.op).__name__
+    if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+        return repr(node.value)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert)):
+        return type(node.op).__name__
+    return None
+
+
+def mutated(source: str, number: int) -> tuple[str, str]:
+    """The source with its `number`-th place changed, and the change in words."""
+    tree = ast.parse(source)
+    node = list(places(tree))[number]
+    before = ast.unparse(node)
+    if isinstance(node, ast.Compare):
+        node.ops = [SWAPS[type(node.ops[0])]()]
+    elif isinstance(node, (ast.BinOp, ast.AugAssign, ast.BoolOp)):
+        node.op = SWAPS[type(node.op)]()
+    elif isinstance(node, ast.Constant):
+        node.value = (not node.value) if isinstance(node.value, bool) else node.value + 1
+    else:
+        assert isinstance(node, ast.UnaryOp)
+        node.op = ast.UAdd() if isinstance(node.op, ast.Invert) else ast.Not()
+        node.operand = node.operand if isinstance(node.op, ast.UAdd) else ast.UnaryOp(ast.Not(), node.operand)
+    line = getattr(node, "lineno", 0)
+    after = ast.unparse(node)
+    return ast.unparse(ast.fix_missing_locations(tree)), f"line {line}: {before}  ->  {after}"
+
+
+def tests_of(name: str, tests: Path) -> list[str]:
+    room = next(room for room in ROOMS if name.startswith(room))
+    return [str(tests / place) for place in ROOMS[room] if (tests / place).exists()]
+
+
+def drawn(source: Path, count: int) -> list[tuple[str, int]]:
+    """Places of the core, by file and number, every file in proportion to what it holds."""
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        name = path.relative_to(source).as_posix()
+        if any(name.startswith(room) for room in ROOMS) and path.name != "__init__.py":
+            found += [(name, number) for number in range(len(list(places(ast.parse(path.read_text("utf-8"))))))]
+    return sorted(random.Random(0).sample(found, min(count, len(found))))
+
+
+def is_killed(tree: Path, tests: list[str], seconds: float) -> bool:
+    """Runs the tests on the sources of `tree` in a fork of this process."""
+    child = os.fork()
+    if child == 0:
+        _run_tests(tree, tests)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status != 0
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return True
+
+
+def _run_tests(tree: Path, tests: list[str]) -> None:
+    """In the fork: never returns."""
+    code = 1
+    try:
+        os.setsid()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        sys.path.insert(0, str(tree))
+        os.environ["PYTHONPATH"] = str(tree)
+        import pytest
+
+        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    finally:
+        os._exit(code)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--tests", type=Path, default=ROOT / "tests")
+    parser.add_argument("--seconds", type=float, default=300, help="for the tests of one mutant")
+    parser.add_argument("--output", type=Path, help="the outcome of every mutant, as JSON")
+    options = parser.parse_args()
+    for name in ("torch", "torch._dynamo", "sklearn.linear_model", "scipy.optimize", "pyarrow.parquet", "hypothesis"):
+        __import__(name)  # once, for all forks
+    with tempfile.TemporaryDirectory() as place:
+        tree = Path(place) / "src"
+        shutil.copytree(ROOT / "src", tree, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        source = tree / "labelloop"
+        outcomes = []
+        for name, number in drawn(source, options.count):
+            path = source / name
+            original = path.read_text(encoding="utf-8")
+            text, words = mutated(copy.copy(original), number)
+            path.write_text(text, encoding="utf-8")
+            killed = is_killed(tree, tests_of(name, options.tests), options.seconds)
+            path.write_text(original, encoding="utf-8")
+            outcomes.append({"file": name, "change": words, "killed": killed})
+            print(f"{'killed  ' if killed else 'SURVIVED'}  {name}, {words}", flush=True)
+    count = sum(outcome["killed"] for outcome in outcomes)
+    print(f"{count} of {len(outcomes)} mutants killed")
+    if options.output:
+        options.output.write_text(json.dumps(outcomes, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
