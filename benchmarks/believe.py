@@ -2,7 +2,7 @@
 
     python benchmarks/believe.py [--root FOLDER] [--seeds 0 1] [--store FILE]
 
-Every case is one `labelloop.fit`. "loop" are the labels of the loop alone, "run" those that the run hands back: with
+Every case is one `labelloop.fit`. "loop" are the labels of the loop alone, "run" those that the run returns: with
 enough rows that have both labels, they are made after the loop. What is stored already is not run again.
 """
 

@@ -12,7 +12,7 @@ Runs = list[dict[str, Any]]
 def page(record: dict[str, Any]) -> str:
     paired, unpaired = ([run for run in record["runs"] if run["paired"] is kind] for kind in (True, False))
     seeds = len({run["seed"] for run in record["runs"]})
-    words = f"Mean of up to {seeds} seeds, in %, over rows that nobody verified; a → b: the loop alone → the run."
+    words = f"Mean of up to {seeds} seeds, in %, over rows that are not clean; a → b: the loop alone → the run."
     lines = [words, ""]
     lines += ["| clean rows have both labels | given right | labels right | good broken | calibration error | refit |"]
     lines += ["|---|---|---|---|---|---|"]

@@ -44,7 +44,7 @@ Scores = dict[str, dict[str, Score]]  # cell -> row -> score
 
 
 def score(accuracies: Sequence[float]) -> Score:
-    """The score of one row: the same numbers, to the last digit shown, as in the tables of `labelloop paper`."""
+    """The score of one method: the same numbers, to the last digit shown, as in the tables of `labelloop paper`."""
     mean, deviation, seeds = cell_of(accuracies)
     return Score(100 * mean, 100 * deviation, seeds)
 
@@ -303,8 +303,8 @@ class Page:
     # --- where it wins -----------------------------------------------------------------------------------------------
 
     def ranking(self, ours: str) -> str:
-        """For every cell: the best of all other rows, and whether ours wins, ties or loses against it."""
-        lines = ["| where | cell | ours | best other | best simple row | against the best | against simple |"]
+        """For every cell: the best of all other methods, and whether ours wins, ties or loses against it."""
+        lines = ["| where | cell | ours | best other | best simple baseline | against the best | against simple |"]
         lines.append("|---|---|---|---|---|---|---|")
         parts = [part for protocol in PROTOCOLS for part in self.parts("table1", protocol)]
         known = max(len({e.title for e in part.experiments} - set(NOT_RIVALS)) for part in parts)
@@ -380,7 +380,7 @@ class Page:
         )
 
     def augmented(self) -> str:
-        """For README.md: every row of the protocol in which nothing is memorised, the best first."""
+        """For README.md: every method of the protocol in which nothing is memorised, the best first."""
         texts = []
         for part in self.parts("table1", "augmented"):
             for cell, rows in self.scores(part).items():

@@ -1,9 +1,9 @@
-"""cleanlab beside `labelloop.correct` and the closed loop: same model, folds, noisy labels and verified rows.
+"""cleanlab beside `labelloop.correct` and the closed loop: same model, folds, noisy labels and clean rows.
 
     python benchmarks/vs_cleanlab.py [--data digits cifar10-embeddings] [--seeds 0 1 2] [--store FILE]
 
-Some rows keep their given label and have a verified one too. Verified labels replace given ones before anything is
-cross-validated or searched, verified rows are never flagged, and two of cleanlab's rows also choose their settings on
+Some rows keep their given label and have a verified one too. Clean labels replace given ones before anything is
+cross-validated or searched, clean rows are never flagged, and two of cleanlab's rows also choose their settings on
 them. What is stored already is not run again. It needs cleanlab: pip install 'labelloop[cleanlab]'.
 """
 
@@ -80,7 +80,7 @@ class Case:
 
     inputs: Floats  # [n, D]
     given: Labels  # [n]
-    clean: Labels  # verified labels, -1 elsewhere [n]
+    clean: Labels  # clean labels, -1 elsewhere [n]
     probabilities: Floats  # out of sample [n, C]
     seed: int
     loop: dict[str, Any]
@@ -104,7 +104,7 @@ class Found:
     flagged: np.ndarray  # whether it is an issue [n]
     learner: Any = None  # a CleanLearning that has found the issues, to fit the rest with its weights
     model: Any = None  # the method's own classifier
-    chosen: dict[str, Any] | None = None  # settings that were chosen on the verified rows
+    chosen: dict[str, Any] | None = None  # settings that were chosen on the clean rows
 
 
 # --- methods ---------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ SCORES: tuple[dict[str, Any], ...] = (
 
 
 def cleanlab_chosen(case: Case, p: Floats | None = None) -> Found:
-    """Settings by the verified rows with the labels they were first given, for each use those that serve it best.
+    """Settings by the clean rows with the labels they were first given, for each use those that serve it best.
 
     Flags by F1, the score by AUROC, relabelling by the labels that are right afterwards: it may be to relabel nothing.
     """

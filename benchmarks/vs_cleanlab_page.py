@@ -25,7 +25,7 @@ Runs = list[dict[str, Any]]
 
 
 class Verdict(NamedTuple):
-    """cleanlab's best row of one setting beside ours, by one measure."""
+    """cleanlab's best variant in one setting beside ours, by one measure."""
 
     setting: str
     row: str
@@ -41,7 +41,7 @@ def settings_of(runs: Runs) -> dict[str, Runs]:
 
 
 def values(runs: Runs, row: str, measure: str) -> list[float]:
-    """One a seed; none where the row has no such measure."""
+    """One per seed; none where the variant has no such measure."""
     if row == OWN_MODEL:
         row, measure = "labelloop.fit", {"test_relabelled": "test_own_model"}.get(measure, "")
     return [run["rows"][row][measure] for run in runs if measure in run["rows"][row]]
@@ -65,7 +65,7 @@ def table(runs: Runs) -> list[str]:
 
 
 def verdict(setting: str, runs: Runs, measure: str, ours: str) -> Verdict:
-    """The best of cleanlab's rows is chosen afterwards, which favours cleanlab."""
+    """The best of cleanlab's variants is chosen afterwards, which favours cleanlab."""
     sign = -1 if measure in LESS_IS_BETTER else 1
     mine = np.array(values(runs, ours, measure))
     gaps = {r: sign * (np.array(values(runs, r, measure)) - mine) for r in runs[0]["rows"] if r.startswith("cleanlab")}
@@ -101,12 +101,12 @@ def page(record: dict[str, Any]) -> str:
         rate = np.mean([run["realised_rate"] for run in runs])
         shared = np.mean([run["cross_validation"]["cpu_seconds"] for run in runs])
         lines.append(
-            f"**{setting}**: {about['rows']:,} rows, {about['clean']:,} of them verified, {rate:.1%} of the given"
+            f"**{setting}**: {about['rows']:,} rows, {about['clean']:,} of them clean, {rate:.1%} of the given"
             f" labels wrong; cross-validation took {shared:.1f} s of the CPU s"
         )
         lines += ["", *table(runs), ""]
     lines += [
-        "cleanlab's best row of each setting, chosen afterwards (in brackets by how much; + is better for cleanlab):",
+        "cleanlab's best variant by setting, chosen afterwards (in brackets by how much; + is better for cleanlab):",
         "",
     ]
     lines += ["| by | against `labelloop.correct` | against `labelloop.fit` |", "|---|---|---|"]
