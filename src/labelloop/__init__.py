@@ -1,4 +1,4 @@
-"""Train on noisy labels with a small trusted set, and get every label back corrected, with a confidence.
+"""Train on noisy labels with a small clean set, and get every label back corrected, with a confidence.
 
 `labelloop.fit` is the one call. The pieces of the closed loop stand on their own too, for other training loops.
 """

@@ -28,9 +28,9 @@ SPARSE_ROWS = 512  # made dense at a time to predict
 
 
 class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
-    """A classifier for noisy labels that corrects them with the help of a few verified ones.
+    """A classifier for noisy labels that corrects them with the help of a few clean ones.
 
-    `fit(X, y, y_clean)` takes one verified label a row, missing where a row was not verified, so that cross-validation
+    `fit(X, y, y_clean)` takes one clean label per row, missing where a row has none, so that cross-validation
     can slice it; metadata routing passes it on. A label is missing if it is -1, NaN, None or blank, as in
     scikit-learn's semi-supervised classifiers: -1 is never a class. (Its splitters accept only -1 and blank.) X is an
     array of numbers or of images [n, H, W, C], a data frame of numbers, or a sparse matrix, which is made dense as a
@@ -54,7 +54,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
 
     Attributes:
         classes_: The classes of `y` and `y_clean`, sorted, in the type of `y` [C].
-        corrected_labels_: A label for every row, in the type of `y`: the verified one, else the corrected one.
+        corrected_labels_: A label for every row, in the type of `y`: the clean one, else the corrected one.
         corrected_proba_: The same as probabilities [n, C].
         label_quality_: How much those believe the given label; low is bad, NaN where none was given [n].
         noise_matrix_: `T[true, noisy]`, C × C, rows sum to 1: how often each true class was given each label.
@@ -109,12 +109,12 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         self.output_dir = output_dir
 
     def fit(self, X: Any, y: ArrayLike, y_clean: ArrayLike | None = None) -> LabelLoopClassifier:
-        """Trains on noisy labels, corrected with the verified ones.
+        """Trains on noisy labels, corrected with the clean ones.
 
         Args:
             X: The inputs [n, ...].
             y: The given labels [n], missing where a row has none.
-            y_clean: The verified labels [n], missing where a row was not verified.
+            y_clean: The clean labels [n], missing where a row has none.
 
         Raises:
             DataError: Rows or labels that cannot be used, such as a single clean row.
@@ -177,7 +177,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             X: The inputs [n, ...].
             y: The labels to compare with. If they are noisy, so is the score.
             sample_weight: How much each row counts.
-            y_clean: Verified labels. If given, they alone count, and only where a row has one; ask for them with
+            y_clean: Clean labels. If given, they alone count, and only where a row has one; ask for them with
                 `set_score_request(y_clean=True)`.
         """
         truth, missing = known_labels(_labels(y, "y") if y_clean is None else _labels(y_clean, "y_clean"))
@@ -219,10 +219,10 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
 
 
 def _labels(values: ArrayLike, name: str) -> NDArray:
-    """One label a row, of the user's type; a column is taken for a row with scikit-learn's warning."""
+    """One label per row, of the user's type; a column is taken for a row with scikit-learn's warning."""
     shape = np.asarray(values).shape
     if name != "y" and len(shape) > 1 and shape[1:] != (1,):  # scikit-learn would blame y
-        raise DataError(f"{name}: expected one label a row, got an array of shape {shape}")
+        raise DataError(f"{name}: expected one label per row, got an array of shape {shape}")
     whole: Any = getattr(getattr(values, "dtype", None), "numpy_dtype", None)  # of pandas' Int64 and its like
     if whole is not None and whole.kind == "i":  # NumPy would make floats of them, where one is missing
         values = cast("Any", values).to_numpy(whole, na_value=MISSING)

@@ -42,7 +42,7 @@ class Rows(Sized):
             `StreamedStore` or other map-style dataset whose items are an input or a tuple that begins with one.
         index: Which rows of the store these are.
         labels: The given (noisy) labels.
-        clean_labels: The verified labels. All missing in training rows.
+        clean_labels: The clean labels. All missing in training rows.
         extra: Further columns for the correction network, or None.
     """
 
@@ -103,7 +103,7 @@ class Problem:
     """What a method may see. It holds no true label of a training row and no test row."""
 
     train: Rows  # noisy and unlabelled rows
-    clean: Rows  # verified rows; `labels` is missing where unpaired
+    clean: Rows  # clean rows; `labels` is missing where unpaired
     class_names: tuple[str, ...]
 
     @property
@@ -138,7 +138,7 @@ class Correction:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a method hands back."""
+    """What a method returns."""
 
     model: Any
     targets: Floats  # [N, C] corrected soft labels of the training rows

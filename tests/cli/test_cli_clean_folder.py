@@ -1,4 +1,4 @@
-"""Verified images in class folders of their own, joined to an image folder by content or by name."""
+"""Clean images in class folders of their own, joined to an image folder by content or by name."""
 
 from __future__ import annotations
 

@@ -409,7 +409,7 @@ def test_a_key_of_another_method_is_unknown(labelloop, tmp_path):
     assert "warm_up" in ended.err
 
 
-# Those that train for more than the 3 epochs of QUICK_BASELINE, and those that hand back labels of their own.
+# Those that train for more than the 3 epochs of QUICK_BASELINE, and those that return labels of their own.
 EPOCHS = {"fine-tune": 5, "logistic-corrector": 5, "glc": 6, "dmlp-nossl": 5}
 CORRECTS = ("logistic-corrector", "fasten", "dmlp", "dmlp-nossl", "dividemix", "l2b", "emlc")
 

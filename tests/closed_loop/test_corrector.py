@@ -27,7 +27,7 @@ FAST = CorrectorConfig(hidden=8, learning_rate=0.2, low_learning_rate=0.02, batc
 
 
 def clean_rows(seed: int = 0, paired: int = 10):
-    """Noisy posteriors, columns and verified labels of M clean rows; the first `paired` of FIT are one-hot."""
+    """Noisy posteriors, columns and clean labels of M clean rows; the first `paired` of FIT are one-hot."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(C, size=M)
     noisy = rng.dirichlet(np.ones(C), M).astype(np.float32)

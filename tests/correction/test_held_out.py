@@ -1,4 +1,4 @@
-"""Labels made after the loop from rows with both labels: who judges whom, and what is handed back."""
+"""Labels made after the loop from rows with both labels: who judges whom, and what is returned."""
 
 from __future__ import annotations
 

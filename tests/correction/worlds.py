@@ -26,7 +26,7 @@ class World:
     posterior: np.ndarray
 
     def clean(self, count: int, seed: int = 0) -> np.ndarray:
-        """Verified labels of some random rows, -1 elsewhere."""
+        """Clean labels of some random rows, -1 elsewhere."""
         rows = np.random.default_rng(seed).permutation(len(self.true))[:count]
         labels = np.full(len(self.true), -1)
         labels[rows] = self.true[rows]

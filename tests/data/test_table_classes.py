@@ -149,7 +149,7 @@ def test_labels_that_cannot_be_classes():
         typed(np.array([1.0, 0.5]))
     with pytest.raises(DataError, match="row 0 holds inf"):
         typed(np.array([np.inf]))
-    with pytest.raises(DataError, match=r"one label a row, got an array of shape \(2, 2\)"):
+    with pytest.raises(DataError, match=r"one label per row, got an array of shape \(2, 2\)"):
         typed(np.eye(2))
     with pytest.raises(DataError, match="text in row 1"):
         typed(np.array([1, "cat", None], dtype=object))

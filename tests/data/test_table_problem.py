@@ -15,7 +15,7 @@ N = 12
 
 
 def good(**changes):
-    """A table that passes every check: 8 noisy rows, 4 verified rows of which two have a given label."""
+    """A table that passes every check: 8 noisy rows, 4 clean rows of which two have a given label."""
     parts = {
         "inputs": np.random.default_rng(0).normal(size=(N, 3)),
         "labels": ["a", "b"] * 4 + ["a", "b", "", ""],
@@ -69,7 +69,7 @@ def test_test_rows_are_in_neither_part():
     test = held_out_rows(made)
     assert test.index.tolist() == [1, 9]
     assert test.labels.tolist() == [1, 1]
-    assert test.clean_labels.tolist() == [-1, 0]  # only verified labels count, as there is one
+    assert test.clean_labels.tolist() == [-1, 0]  # only clean labels count, as there is one
     unverified = held_out_rows(make_problem(good(split=["test"] * 3 + ["train"] * 9)))
     assert unverified.clean_labels.tolist() == [0, 1, 0]
     assert held_out_rows(make_problem(good())) is None
@@ -130,7 +130,7 @@ def test_no_label_at_all():
 
 
 def test_no_noisy_row():
-    with raises("my.csv: no noisy row: all 12 labelled rows are verified and 0 have no label"):
+    with raises("my.csv: no noisy row: all 12 labelled rows are clean and 0 have no label"):
         check(good(clean_labels=["a", "b"] * 6))
     with raises("there are clean labels and no given ones to correct"):
         check(good(labels=None))

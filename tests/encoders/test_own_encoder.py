@@ -124,10 +124,10 @@ def test_what_comes_back_is_checked(module, factory, words):
 
 def test_another_width_than_before_is_refused_and_what_was_encoded_is_kept(module):
     texts = [f"text {i:03d}" for i in range(ROWS + 3)]
-    with pytest.raises(DataError, match="3 numbers a row, and 2 before"):
+    with pytest.raises(DataError, match="3 numbers per row, and 2 before"):
         encoded(texts, f"{module}:widths")
     assert encoded(texts[:ROWS], f"{module}:widths").from_cache == ROWS
-    with pytest.raises(DataError, match="gives 2 numbers a row, and 7 are expected"):
+    with pytest.raises(DataError, match="gives 2 numbers per row, and 7 are expected"):
         encoded(texts[:ROWS], f"{module}:widths", width=7)
 
 

@@ -93,7 +93,7 @@ def test_columns_are_added_and_no_other_byte(labelloop, tmp_path):
         ([], ["dog", "dog", "cat", "cat", "dog", "cat"]),
         (["--min-confidence", "0.9"], ["dog", "dog", "dog", "cat", "dog", "cat"]),  # 0.9 itself counts
         (["--min-confidence", "0.94"], ["dog", "dog", "dog", "", "dog", "cat"]),
-        (["--min-confidence", "1"], ["dog", "cat", "dog", "", "dog", "cat"]),  # the verified label always counts
+        (["--min-confidence", "1"], ["dog", "cat", "dog", "", "dog", "cat"]),  # the clean label always counts
         (["--action", "drop"], ["dog", "", "dog", "cat"]),  # a blank label is no wrong label
         (["--action", "drop", "--min-confidence", "0.9"], ["dog", "dog", "", "dog", "cat"]),
         (["--action", "keep"], ["dog", "cat", "dog", "", "dog", "cat"]),
@@ -136,7 +136,7 @@ def test_every_change_is_on_record(labelloop, tmp_path):
     path.write_bytes(PLAIN)
     run = made_run(path, tmp_path / "run", CORRECTED)
     done = labelloop("export", run, "--to", "csv", "--replace", "--output", tmp_path / "new.csv")
-    assert "2 labels corrected, 1 blank ones filled in, 1 replaced by the verified one, 0 rows dropped" in done.out
+    assert "2 labels corrected, 1 blank ones filled in, 1 replaced by the clean one, 0 rows dropped" in done.out
     rows = cells(tmp_path / "new.csv.changes.csv")
     assert {row.pop("run") for row in rows} == {str(run)}
     names = ("id", "row", "column", "before", "after", "confidence", "reason")

@@ -68,7 +68,7 @@ def test_labels_follow_the_matrix(name, classes, options, expected, rate):
     np.testing.assert_allclose(noisy.matrix.sum(axis=1), 1)
     table = counts(true, noisy.labels, classes)
     frequencies = table / table.sum(axis=1, keepdims=True)
-    assert np.abs(frequencies - noisy.matrix).max() < (0.03 if classes == 10 else 0.12)  # 4,500 or 450 rows a class
+    assert np.abs(frequencies - noisy.matrix).max() < (0.03 if classes == 10 else 0.12)  # 4,500 or 450 rows per class
     assert (table[noisy.matrix == 0] == 0).all()
     drawn = noisy.matrix > 0
     expected_table = noisy.matrix * table.sum(axis=1, keepdims=True)
@@ -213,8 +213,8 @@ def test_bad_options_are_refused(name, classes, options, message):
     [
         ([0, 1, 3], "row 2: label 3 is outside 0..2"),
         ([0, -2, 3], r"row 1: label -2 is outside 0..2 \(2 such rows\)"),
-        ([0.0, 1.0], "one whole number a row"),
-        ([[0, 1]], "one whole number a row"),
+        ([0.0, 1.0], "one whole number per row"),
+        ([[0, 1]], "one whole number per row"),
     ],
 )
 def test_bad_labels_are_refused(labels, message):

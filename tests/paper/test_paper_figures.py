@@ -26,7 +26,7 @@ def run(title, accuracies, seed=0, epochs=3):
 
 @pytest.fixture
 def drawn(monkeypatch, tmp_path):
-    """Draws, and hands back the figure of matplotlib instead of its files."""
+    """Draws, and returns the figure of matplotlib instead of its files."""
 
     def draw_it(shows, panels):
         kept = []

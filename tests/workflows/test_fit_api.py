@@ -1,4 +1,4 @@
-"""`labelloop.fit` in Python: what it takes, what it hands back, and what it leaves alone."""
+"""`labelloop.fit` in Python: what it takes, what it returns, and what it leaves alone."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Experiment:
         """A name for the run folder: equal if and only if everything that decides the result is equal.
 
         Not the rate, where the noise brings its own, nor where a noise file lies; but what stands in it does. Nor
-        which labels are handed back, where no clean row has a given label, without which there is nothing to choose.
+        which labels are returned, where no clean row has a given label, without which there is nothing to choose.
         """
         decides = asdict(self) | {"name": "", "recipe": "", "config": deciding(self.method_config)}
         decides |= self.setting.deciding()

@@ -16,7 +16,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output-dir", type=Path, metavar="FOLDER", help="holds every record (default: runs/GRID)")
     add_jobs(parser)
     parser.add_argument(
-        "--workers", type=processes, default=0, help="processes a run that decode image files (default 0)"
+        "--workers", type=processes, default=0, help="processes per run that decode image files (default 0)"
     )
     parser.add_argument("--dry-run", action="store_true", help="only check the grid and say what would be run")
     parser.set_defaults(kept=_kept)

@@ -25,7 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output-dir", type=Path, metavar="FOLDER", help="of runs made anew (default: runs/paper)")
     add_jobs(parser)
     parser.add_argument(
-        "--workers", type=processes, default=0, help="processes a run that decode image files (default 0)"
+        "--workers", type=processes, default=0, help="processes per run that decode image files (default 0)"
     )
     parser.add_argument("--without-gpu", action="store_true", help="run the full scale on a CPU, for months")
 

@@ -40,7 +40,7 @@ class TrainingConfig:
         mixup: Batches are blended with themselves in another order, in shares drawn from Beta(mixup, mixup); 0 is off.
         mixup_after: Finished epochs after which mixup begins.
         average_weights: The share of itself that a moving average of the weights keeps at a step; it is then what is
-            judged and handed back. 0 is off.
+            judged and returned. 0 is off.
     """
 
     network: str = "auto"

@@ -1,4 +1,4 @@
-"""Judging a correction by clean rows that did not teach it: each fold of them is corrected by what the others teach."""
+"""Judging a correction by held-out clean rows: each fold is corrected with the help of the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cross_fitted(correct: Correct, clean: Labels, given: Labels, rng: np.random.
 
     Args:
         correct: Corrects all rows with the help of the clean labels that it is shown.
-        clean: Verified labels [n], -1 where missing.
+        clean: Clean labels [n], -1 where missing.
         given: Given labels [n], -1 where missing; paired and unpaired rows are dealt out alike.
         rng: Deals the rows into folds.
     """

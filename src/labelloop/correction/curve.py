@@ -22,7 +22,7 @@ FLATTEST, STEEPEST = 0.0, 1.0  # exponents of the power law that are believed
 
 
 def learning_curve(stored: StoredRun, more: int) -> dict[str, Any]:
-    """Accuracy of the corrected labels for several numbers of clean rows, each judged by rows that did not teach.
+    """Accuracy of the corrected labels for several numbers of clean rows, each judged by held-out rows.
 
     Args:
         stored: The run.

@@ -1,8 +1,8 @@
-"""The labels that a run of the closed loop hands back, by `final_labels` of its configuration: the same in `fit` and in
+"""The labels that a run of the closed loop returns, by `final_labels` of its configuration: the same in `fit` and in
 `bench`.
 
-"loop" hands back what the loop ends with, as in the paper. "held_out" makes labels once more by networks that have not
-seen the row (held_out.py), and hands back those that the clean rows judge better.
+"loop" returns what the loop ends with, as in the paper. "held_out" makes labels once more by networks that have not
+seen the row (held_out.py), and returns those that the clean rows judge better.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOP, HELD_OUT = "closed-loop", "held-out networks"  # what run.json says under 
 
 @dataclass(frozen=True)
 class FinalLabels:
-    """What is handed back, and how it was judged.
+    """What is returned, and how it was judged.
 
     Attributes:
         train: Soft labels of the training rows [N, C].
@@ -45,7 +45,7 @@ class FinalLabels:
 
 
 def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runtime) -> FinalLabels:
-    """Chooses the labels to hand back.
+    """Chooses the labels to return.
 
     Args:
         problem: What the loop was given.

@@ -37,7 +37,7 @@ def judge_baseline(method: str, how: str, problem: Problem, predicted: Floats) -
     if how != "not used":
         return no_estimate(f"clean rows are {how!r} to the method {method!r}, so they cannot judge it")
     right = share(predicted.argmax(axis=1) == problem.clean.clean_labels)
-    note = "of the labels it hands back for noisy rows, clean rows say nothing"
+    note = "of the labels it returns for noisy rows, clean rows say nothing"
     return {**no_estimate(note, RANDOM_SAMPLE), "classifier_accuracy": right}
 
 
@@ -50,7 +50,7 @@ def judge_loop(problem: Problem, config: ClosedLoopConfig, fitted: Fitted, seed:
     Args:
         problem: What the loop was given.
         config: Its settings.
-        fitted: What it handed back.
+        fitted: What it returned.
         seed: Deals the clean rows into folds.
     """
     clean = problem.clean

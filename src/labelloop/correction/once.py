@@ -44,7 +44,7 @@ def correct_once(seen: Seen, clean: Labels, config: Config, seed: int) -> Floats
 
     Args:
         seen: What is known of the rows.
-        clean: Verified labels [n], -1 where missing; those that are there teach, and at least two must be.
+        clean: Clean labels [n], -1 where missing; those that are there teach, and at least two must be.
         config: Settings of the loop.
         seed: The same seed gives the same result.
 

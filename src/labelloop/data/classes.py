@@ -31,7 +31,7 @@ def typed(
     Whole numbers that became floats because some are missing become whole numbers again.
 
     Args:
-        values: One label a row, of any type.
+        values: One label per row, of any type.
         what: What to call them in a message.
         markers: What means that a label is missing, beside a blank, None and NaN.
 
@@ -41,7 +41,7 @@ def typed(
     minus_one = "-1" in markers
     array = np.asarray(values)
     if array.ndim != 1:
-        raise DataError(f"{what}: expected one label a row, got an array of shape {array.shape}")
+        raise DataError(f"{what}: expected one label per row, got an array of shape {array.shape}")
     if array.dtype.kind == "O" or array.dtype.kind == "T":
         return _from_objects(array.astype(object), what, markers)
     if array.dtype.kind == "b":
@@ -119,7 +119,7 @@ def class_names_of(
 
     Args:
         labels: The given labels, or None.
-        clean_labels: The verified labels, or None.
+        clean_labels: The clean labels, or None.
         given: The classes in the wanted order. Without it they are what occurs, sorted: numbers by value, text by
             letter. When the labels are whole numbers and these are names, label k means the k-th name.
         markers: As for `typed`.
@@ -175,7 +175,7 @@ def encode(
     """Numbers the labels by their place among the classes.
 
     Args:
-        values: One label a row.
+        values: One label per row.
         class_names: The classes in order, as from `class_names_of`.
         what: What to call the labels in a message.
         markers: As for `typed`.

@@ -1,4 +1,4 @@
-"""From a table to what a method may see: verified rows become the clean rows D^m, all others the training rows."""
+"""From a table to what a method may see: rows with a clean label become the clean rows D^m, others training rows."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _check_labels(problem: Problem, source: str) -> None:
         )
     if not len(noisy):
         raise DataError(
-            f"{source}: no noisy row: all {len(problem.clean)} labelled rows are verified and {len(problem.train)} have"
+            f"{source}: no noisy row: all {len(problem.clean)} labelled rows are clean and {len(problem.train)} have"
             " no label, so there is nothing to correct; add rows with a label and no clean_label"
         )
     occurring = np.flatnonzero(verified + np.bincount(noisy, minlength=len(names)))

@@ -1,4 +1,4 @@
-"""The one table every user has: inputs with two optional labels a row, as brought, before classes are numbered."""
+"""The one table every user has: inputs with two optional labels per row, as brought, before classes are numbered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Table:
     Attributes:
         inputs: Features [n, D] in float32, images [n, H, W, C] in uint8 or float32, or a map-style dataset.
         labels: The given labels, of the user's type, or None.
-        clean_labels: The verified labels, of the user's type, or None.
+        clean_labels: The clean labels, of the user's type, or None.
         ids: A text for every row: the given one, else the row number.
         split: "train" or "test" for every row, or None when there are no test rows here.
         extra: Further columns for the correction network, or None.
@@ -94,7 +94,7 @@ def from_arrays(
         inputs: What `Table.inputs` may be, of any number type; or a data frame, whose text, categories
             and dates are read as those of a file.
         labels: The given labels, missing ones blank, NaN, None or -1.
-        clean_labels: The verified labels, missing where a row was not verified.
+        clean_labels: The clean labels, missing where a row has none.
         ids: A name for every row; without it, the row number.
         split: "train" or "test" for every row.
         extra: Further columns for the correction network.

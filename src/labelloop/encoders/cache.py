@@ -92,7 +92,7 @@ class FeatureCache:
                 self._write_about(features.shape[1])
             elif (kept := self._read_about()) != features.shape[1]:
                 raise DataError(
-                    f"encoder {self._about['encoder']!r} gives {features.shape[1]} numbers a row, and gave {kept}"
+                    f"encoder {self._about['encoder']!r} gives {features.shape[1]} numbers per row, and gave {kept}"
                     f" before ({self.folder}); take the encoder as it was, or delete that folder"
                 )
             self._width = features.shape[1]

@@ -58,7 +58,7 @@ def encode_rows(
         raw: The rows.
         encoder: As `open_encoder` gives it.
         source: Where the rows come from, for messages.
-        width: The numbers a row that are expected, where they are known.
+        width: The numbers per row that are expected, where they are known.
         cache: The folder of the cache; without it, that of `cache_folder`.
         progress: Whether to draw a progress bar; None draws one only in a terminal.
         in_memory: Bytes of features above which they are kept in a memory-mapped file.
@@ -74,8 +74,8 @@ def encode_rows(
     if store is not None and len(store):
         if width not in (None, store.width):
             raise DataError(
-                f"{source}: encoder {encoder.name!r} gives {store.width} numbers a row, and {width} are expected; take"
-                " the encoder that the model was trained with"
+                f"{source}: encoder {encoder.name!r} gives {store.width} numbers per row, and {width} are expected;"
+                " take the encoder that the model was trained with"
             )
         kept = _from_cache(store, keys, room)
     missing: dict[bytes, list[int]] = {}  # the rows of each content that is to be encoded

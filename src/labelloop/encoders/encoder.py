@@ -1,4 +1,4 @@
-"""What every adapter hands back: how to make features, and what else is known of the encoder."""
+"""What every adapter returns: how to make features, and what else is known of the encoder."""
 
 from __future__ import annotations
 

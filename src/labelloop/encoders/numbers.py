@@ -27,7 +27,7 @@ def checked(found: Any, rows: Sequence[int], width: int | None, where: str) -> F
     Args:
         found: What the encoder returned.
         rows: The rows it was asked for, for messages.
-        width: The numbers a row before, or None.
+        width: The numbers per row before, or None.
         where: Begins a message.
     """
     found = to_numbers(found)
@@ -38,7 +38,7 @@ def checked(found: Any, rows: Sequence[int], width: int | None, where: str) -> F
         raise DataError(f"{where}: {count} rows gave an array of shape {found.shape}; expected ({count}, D)")
     if width is not None and found.shape[1] != width:
         raise DataError(
-            f"{where}: {found.shape[1]} numbers a row, and {width} before; every row needs the same, so take the"
+            f"{where}: {found.shape[1]} numbers per row, and {width} before; every row needs the same, so take the"
             " encoder as it was"
         )
     with np.errstate(over="ignore"):  # said below

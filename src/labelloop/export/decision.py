@@ -1,4 +1,4 @@
-"""Which label a row leaves with: relabelled, dropped or kept, by confidence. Verified labels always count."""
+"""Which label a row leaves with: relabelled, dropped or kept, by confidence. Clean labels always count."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def placed_by_label(files: list[str], decision: Decision) -> dict[str, str | Non
 
 
 def _free(wanted: PurePosixPath, mark: str, taken: set[str | None]) -> str:
-    """The wanted name, or one beside it that is not taken, which then is."""
+    """The wanted name, or one beside it that is not taken, and takes it."""
     place, count = wanted, 1
     while str(place) in taken:
         place = wanted.with_name(f"{wanted.stem}-{mark}{'' if count == 1 else f'-{count}'}{wanted.suffix}")

@@ -61,7 +61,7 @@ def model_card(run: Run) -> str:
             "---",
             "# Model card",
             "",
-            f"A classifier of {len(about['classes'])} classes, trained on noisy labels with the help of verified ones"
+            f"A classifier of {len(about['classes'])} classes, trained on noisy labels with the help of clean ones"
             f" by LabelLoop, method `{record.method}`.",
             "",
             "## Data",

@@ -166,8 +166,8 @@ def batches_with_clean(
     Args:
         train: Rows with a label.
         clean: Fewer rows than a batch are all used in every step.
-        batch_size: Training rows a step.
-        clean_batch_size: Clean rows a step.
+        batch_size: Training rows per step.
+        clean_batch_size: Clean rows per step.
         config: Augmentation, of both kinds of rows.
         runtime: Device and seed.
         epoch: Names the random streams.

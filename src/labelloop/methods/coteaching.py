@@ -55,7 +55,7 @@ def check(problem: Problem, config: Config) -> None:
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Trains two networks on the given labels and hands the first back. The clean rows are not trained on.
+    """Trains two networks on the given labels and returns the first. The clean rows are not trained on.
 
     Args:
         problem: Training rows with noisy labels.
@@ -63,7 +63,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         runtime: Device, seed, recording, checkpoints.
     """
     noise_rate = known_noise_rate(problem.clean, config)
-    given = one_hot(problem.train.labels, problem.num_classes)  # handed back as they are: rows are left out, not mended
+    given = one_hot(problem.train.labels, problem.num_classes)  # returned as they are: rows are left out, not mended
     _, train = labelled_rows(problem.train)
     seeds = (runtime.seed, integer(runtime.seed, "second network"))
     models = [runtime.prepare(new_classifier(config, problem, seed)) for seed in seeds]

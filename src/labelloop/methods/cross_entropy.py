@@ -1,4 +1,4 @@
-"""Plain cross-entropy, on the rows a sceptic asks for: noisy, clean, both, or noisy first and clean afterwards."""
+"""Cross-entropy, the simple baselines: on noisy rows, clean rows, both, or noisy first and clean afterwards."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _fit(
     runtime: Runtime,
     fine_tune_epochs: int = 0,
 ) -> Fitted:
-    given = one_hot(problem.train.labels, problem.num_classes)  # handed back as they are
+    given = one_hot(problem.train.labels, problem.num_classes)  # returned as they are
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
     average = WeightAverage(model, optimizer, config.average_weights)

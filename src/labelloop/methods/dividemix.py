@@ -1,7 +1,7 @@
 """DivideMix: rows with large losses lose their label, and two networks guess labels for each other.
 
 Li et al., "DivideMix: Learning with Noisy Labels as Semi-supervised Learning", ICLR 2020. It tests both networks
-together; here the first is tested and handed back, because a result is one network.
+together; here the first is tested and returned, because a result is one network.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Batch(NamedTuple):
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Trains two networks and hands the first back. The clean rows are not used.
+    """Trains two networks and returns the first. The clean rows are not used.
 
     Args:
         problem: Training rows with noisy labels.

@@ -90,7 +90,7 @@ class Lesson(NamedTuple):
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Trains a student on soft labels of a teacher that trains along with it. The student is handed back.
+    """Trains a student on soft labels of a teacher that trains along with it. The student is returned.
 
     Args:
         problem: Training rows with noisy labels, and the clean rows.

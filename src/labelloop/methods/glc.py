@@ -47,7 +47,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         runtime: Device, seed, recording, checkpoints.
     """
     check(problem, config)
-    given = one_hot(problem.train.labels, problem.num_classes)  # handed back as they are: the loss is corrected
+    given = one_hot(problem.train.labels, problem.num_classes)  # returned as they are: the loss is corrected
     _, noisy = labelled_rows(problem.train)
     noisy_targets = one_hot(noisy.labels, problem.num_classes)
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))

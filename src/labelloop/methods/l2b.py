@@ -37,7 +37,7 @@ class Config(TrainingConfig):
     """L2B's settings. The defaults are those of its published code for CIFAR-10.
 
     Attributes:
-        clean_batch_size: Clean rows a step, drawn anew each time.
+        clean_batch_size: Clean rows per step, drawn anew each time.
         warm_up: Epochs of plain cross-entropy at the start.
         clip: The gradient is cut to this norm; 0 never cuts. The published value for CIFAR-100 is 0.8.
         weight_norm: How gains become weights that sum to 1: "org" the positive ones, in proportion; "softmax"; or

@@ -31,7 +31,7 @@ class Config(TrainingConfig):
 
     Attributes:
         warm_up: Epochs on the noisy labels, before `epochs` on the corrected ones. Few, because the network shall
-            judge its own training rows: once it has learnt their wrong labels by heart, it no longer can.
+            judge its own training rows: once it has memorised their wrong labels, it no longer can.
         penalty: Weight of the regression's squared coefficients.
     """
 

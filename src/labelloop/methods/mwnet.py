@@ -38,7 +38,7 @@ class Config(TrainingConfig):
     """MW-Net's settings. The defaults are those of its published code.
 
     Attributes:
-        clean_batch_size: Clean rows a step.
+        clean_batch_size: Clean rows per step.
         weighting_hidden: The width of the weighting network's hidden layer.
         weighting_learning_rate: Of its Adam; it does not drop.
         weighting_weight_decay: Of its Adam.
@@ -87,7 +87,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         config: Settings, without any "auto".
         runtime: Device, seed, recording, checkpoints.
     """
-    given = one_hot(problem.train.labels, problem.num_classes)  # handed back as they are: rows are weighted, not mended
+    given = one_hot(problem.train.labels, problem.num_classes)  # returned as they are: rows are weighted, not mended
     _, train = labelled_rows(problem.train)
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)

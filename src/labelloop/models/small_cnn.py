@@ -1,4 +1,4 @@
-"""A small convolutional network that a CPU trains in seconds an epoch: 0.19 million parameters."""
+"""A small convolutional network that a CPU trains in seconds per epoch: 0.19 million parameters."""
 
 from __future__ import annotations
 

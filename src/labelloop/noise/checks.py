@@ -18,7 +18,7 @@ def checked_labels(labels: ArrayLike, num_classes: int, what: str = "label") -> 
         raise UsageError(f"num_classes is {num_classes!r}: noise needs a whole number of at least 2 classes")
     given = np.asarray(labels)
     if given.ndim != 1 or (given.dtype.kind not in "iu" and len(given)):
-        raise DataError(f"{what}s are {given.dtype} of shape {given.shape}: give one whole number a row")
+        raise DataError(f"{what}s are {given.dtype} of shape {given.shape}: give one whole number per row")
     bad = np.flatnonzero((given != MISSING) & ((given < 0) | (given >= num_classes)))
     if len(bad):
         raise DataError(

@@ -1,4 +1,4 @@
-"""The only place where labels are drawn: one uniform number a sample against the cumulative sum of its law."""
+"""The only place where labels are drawn: one uniform number per sample against the cumulative sum of its law."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def checked_rng(rng: Any) -> np.random.Generator:
 
 
 def uniforms(rng: np.random.Generator, index: Labels) -> NDArray[np.float64]:
-    """One number in [0, 1) a row. It depends on the generator and the sample's index, not on which rows come along."""
+    """One number in [0, 1) per row. It depends on the generator and the sample's index, not on the other rows."""
     return rng.random(int(index.max()) + 1 if len(index) else 0)[index]  # [N]
 
 

@@ -67,7 +67,7 @@ def instance(
 
 
 def _truncated_normal(uniform: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
-    """Normal around `mean`, truncated to [0, 1], by inverting its distribution function: one uniform a sample."""
+    """Normal around `mean`, truncated to [0, 1], by inverting its distribution function at `uniform`."""
     low, high = ndtr(-mean / SPREAD), ndtr((1 - mean) / SPREAD)
     return np.clip(mean + SPREAD * ndtri(low + uniform * (high - low)), 0, 1)
 
@@ -108,7 +108,7 @@ def _flip_laws(activations: NDArray[np.float64], true: int, own_rates: NDArray[n
 
 def _checked_inputs(images: Any, rows: int) -> NDArray[Any]:
     if images is None:
-        raise UsageError("instance noise looks at the inputs: give images=, pixels or features, one row a label")
+        raise UsageError("instance noise looks at the inputs: give images=, pixels or features, one row per label")
     inputs = np.asarray(images)
     if inputs.ndim < 2 or inputs.dtype.kind not in "biuf" or 0 in inputs.shape[1:]:
         raise DataError(

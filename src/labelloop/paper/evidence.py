@@ -48,7 +48,7 @@ def compact(key: str, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expand(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored run as a record again, with a row an epoch."""
+    """A stored run as a record again, with one row per epoch."""
     stored["key"]  # all that is looked up later must be there
     columns = dict(stored["history"])
     seconds = columns.pop("seconds", {})

@@ -117,7 +117,7 @@ def curve(records: Records, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _dynamics(axis: Any, records: Records, styles: Styles) -> None:
-    """A line a method. One that goes on after the schedule is a mark at the right edge, where it ends."""
+    """One line per method. One that goes on after the schedule is a mark at the right edge, where it ends."""
     beyond = 0
     for title in dict.fromkeys(record["title"] for record in records):
         runs = [record for record in records if record["title"] == title]

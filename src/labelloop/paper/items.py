@@ -31,10 +31,10 @@ VALUES = {
 CAPTIONS = {
     "last": "Test accuracy after the last epoch",
     "best": "Test accuracy at the best epoch, which is chosen on test data",
-    "labels": "Right labels among those handed back for the training rows",
-    "broken": "Good labels broken: right as given, wrong as handed back",
+    "labels": "Right labels among those returned for the training rows",
+    "broken": "Good labels broken: right as given, wrong as returned",
     "broken_rarest": "Good labels broken in the rarest class",
-    "calibration": "Calibration error of the confidence in the labels handed back",
+    "calibration": "Calibration error of the confidence in the labels returned",
 }
 EFFICIENCY = "efficiency.json"
 ROWS_OF = {"cifar10": 50_000, "cifar100": 50_000}
@@ -209,7 +209,7 @@ def show(item: Item, scale: str, runs: Records) -> str:
         elif item.shows == "phases":
             blocks.append(phase_table(item, part, records, note))
         elif item.shows == "resources":
-            caption = f"{part.title}. Training an epoch without the test, and peak memory, mean over runs{note}"
+            caption = f"{part.title}. Training time per epoch without the test, and peak memory, mean over runs{note}"
             blocks.append(_resource_table(item, _resources_of(records), caption))
         else:
             values = item.values if item.shows in ("accuracy", "tally") else ("last", "best")
@@ -260,7 +260,7 @@ def phase_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], no
     }
     times = {p: max(sum(row["seconds"].get(p, 0.0) > 0 for row in r["history"]) for r in records) for p in phases}
     whole, theirs = sum(totals.values()), sum(sum(v) for v in published.values())
-    lines = [f"{part.title}. Seconds a run, mean of {len(records)} runs{note}", ""]
+    lines = [f"{part.title}. Seconds per run, mean of {len(records)} runs{note}", ""]
     lines += ["| phase | executions | seconds | share | paper's share |", "|---|---|---|---|---|"]
     for phase in phases:
         share = f"{100 * sum(published[phase]) / theirs:.1f}%" if phase in published else "–"
@@ -362,7 +362,7 @@ def _resource_panels(item: Item, scale: str, runs: Records) -> dict[str, list[di
         record = read_json(path) if path.exists() else {}
         measured = {record["caption"]: record["methods"]} if record else {}
     else:
-        what = "Training an epoch without the test, and peak memory, mean over runs"
+        what = "Training time per epoch without the test, and peak memory, mean over runs"
         measured = {f"{part.title}. {what}": _resources_of(records_of(part, runs)) for part in item.at(scale)}
     return {
         title: [{"title": row, **found} for row, found in methods.items()]
@@ -375,7 +375,7 @@ def _resource_panels(item: Item, scale: str, runs: Records) -> dict[str, list[di
 
 
 def rerun(item: Item, scale: str, folder: Path, jobs: int, workers: int) -> tuple[dict[str, Any], str]:
-    """Runs a table or figure anew; hands back the runs by key, and how they agree with the stored ones."""
+    """Runs a table or figure anew; returns the runs by key, and how they agree with the stored ones."""
     experiments = list({e.key: e for part in item.at(scale) for e in part.experiments}.values())
     outcome = run_bench(experiments, folder, jobs, workers=workers)
     fresh = {e.key: read_json(folder / f"{e.key}.json") for e in experiments if (folder / f"{e.key}.json").exists()}

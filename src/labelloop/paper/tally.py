@@ -34,7 +34,7 @@ class Duel:
     ours: float
     rival: str
     theirs: float
-    differences: tuple[float, ...]  # one a seed
+    differences: tuple[float, ...]  # one per seed
     half_width: float | None = None  # of the interval; None where nothing says how runs scatter
 
     @property
@@ -55,7 +55,7 @@ def test_accuracy(record: Record) -> float | None:
 
 
 def of_labels(key: str) -> Callable[[Record], float | None]:
-    """A measure of the labels that a run hands back; those of the last epoch where it hands back no others."""
+    """A measure of the labels that a run returns; those of the last epoch where it returns no others."""
 
     def value(record: Record) -> float | None:
         handed_back = record.get("handed_back") or {}

@@ -16,7 +16,7 @@ from labelloop.runs.survey import Survey
 TITLES = {
     "compare": ("Labels that are right", "Given and corrected, by held-out clean rows, with 95% intervals."),
     "tests": ("Test accuracy", "After the last epoch. One dot a run; the bar is the mean over seeds."),
-    "curves": ("Test accuracy by epoch", "One line a run."),
+    "curves": ("Test accuracy by epoch", "One line per run."),
 }
 IGNORED = ("seed",)  # runs that differ in nothing else are one setting
 

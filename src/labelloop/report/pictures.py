@@ -135,7 +135,7 @@ def _component(place: int) -> str:
 
 
 def _reliability(run: Survey) -> Picture:
-    """Accuracy against confidence, on clean rows that did not teach the correction."""
+    """Accuracy against confidence, on held-out clean rows."""
     bins = (run.record.get("estimate") or {}).get("reliability")
     return {"bins": bins} if bins else None
 

@@ -1,4 +1,4 @@
-"""How far confidences can be believed: accuracy against confidence, on clean rows that did not teach the correction."""
+"""How far confidences can be believed: accuracy against confidence, on held-out clean rows."""
 
 from __future__ import annotations
 

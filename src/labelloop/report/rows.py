@@ -1,4 +1,4 @@
-"""The changed rows of a run, packed into a few numbers a row so that a page can hold 100,000 of them."""
+"""The changed rows of a run, packed into a few numbers per row so that a page can hold 100,000 of them."""
 
 from __future__ import annotations
 

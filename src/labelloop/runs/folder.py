@@ -105,7 +105,7 @@ class RunFolder:
     def read_record(self) -> RunRecord:
         return read_record(self.path)
 
-    # --- metrics.jsonl: a row an epoch -------------------------------------------------------------------------------
+    # --- metrics.jsonl: one row per epoch -----------------------------------------------------------------------------
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         path = self.path / "metrics.jsonl"

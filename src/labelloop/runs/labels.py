@@ -26,7 +26,7 @@ def label_table(
         ids: A text for every row [n].
         classes: The classes in the user's type [C].
         given: Given labels [n].
-        clean: Verified labels [n].
+        clean: Clean labels [n].
         targets: Corrected soft labels [n, C]; NaN in rows that have none, such as those only tested on.
         predicted: What the classifier says [n].
 

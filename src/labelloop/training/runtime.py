@@ -201,7 +201,7 @@ class Runtime:
     def restore(
         self, model: TwoHeadClassifier, optimizer: torch.optim.Optimizer, average: WeightAverage | None = None
     ) -> Checkpoint | None:
-        """Puts network, optimiser and averaged weights back to the last checkpoint and hands back the rest of it."""
+        """Puts network, optimiser and averaged weights back to the last checkpoint and returns the rest of it."""
         if self.folder is None:
             return None
         checkpoint = read_checkpoint(self.folder.checkpoint)

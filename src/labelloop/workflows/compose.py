@@ -126,8 +126,8 @@ class Trained:
     """What came of a task.
 
     Attributes:
-        fitted: What the method handed back.
-        final: The labels to hand back, and how they were judged; None for methods other than the closed loop.
+        fitted: What the method returned.
+        final: The labels to return, and how they were judged; None for methods other than the closed loop.
         runtime: Where it ran; its history has a record for every epoch.
         folder: The run folder, or None.
     """

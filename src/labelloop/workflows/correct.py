@@ -32,22 +32,22 @@ SUM_TOLERANCE = 0.01  # probabilities stored in half precision are off by up to 
 
 @dataclass(frozen=True)
 class CorrectionResult:
-    """What `correct` hands back. Rows are in the order they came in.
+    """What `correct` returns. Rows are in the order they came in.
 
     Attributes:
-        corrected_labels: A label for every row, in the type of the labels that came in; the verified one where there
+        corrected_labels: A label for every row, in the type of the labels that came in; the clean one where there
             is one.
         corrected_proba: The same as probabilities [n, C].
         label_score: How much the corrected probabilities believe the given label; low is bad, NaN without a label.
         predicted_proba: What the probabilities or embeddings alone say, brought in line with the clean rows [n, C].
-        cross_fitted_proba: For clean rows, what `corrected_proba` would be had the row not been verified; NaN in
-            other rows. Compare it with the verified labels to see how good the correction is [n, C].
+        cross_fitted_proba: For clean rows, what `corrected_proba` would be had the row no clean label; NaN in
+            other rows. Compare it with the clean labels to see how good the correction is [n, C].
         classes: The classes in the user's type [C].
         weights: The components that were chosen for rows with a given label, and their weights, which sum to 1.
         weights_without_label: The same for rows without a given label.
         clean_rows: How many clean rows were "paired" with a given label, and how many "unpaired".
         data: What run.json says of the rows: their source, how many there are of each kind, and the classes.
-        estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
+        estimate: How good the corrected labels are, estimated on clean rows that were held out, with 95%
             intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
         guard: What was chosen against the given labels, by how much and how sure that is: `line` in words.
         labels: One row for every row, with the columns of labels.parquet.
@@ -103,7 +103,7 @@ def correct(
 
     Args:
         y: The given labels [n]; blank, NaN, None or -1 where there is none.
-        y_clean: The verified labels [n], missing in the same way where a row was not verified.
+        y_clean: The clean labels [n], missing in the same way where a row has none.
         pred_probs: Out-of-sample probabilities of the given label [n, C], from any model that was cross-validated on
             the given labels. Columns in the order of the sorted classes, or of `class_names`.
         embeddings: Features [n, D] from any network, or the columns of a table; with fewer than 128 columns trees are

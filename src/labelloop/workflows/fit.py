@@ -53,11 +53,11 @@ from labelloop.workflows.ending import leave_report
 
 @dataclass(frozen=True)
 class Result:
-    """What `fit` hands back. Rows are in the order they came in.
+    """What `fit` returns. Rows are in the order they came in.
 
     Attributes:
         model: The trained classifier: `predict`, `predict_proba`, `transform`, `save`.
-        corrected_labels: A label for every row, in the type of the labels that came in; the verified one where there
+        corrected_labels: A label for every row, in the type of the labels that came in; the clean one where there
             is one. Missing for rows that were only tested on, and without a label where the method corrects none.
         corrected_proba: The same as probabilities [n, C]; NaN where missing.
         label_score: How much the corrected probabilities believe the given label; low is bad, NaN without a label.
@@ -67,7 +67,7 @@ class Result:
         rounds: A record for every correction, with the combination weights.
         labels_from: The method, or "held-out networks" where enough rows have both labels and judge these no worse:
             then instant correction made the labels, from networks that had not seen the row.
-        estimate: How good the corrected labels are, judged by clean rows that did not teach what they judge, with 95%
+        estimate: How good the corrected labels are, estimated on clean rows that were held out, with 95%
             intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
         stop_reason: Why the training ended: "epoch limit".
         config: The settings, with every "auto" replaced.
@@ -127,7 +127,7 @@ def fit(
     Args:
         X: Features [n, D], images [n, H, W, C], a data frame of numbers, or a map-style dataset of inputs.
         y: The given labels [n]; blank, NaN, None or -1 where there is none.
-        y_clean: The verified labels [n], missing in the same way where a row was not verified.
+        y_clean: The clean labels [n], missing in the same way where a row has none.
         X_test: Inputs to report the test accuracy on, after every epoch.
         y_test: Their true labels.
         y_true: True labels of all rows, where known. They go into the record and nowhere else.
@@ -199,7 +199,7 @@ def fit_table(
 
 
 def fit_plain(table: Table, config: TrainingConfig, options: RunOptions) -> Result:
-    """Cross-entropy on the given labels, which are handed back as they came, with nothing said of their quality."""
+    """Cross-entropy on the given labels, which are returned as they came, with nothing said of their quality."""
     made = make_problem(table)
     if len(made.classes) < 2:
         raise DataError(
@@ -295,7 +295,7 @@ def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: Ta
 def _result(
     made: TableProblem, task: Task, trained: Trained, final: FinalLabels, extracted: Extracted
 ) -> tuple[pa.Table, Result]:
-    """labels.parquet, and what is handed back."""
+    """labels.parquet, and what is returned."""
     table, classes, fitted = made.table, made.classes, trained.fitted
     usable = table.usable[:, None]
     predicted = np.where(usable, softmax(extracted.logits, axis=1), np.nan).astype(np.float32)  # [n, C]

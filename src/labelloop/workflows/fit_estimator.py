@@ -26,7 +26,7 @@ class EstimatorFit:
     """What an estimator is made of.
 
     Attributes:
-        result: What `fit` handed back.
+        result: What `fit` returned.
         classes: The classes in the type of the given labels [C].
         noise_matrix: T[true, noisy] [C, C]; NaN where nothing was corrected.
     """

@@ -1,4 +1,4 @@
-"""Verified rows come back: the correction of a finished run is fitted again with them, without training."""
+"""Clean rows come back: the correction of a finished run is fitted again with them, without training."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def refit_run(
     moved = int((np.nan_to_num(targets).argmax(axis=1) != np.nan_to_num(stored.targets).argmax(axis=1)).sum())
     return "\n".join(
         [
-            f"{int(new.sum())} rows newly verified, {int((clean != MISSING).sum())} clean rows in all",
+            f"{int(new.sum())} new clean rows, {int((clean != MISSING).sum())} clean rows in all",
             f"{moved} corrected labels are others than before",
             *estimate_lines(found),
             f"everything is in {output_dir} (the corrected labels: labels.parquet)",

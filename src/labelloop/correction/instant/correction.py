@@ -43,7 +43,7 @@ NOISE_MODELS: dict[str, list[Candidate]] = {  # asked with and without the given
 
 @dataclass(frozen=True)
 class Corrected:
-    """What instant correction hands back.
+    """What instant correction returns.
 
     Attributes:
         targets: Corrected soft labels of all rows [n, C].
@@ -116,7 +116,7 @@ def correct_scores(
     Args:
         scores: As `side_by_side` makes them [n, E].
         given: Given labels [n], -1 where missing.
-        clean: Verified labels [n], -1 where missing; at least two rows have one.
+        clean: Clean labels [n], -1 where missing; at least two rows have one.
         num_classes: C.
         seed: Deals rows into folds and draws the noisy rows that noise models look at.
         inputs: The rows themselves [n, D], for components that know only the clean rows.

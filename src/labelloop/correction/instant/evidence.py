@@ -21,7 +21,7 @@ class Evidence:
     Attributes:
         scores: Log-probabilities of one or more sources side by side, and a last column of ones.
         given: Given labels, -1 where missing.
-        clean: Verified labels, -1 where missing.
+        clean: Clean labels, -1 where missing.
         sample: Positions of some rows that have only a given label.
         num_classes: C.
         inputs: The rows themselves as numbers, for learners of the clean rows alone; None if they are not at hand.

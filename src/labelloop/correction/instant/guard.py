@@ -81,7 +81,7 @@ class Guard:
         return self.moves(said, given) & ((given == MISSING) | (margins(said, given) > self.margin))
 
     def apply(self, said: Floats, given: Labels) -> Floats:
-        """Soft labels to hand back [n, C]: those said, but where caution keeps the given label."""
+        """Soft labels to return [n, C]: those said, but where caution keeps the given label."""
         best = said.argmax(axis=1)
         held = np.flatnonzero((given != MISSING) & (best != given) & ~self.changes(said, given))
         return self._bounded(_keep(said.astype(np.float64), held, given))

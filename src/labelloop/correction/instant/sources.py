@@ -51,7 +51,7 @@ def correct_labels(
 
     Args:
         given: Given labels [n], -1 where missing.
-        clean: Verified labels [n], -1 where missing; at least two rows have one.
+        clean: Clean labels [n], -1 where missing; at least two rows have one.
         num_classes: C.
         pred_probs: Out-of-sample probabilities [n, C].
         embeddings: Features [n, D].

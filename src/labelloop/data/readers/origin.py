@@ -24,7 +24,7 @@ def origin_of(
         kind: "csv", "tsv", "parquet", "jsonl", "npz", "npy", "image-folder", "image-table" or "hf-dataset".
         path: The file or folder, or the name of a hub data set.
         label_column: The column, or the array of an .npz file, that held the given labels. None where there was none.
-        clean_column: The same of the verified labels.
+        clean_column: The same of the clean labels.
         id_column: The same of the ids.
         file_name_column: The same of the names of image files.
         options: What else was said about reading it; values of None are left out.

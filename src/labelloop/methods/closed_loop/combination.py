@@ -77,7 +77,7 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
 
     Args:
         components: What each component says of the clean_val rows, each [M, C] with rows that sum to 1.
-        labels: Their verified labels, [M].
+        labels: Their clean labels, [M].
         previous: The weights of the round before, for all components but the newest.
 
     Returns:

@@ -142,7 +142,7 @@ def fit_corrector(
     Args:
         noisy: Noisy labels of all clean rows [M, C]: one-hot where known, else the simulated posterior.
         columns: What else is known of the clean rows, by name, each [M, any].
-        labels: Verified labels [M].
+        labels: Clean labels [M].
         clean_fit: Positions of the rows to train on.
         clean_val: Positions of the rows to select on.
         config: Settings.
