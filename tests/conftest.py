@@ -12,6 +12,10 @@ if BESIDE.is_dir():
     os.environ.setdefault("LABELLOOP_DATA", str(BESIDE))
 
 import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+settings.register_profile("tests", deadline=None)  # a busy machine is no error
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")

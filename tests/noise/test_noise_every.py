@@ -122,7 +122,7 @@ def test_no_rows_give_no_rows():
 def test_realised_rate_by_hand():
     assert realised_rate([0, 1, 2, 3, -1, 4], [0, 2, 2, 1, 3, -1]) == 0.5  # two of the four rows that have both
     assert np.isnan(realised_rate([-1, 0], [0, -1]))
-    with pytest.raises(DataError, match="one of each a row"):
+    with pytest.raises(DataError, match="one of each per row"):
         realised_rate([0, 1], [0])
 
 
