@@ -39,6 +39,7 @@ LONG = (
     "epochs=12",
     "warm_up=3",
     "correct_every=2",
+    "correct_until=1.0",
     "batch_size=16",
     "network_options.hidden=[8]",
     "corrector.hidden=16",

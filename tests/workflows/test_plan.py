@@ -55,7 +55,7 @@ def test_clean_rows_make_digits_better_and_planned_ones_more_than_random_ones(tm
         clean[rows] = true[rows]
         hazy = inputs[keep] + 0.35 * rng.standard_normal((400, 64)).astype(np.float32)
         np.savez(folder / "rows.npz", embedding=hazy, label=given, clean_label=clean)
-        correct_file(folder / "rows.npz", ReadOptions(), Outputs(output_dir=folder / "run"))
+        correct_file(folder / "rows.npz", ReadOptions(), Outputs(folder=folder / "run"))
         planned = rows_to_verify(read_stored_run(folder / "run"), 40)
         assert not set(planned) & set(rows)
         picked = rng.permutation(np.flatnonzero(clean < 0))[:40]
