@@ -103,7 +103,7 @@ def test_the_table_has_every_run(expected):
     assert [row.split(" | ")[0] for row in rows] == [f"| {title}" for title in titles]
     assert all(row.endswith("(5) |") for row in rows)
     assert "Accuracy of the corrected labels" in out
-    assert len({record["noisy_labels_sha256"] for record in expected.records}) == 5  # one a seed
+    assert len({record["noisy_labels_sha256"] for record in expected.records}) == 5  # one per seed
 
 
 def test_killed_at_random_moments_it_ends_with_the_same_table(grid, expected, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""What a user can believe: shares of hits among rows that did not teach what they judge, each with a 95% interval.
+"""What a user can believe: shares of hits among held-out rows, each with a 95% interval.
 
 The interval is Clopper and Pearson's. Cross-fitted hits hang together a little, since folds share their teachers, so
 the narrower intervals of Wilson and Jeffreys would hold the truth too seldom; a test counts how often this one does.
@@ -123,7 +123,7 @@ def reliability(said: Floats, clean: Labels) -> list[dict[str, float]]:
 
 
 def estimate_lines(found: dict[str, Any]) -> list[str]:
-    """The estimate for people, one line a number and one a note."""
+    """The estimate for people, one line per number and one per note."""
     titles = {
         "corrected_label_accuracy": "corrected labels that are right",
         "good_labels_broken": "good given labels broken",
@@ -138,6 +138,6 @@ def estimate_lines(found: dict[str, Any]) -> list[str]:
     others = [f"{name} {100 * value:.1f}%" for name, value in found.get("alternatives", {}).items()]
     if lines and others:
         lines.append(f"  right on the same clean rows without any correction: {', '.join(others)}")
-    lines = ["estimated, on clean rows that did not teach the correction they judge:", *lines] if lines else []
+    lines = ["estimated, on held-out clean rows:", *lines] if lines else []
     head = "" if lines else "how good the corrected labels are cannot be estimated: "
     return lines + [f"  {head}{note}" if lines else f"{head}{note}" for note in found["notes"]]

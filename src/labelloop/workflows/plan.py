@@ -44,7 +44,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     stored = read_stored_run(folder)
     rows = rows_to_verify(stored, count)
     if not len(rows):
-        raise DataError(f"{folder}: every row is verified; there is nothing left to plan")
+        raise DataError(f"{folder}: every row is clean; there is nothing left to plan")
     chosen = _shown(stored, rows)
     confidence = np.asarray(chosen["confidence"])
     write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))

@@ -1,4 +1,4 @@
-"""What changing labels does to clean rows: it sets the guard, and it says how good the labels handed back are.
+"""What changing labels does to clean rows: it sets the guard, and it says how good the labels returned are.
 
 A clean row without a given label is given one as labels go wrong, again and again, so that it can judge too. It then
 judges by what was estimated of the noise, which pairs would not have to.
@@ -29,12 +29,12 @@ class Changes:
     Attributes:
         guard: Set by all judges.
         erased: The share of good labels of every class that changes are believed to break [C].
-        cross_fitted: What the judges would be handed back without their own help, but for the guard [M, C].
+        cross_fitted: What the judges would be returned without their own help, but for the guard [M, C].
         expected_right: How likely a judge without a given label is to be right, under each noise model [M, K]; NaN
             where it has one, or where pairs are enough.
         rows: How many judges count.
         given_right: The share of their given labels that are right.
-        corrected_right: The share of those handed back that are right.
+        corrected_right: The share of those returned that are right.
     """
 
     guard: Guard
@@ -50,7 +50,7 @@ class Changes:
 
         Args:
             said: Soft labels before the guard [n, C].
-            targets: Those handed back [n, C].
+            targets: Those returned [n, C].
             given: Given labels [n], -1 where missing.
             clean: Clean labels [n], -1 where missing.
         """
@@ -131,7 +131,7 @@ def look_at_changes(
 
     Args:
         noise: How labels go wrong.
-        answer: What would be handed back without a guard.
+        answer: What would be returned without a guard.
         q_unseen: What the inputs alone say of the judges [M, C].
         simulate: Whether judges without a given label get simulated ones; else only paired ones count.
         rng: Draws them.

@@ -87,10 +87,10 @@ class Guard:
         return self._bounded(_keep(said.astype(np.float64), held, given))
 
     def give_back(self, out: Floats, said: Floats, given: Labels, erased: Array) -> Floats:
-        """The third rule, on what `apply` hands back for all rows [n, C].
+        """The third rule, on what `apply` returns for all rows [n, C].
 
         Args:
-            out: What it hands back [n, C].
+            out: What it returns [n, C].
             said: What it was told [n, C].
             given: Given labels [n], -1 where missing.
             erased: The share of good labels of each class that is believed to be broken [C].

@@ -35,7 +35,7 @@ class Config(TrainingConfig):
         clean_rows_train: Whether the clean rows also train the classifier with their clean labels: "never" (the
             paper), "always", "after_warm_up", or "after_last_correction", when no correction is left that a network
             with memorised clean rows could spoil.
-        final_labels: The labels to hand back: "loop", those that the loop ends with (the paper), or "held_out", labels
+        final_labels: The labels to return: "loop", those that the loop ends with (the paper), or "held_out", labels
             made once more by networks that have not seen the row, unless pairs judge those of the loop surely better.
         corrector: Settings of the correction network.
     """
