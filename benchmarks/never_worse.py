@@ -25,7 +25,7 @@ from labelloop.correction.instant import suit_trees
 from labelloop.data.table import from_arrays
 from labelloop.workflows.correct import correct_table
 
-STORE = Path(__file__).resolve().parents[1] / "evidence" / "never_worse.jsonl"
+STORE = Path(__file__).resolve().parents[1] / "evidence" / "never_worse" / "runs.jsonl"
 HEADS = ("cells", "number", "given", "ours", "worse than counting noise", "cleanlab", "clean rows only", "broken",
          "rarest class, given", "rarest class, ours", "calibration error", "intervals hold")  # fmt: skip
 NOISES = ("symmetric 0.3", "asymmetric 0.3", "instance 0.3", "symmetric 0.05", "instance 0.05")
