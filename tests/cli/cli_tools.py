@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from labelloop.runs.lock import LOCK
+
 NAMES = ("ant", "bee", "cat")
 COLUMNS = ("a", "b", "c", "d")
 # Three corrections, after epochs 2, 3 and 4, in a fraction of a second.
@@ -99,8 +101,8 @@ def in_process_of_its_own(*arguments: object, timeout: float = 120) -> Ran:
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    """Every file below a folder with its bytes, and every folder."""
-    found = sorted(folder.rglob("*"))
+    """Every file below a folder with its bytes, and every folder; the lock, which each command leaves, aside."""
+    found = sorted(path for path in folder.rglob("*") if path.name != LOCK)
     return {str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes() for path in found}
 
 
