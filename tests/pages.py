@@ -46,8 +46,8 @@ def script_of(page: str, text: str) -> str:
         if block.run and block.language == "python":
             steps.append(f"exec(compile({chr(10) * (block.line - 1) + block.text!r}, {page!r}, 'exec'))")
         elif block.run:
-            steps += [f"# {page}:{block.line}", *(f"{kind}({code!r})" for kind, code in commands_of(block.text))]
-    return "\n".join(["from pages import labelloop, shell", *steps])
+            steps += [f"# {page}:{block.line}", *(f"_{kind}({code!r})" for kind, code in commands_of(block.text))]
+    return "\n".join(["from pages import labelloop as _labelloop, shell as _shell", *steps])
 
 
 def commands_of(text: str) -> list[tuple[str, str]]:

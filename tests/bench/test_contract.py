@@ -368,7 +368,7 @@ def copy_of(folder: Path, name: str) -> Path:
 
 
 def test_a_method_is_its_file_and_its_line(tmp_path):
-    """Any method's file and lines can be deleted, but for the paper's own; and one can be added with one line."""
+    """Any method's file and lines can be deleted, but for two that others need; one can be added."""
     listing = (SOURCE / "methods" / "__init__.py").read_text(encoding="utf-8").splitlines(keepends=True)
     lines: dict[str, list[str]] = {}
     for line in listing:
@@ -377,7 +377,7 @@ def test_a_method_is_its_file_and_its_line(tmp_path):
     assert sum(map(len, lines.values())) == len(METHODS)
     tried = []
     for module, own in lines.items():
-        if module == "closed_loop":
+        if module in ("closed_loop", "cross_entropy"):
             continue
         copy = copy_of(tmp_path, f"without-{module}")
         place = copy / "labelloop" / "methods" / f"{module}.py"
@@ -404,5 +404,5 @@ def test_a_method_is_its_file_and_its_line(tmp_path):
         cwd=tmp_path,
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count("fine closed-loop") == len(lines) - 1 >= 8
+    assert run.stdout.count("fine closed-loop") == len(lines) - 2 >= 8
     assert run.stdout.count("fine majority") == 1

@@ -23,7 +23,7 @@ TITLES = (
 def short(monkeypatch):
     """Makes the demo's runs short; its numbers mean nothing then."""
 
-    def config(method, recipe):
+    def config(method, recipe="default"):
         values = {"epochs": 3, "network_options": {"hidden": [4]}}
         values |= {"warm_up": 1, "corrector": {"max_epochs": 2, "hidden": 4}} if method == "closed-loop" else {}
         values |= {"fine_tune_epochs": 1} if method == "fine-tune" else {}

@@ -15,7 +15,7 @@ def write(path, paired: bool) -> None:
 
 def test_a_method_that_refuses_leaves_the_folder_free(labelloop, tmp_path):
     write(tmp_path / "rows.npz", paired=False)
-    flags = ("fit", tmp_path / "rows.npz", "--output-dir", tmp_path / "run", "--method", "co-teaching")
+    flags = ("fit", tmp_path / "rows.npz", "--output-dir", tmp_path / "run", "--method", "co-teaching", "--missing=-1")
     refused = labelloop(*flags, "--set", "epochs=2")
     assert refused.code == 2
     assert "noise_rate" in refused.err

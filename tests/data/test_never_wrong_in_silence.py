@@ -33,22 +33,22 @@ def test_a_third_class_that_looks_missing_is_asked_about(tmp_path, third, others
         UsageError, match=f"'{third}' stands 10 times among the given labels .* and 2 times among the clean"
     ):
         read_table(path)
-    problem, names, train, clean = make_problem(read_table(path, ReadOptions(missing=())))
-    assert sorted(map(str, names)) == sorted(classes)
-    assert (len(train), len(clean)) == (24, 6)
-    assert (problem.train.labels >= 0).all()
-    problem, names, _, clean = make_problem(read_table(path, ReadOptions(missing=(third,))))
-    assert sorted(map(str, names)) == sorted(others)
-    assert (len(clean), int((problem.train.labels < 0).sum())) == (4, 10)
+    made = make_problem(read_table(path, ReadOptions(missing=())))
+    assert sorted(map(str, made.classes)) == sorted(classes)
+    assert (len(made.train), len(made.clean)) == (24, 6)
+    assert (made.problem.train.labels >= 0).all()
+    made = make_problem(read_table(path, ReadOptions(missing=(third,))))
+    assert sorted(map(str, made.classes)) == sorted(others)
+    assert (len(made.clean), int((made.problem.train.labels < 0).sum())) == (4, 10)
 
 
 def test_minus_one_for_missing_needs_no_word_where_nothing_says_otherwise(tmp_path):
     lines = [f"{i},{i % 4 - 1 if i % 4 else 3},{i % 3 if i < 6 else ''}" for i in range(30)]
     table = read_table(rows(tmp_path / "a.csv", "x,label,clean_label", [*lines, "31,-1,"]))
-    assert make_problem(table)[1].tolist() == [0, 1, 2, 3]
+    assert make_problem(table).classes.tolist() == [0, 1, 2, 3]
     clean_only = [f"{i},{i % 2},{i % 2 if i < 6 else -1}" for i in range(30)]
     table = read_table(rows(tmp_path / "b.csv", "x,label,clean_label", clean_only))
-    assert make_problem(table)[1].tolist() == [0, 1]
+    assert make_problem(table).classes.tolist() == [0, 1]
 
 
 def test_labels_of_plus_and_minus_one(tmp_path):
@@ -59,9 +59,9 @@ def test_labels_of_plus_and_minus_one(tmp_path):
     with pytest.raises(UsageError, match="a class, or a missing label"):
         read_table(tmp_path / "a.parquet")
     table = read_table(tmp_path / "a.parquet", ReadOptions(missing=()))
-    problem, names, _, clean = make_problem(table)
-    assert names.tolist() == [-1, 1]
-    assert (problem.clean.clean_labels.tolist(), clean.tolist()) == ([0, 1], [0, 3])
+    made = make_problem(table)
+    assert made.classes.tolist() == [-1, 1]
+    assert (made.problem.clean.clean_labels.tolist(), made.clean.tolist()) == ([0, 1], [0, 3])
 
 
 # --- 2. given and clean labels that share no class ---------------------------------------------------------------

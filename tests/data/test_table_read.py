@@ -573,7 +573,7 @@ def test_large_unsigned_numbers_are_classes(tmp_path):
     path = tmp_path / "data.parquet"
     labels = pa.array([2**63 + 5, 7, None], pa.uint64())
     pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "label": labels, "clean_label": labels}), path)
-    assert sorted(make_problem(read_table(path))[1].tolist()) == ["7", str(2**63 + 5)]
+    assert sorted(make_problem(read_table(path)).classes.tolist()) == ["7", str(2**63 + 5)]
 
 
 def test_a_table_without_any_label_is_named(tmp_path):

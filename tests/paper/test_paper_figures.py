@@ -76,7 +76,10 @@ def test_the_legend_holds_every_title_of_all_panels_once(drawn):
 
 
 def test_every_row_of_the_paper_has_its_own_style_and_strangers_get_another():
-    rows = {e.title for item in paper.read_items().values() for part in item.parts for e in part.experiments}
+    items = [
+        item for name, item in paper.read_items().items() if name not in ("recipe", "cells", "alike")
+    ]  # no pictures
+    rows = {e.title for item in items for part in item.parts for e in part.experiments}
     known = styles_of([])
     assert rows <= known.keys()
     styles = styles_of(["somebody", "closed loop", "somebody else"])

@@ -68,7 +68,7 @@ def test_fit_review_refit_and_correct_leave_reports(tmp_path, capsys):
     )
     capsys.readouterr()
     assert main(["refit", str(run)]) == 0
-    assert "4 rows newly" in capsys.readouterr().out
+    assert "4 new clean rows" in capsys.readouterr().out
     new = pq.read_table(tmp_path / "run-refit" / "labels.parquet").to_pylist()
     assert [new[k]["corrected_label"] for k in open_rows] == said
     assert all(new[k]["verified"] for k in open_rows)

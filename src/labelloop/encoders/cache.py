@@ -7,7 +7,6 @@ add, and nothing else.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -25,6 +24,11 @@ from labelloop.encoders.content import KEY
 from labelloop.encoders.encoder import Encoder
 from labelloop.errors import DataError
 from labelloop.types import Floats, Labels
+
+try:
+    import fcntl
+except ImportError:  # Windows: one process at a time may fill a cache there
+    fcntl = None  # type: ignore[assignment]
 
 PLACE = "LABELLOOP_CACHE"  # the environment variable that names the folder
 RECORD = KEY + 4  # bytes: the key, and the CRC-32 of the features
@@ -148,5 +152,6 @@ class FeatureCache:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with (self.folder / LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -73,4 +73,13 @@ def _is_alive(pid: object) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    return not _has_ended(int(str(pid)))
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process has ended and its parent has not looked yet: it still has a number, and works no more."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # no Linux
+        return False
+    return status.rpartition(")")[2].split()[0] == "Z"
