@@ -33,7 +33,7 @@ TITLES = {
     "#e69f00": ("GLC", "every 8 epochs", "Co-teaching", "MW-Net", "pseudo-soft-labels", ""),
     "#aa3377": ("DivideMix", "L2B", "no convex combination", "λ = 1.0", "", "shorter warm-up"),
     "#56b4e9": ("DMLP", "DMLP without pretraining", "DMLP (10% clean)", "DMLP (50% clean)", "", "every 10 epochs"),
-    "#777777": ("", "true labels", "", "AdamW and standardised columns for the correction network", "", ""),
+    "#777777": ("closed loop, practical recipe", "true labels", "", "AdamW and standardised columns for the correction network", "", ""),
 }
 COLOURS = tuple(TITLES)
 MARKS = dict(zip(DASHES, "o^vsDp", strict=True))  # of what is no line
