@@ -29,11 +29,11 @@ TITLES = {
     "#000000": ("cross-entropy", "noisy + clean", "clean rows only", "fine-tune on clean", "", "logistic corrector"),
     "#d55e00": (OURS, "closed loop (50% clean)", "closed loop (10% clean)", "λ = 0.5", "every 5 epochs", ""),
     "#0072b2": ("", "", "EMLC", "closed loop, clean rows train too", THICK[1], ""),
-    "#009e73": ("final-layer logits", "λ = 0.2", "", "", "FasTEN", ""),
+    "#009e73": ("final-layer logits", "λ = 0.2", "closed loop, practical recipe", "", "FasTEN", ""),
     "#e69f00": ("GLC", "every 8 epochs", "Co-teaching", "MW-Net", "pseudo-soft-labels", ""),
     "#aa3377": ("DivideMix", "L2B", "no convex combination", "λ = 1.0", "", "shorter warm-up"),
     "#56b4e9": ("DMLP", "DMLP without pretraining", "DMLP (10% clean)", "DMLP (50% clean)", "", "every 10 epochs"),
-    "#777777": ("closed loop, practical recipe", "true labels", "", "AdamW and standardised columns for the correction network", "", ""),
+    "#777777": ("", "true labels", "", "AdamW and standardised columns for the correction network", "", ""),
 }
 COLOURS = tuple(TITLES)
 MARKS = dict(zip(DASHES, "o^vsDp", strict=True))  # of what is no line
