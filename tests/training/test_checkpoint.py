@@ -10,9 +10,11 @@ import pytest
 import torch
 from tiny_rows import make_model, same_state, state_of
 
+from labelloop.config.base import TrainingConfig
 from labelloop.errors import DataError
 from labelloop.training import checkpoint as module
 from labelloop.training.checkpoint import read_checkpoint, write_checkpoint
+from labelloop.training.setup import new_optimizer
 
 
 def trained(kind: str = "small-cnn", steps: int = 2, optimizer=torch.optim.SGD, **options):
@@ -193,3 +195,15 @@ def test_the_old_files_go_only_after_the_new_state_stands(tmp_path, monkeypatch)
         with pytest.raises(Crash):
             write(tmp_path, epoch=4)
     assert read_checkpoint(tmp_path).epoch == 4
+
+
+def test_a_learning_rate_of_the_encoders_own_comes_back(tmp_path):
+    model = make_model()
+    config = TrainingConfig(encoder_learning_rate_factor=0.1)
+    optimizer = new_optimizer(model, config)
+    model(torch.ones(4, 6)).logits.sum().backward()
+    optimizer.step()
+    write_checkpoint(tmp_path, 1, model, optimizer, {}, (), {})
+    again = new_optimizer(make_model(), config)
+    again.load_state_dict(read_checkpoint(tmp_path).optimizer)
+    assert [group["factor"] for group in again.param_groups] == [0.1, 1.0]

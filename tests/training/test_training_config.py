@@ -10,7 +10,7 @@ from tiny_rows import Items, float_problem, float_rows, image_rows, make_rows, r
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS
-from labelloop.training.setup import new_classifier, new_optimizer, resolve
+from labelloop.training.setup import new_classifier, new_optimizer, resolve, set_learning_rate
 from labelloop.types import Problem
 
 
@@ -127,3 +127,18 @@ def test_the_optimiser_has_every_parameter_and_the_settings_of_the_configuration
     (group,) = optimizer.param_groups
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.3, 0.8, 1e-3)
     assert {id(p) for p in group["params"]} == {id(p) for p in model.parameters()}
+
+
+def test_an_encoder_may_have_a_lower_learning_rate_than_the_heads():
+    config = TrainingConfig(epochs=10, learning_rate=0.5, encoder_learning_rate_factor=0.01)
+    model = new_classifier(resolve(config, float_problem()), float_problem(), 0)
+    optimizer = new_optimizer(model, config)
+    set_learning_rate(optimizer, config.learning_rate_in(7))
+    rates = {id(weight): group["lr"] for group in optimizer.param_groups for weight in group["params"]}
+    assert len(rates) == len(list(model.parameters()))
+    for name, weight in model.named_parameters():
+        assert rates[id(weight)] == pytest.approx(0.0005 if name.startswith("encoder.") else 0.05)
+    plain = new_optimizer(model, TrainingConfig())
+    assert len(plain.param_groups) == 1  # as every stored run had it
+    with pytest.raises(UsageError, match="encoder_learning_rate_factor must not be negative"):
+        TrainingConfig(encoder_learning_rate_factor=-1)

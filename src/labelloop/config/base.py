@@ -41,6 +41,8 @@ class TrainingConfig:
         mixup_after: Finished epochs after which mixup begins.
         average_weights: The share of itself that a moving average of the weights keeps at a step; it is then what is
             judged and returned. 0 is off.
+        encoder_learning_rate_factor: What the learning rate is multiplied by for the network below the two heads:
+            below 1 for one that was trained before. Only closed-loop and cross-entropy know it.
     """
 
     network: str = "auto"
@@ -58,6 +60,7 @@ class TrainingConfig:
     mixup: float = added(0.0)
     mixup_after: int = added(0)
     average_weights: float = added(0.0)
+    encoder_learning_rate_factor: float = added(1.0)
 
     def __post_init__(self) -> None:
         for key in ("epochs", "batch_size"):
@@ -65,6 +68,10 @@ class TrainingConfig:
                 raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
         if not 0 < self.learning_rate < math.inf:
             raise UsageError(f"learning_rate must be above 0, not {self.learning_rate}")
+        if not 0 <= self.encoder_learning_rate_factor < math.inf:
+            raise UsageError(
+                f"encoder_learning_rate_factor must not be negative, but is {self.encoder_learning_rate_factor}"
+            )
         if not 0 <= self.momentum < 1:
             raise UsageError(f"momentum must be at least 0 and below 1, not {self.momentum}")
         if not 0 <= self.weight_decay < math.inf:

@@ -14,6 +14,7 @@ from labelloop.seeds import integer, stream
 from labelloop.training.augmentation import crop_and_flip
 from labelloop.training.batches import batches, is_images
 from labelloop.training.mixup import mix
+from labelloop.training.setup import set_learning_rate
 from labelloop.types import Floats, Labels, Rows, StreamedStore
 
 if TYPE_CHECKING:
@@ -94,8 +95,7 @@ def train_epoch(
         epoch: Counted from 1; names the random streams, so that a resumed run draws what the first would have drawn.
     """
     model.train()
-    for group in optimizer.param_groups:
-        group["lr"] = config.learning_rate_in(epoch)
+    set_learning_rate(optimizer, config.learning_rate_in(epoch))
     targets_t, noisy_t = runtime.tensor(targets), runtime.tensor(noisy)
     torch.manual_seed(integer(runtime.seed, "dropout", epoch))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -55,6 +55,19 @@ def _normalise(how: str, train: Rows) -> Normalise:
 
 
 def new_optimizer(model: TwoHeadClassifier, config: TrainingConfig) -> torch.optim.SGD:
-    return torch.optim.SGD(
-        model.parameters(), lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay
-    )
+    """SGD; in two groups where the encoder has a learning rate of its own, each with its `factor`."""
+    groups: list[Any] = list(model.parameters())
+    if config.encoder_learning_rate_factor != 1:
+        encoder = list(model.encoder.parameters())
+        own = {id(weight) for weight in encoder}
+        groups = [
+            {"params": encoder, "factor": config.encoder_learning_rate_factor},
+            {"params": [weight for weight in groups if id(weight) not in own], "factor": 1.0},
+        ]
+    return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Sets the learning rate of every group, times its factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("factor", 1.0)
