@@ -50,6 +50,9 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         random_state: A whole number is the seed of `labelloop.fit`; None draws a new one for every fit.
         device: "auto", "cpu", "cuda", ... to train on.
         verbose: Above 0, draws a progress bar.
+        encoder: Makes features of X, which are then texts, or images as paths, bytes, Pillow images or uint8 arrays:
+            "sentence-transformers:NAME", "transformers:NAME", "timm:NAME" or "module:factory", as `labelloop.fit` says.
+        train_encoder: Train the encoder too, at a lower learning rate, instead of encoding every row once.
         output_dir: A new folder to record the run in, for one fit and not for a grid search; None records nothing.
 
     Attributes:
@@ -93,6 +96,8 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         verbose: int = 0,
+        encoder: str | None = None,
+        train_encoder: bool = False,
         output_dir: str | Path | None = None,
     ) -> None:
         self.recipe = recipe
@@ -106,6 +111,8 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.encoder = encoder
+        self.train_encoder = train_encoder
         self.output_dir = output_dir
 
     def fit(self, X: Any, y: ArrayLike, y_clean: ArrayLike | None = None) -> LabelLoopClassifier:
@@ -124,18 +131,20 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
+        if self.encoder is None:
+            X = _dense(validate_data(self, X, accept_sparse="csr", allow_nd=True))
         given = _labels(y, "y")
         clean = None if y_clean is None else _labels(y_clean, "y_clean")
         folder = None if self.output_dir is None else Path(self.output_dir)
         found = fit_estimator(
-            _dense(X),
+            X,
             given,
             clean,
             getattr(self, "feature_names_in_", None),
             self.recipe,
             [dict(self.config or {}), self._own_settings()],
             RunOptions(self._seed(), self.device, progress=bool(self.verbose), folder=folder),
+            (self.encoder, self.train_encoder),
         )
         result = found.result
         self.classes_ = found.classes
@@ -190,6 +199,8 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
 
     def _ask(self, X: Any, question: str) -> Floats:
         check_is_fitted(self)
+        if self.model_.encoder_form is not None:
+            return question(self.model_, X)
         X = validate_data(self, X, reset=False, accept_sparse="csr", allow_nd=True)
         ask = getattr(self.model_, question)
         if not issparse(X):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,15 @@ from labelloop.data.checks import check_columns, check_finite
 from labelloop.data.encoding import Column, from_json, to_json
 from labelloop.data.images.store import ImageForm
 from labelloop.data.table import Table, from_arrays
-from labelloop.data.texts import TextForm
+from labelloop.encoders.content import raw_inputs
+from labelloop.encoders.inputs import encoded_inputs, save_trained, trained_place
 from labelloop.errors import DataError
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
-from labelloop.runs.model_files import read_model, write_model
+from labelloop.runs.model_files import ENCODER, read_model, write_model
 from labelloop.training.batches import input_shape
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
-from labelloop.types import Extracted, Floats, Rows
+from labelloop.types import EncoderForm, Extracted, Floats, Rows
 
 NEEDED = {"network", "network_options", "input_shape", "classes", "column_names"}  # of model.json
 
@@ -39,7 +40,8 @@ class TrainedModel:
         column_names: The features it was trained on, in order; empty for images and datasets.
         encoding: How named columns of a file become these features; empty for arrays.
         image_form: How image files become inputs; None where it was trained on something else.
-        text_form: The same of texts.
+        encoder_form: How an encoder makes inputs of texts or images; None where it was trained on something else.
+        encoder_place: Where that encoder is now, where it was trained and saved with the model.
     """
 
     network: TwoHeadClassifier
@@ -48,7 +50,8 @@ class TrainedModel:
     column_names: tuple[str, ...] = ()
     encoding: tuple[Column, ...] = ()
     image_form: ImageForm | None = None
-    text_form: TextForm | None = None
+    encoder_form: EncoderForm | None = None
+    encoder_place: str | None = None
 
     def predict(self, inputs: Any) -> NDArray:
         """The most probable class of every row, in the type of the labels it was trained with."""
@@ -63,8 +66,11 @@ class TrainedModel:
         return self.extract(inputs).features
 
     def extract(self, inputs: Any, workers: int = 0) -> Extracted:
-        """Features, logits and noisy posterior of an array, a data frame, a dataset or the usable rows of a table."""
-        table = inputs if isinstance(inputs, Table) else from_arrays(inputs, encoding=self.encoding)
+        """Features, logits and noisy posterior of an array, a data frame, a dataset or the usable rows of a table.
+
+        A model with an encoder also takes texts, or images as paths, bytes, Pillow images or uint8 arrays.
+        """
+        table = inputs if isinstance(inputs, Table) else from_arrays(self._encoded(inputs), encoding=self.encoding)
         if not len(table):
             raise DataError(f"{table.source}: there is no row to predict")
         usable = np.flatnonzero(table.usable)
@@ -80,8 +86,29 @@ class TrainedModel:
         runtime = Runtime(progress=False, workers=workers)
         return extract(runtime.prepare(self.network), rows, runtime)
 
+    def _encoded(self, inputs: Any) -> Any:
+        """What the model's encoder makes of texts or images; numbers are taken for its features."""
+        if self.encoder_form is None or (
+            isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind == "f"
+        ):
+            return inputs
+        raw = raw_inputs(inputs, self.encoder_form.name)
+        if raw.kind != self.encoder_form.kind:
+            raise DataError(f"these are {raw.kind}s, but the model was trained on {self.encoder_form.kind}s")
+        shape = self.architecture["input_shape"]
+        found = encoded_inputs(
+            raw, self.encoder_form, "the given rows", place=self.encoder_place, shape=shape, progress=False
+        )
+        if found.unreadable:
+            row, name, reason = found.unreadable[0]
+            raise DataError(
+                f"{len(found.unreadable)} of {len(raw)} images cannot be read, such as row {row}, {name} ({reason});"
+                " leave them out"
+            )
+        return found.values
+
     def save(self, folder: Path) -> None:
-        """Writes model.safetensors and model.json."""
+        """Writes model.safetensors and model.json; beside them an encoder that was trained, in its library's format."""
         weights = {name: value.detach().cpu().contiguous().numpy() for name, value in self.network.state_dict().items()}
         about = {
             **self.architecture,
@@ -89,8 +116,11 @@ class TrainedModel:
             "column_names": list(self.column_names),
             "encoding": to_json(self.encoding),
             "image_form": None if self.image_form is None else self.image_form.to_json(),
-            "text_form": None if self.text_form is None else self.text_form.to_json(),
+            "encoder_form": None if self.encoder_form is None else asdict(self.encoder_form),
         }
+        if self.encoder_form is not None and self.encoder_form.trained:
+            state = self.network.encoder.state_dict()
+            save_trained(self.encoder_form, self.encoder_place, state, folder / ENCODER)
         write_model(folder, weights, about)
 
 
@@ -99,8 +129,13 @@ def load_model(folder: str | Path) -> TrainedModel:
     folder = Path(folder)
     weights, about = read_model(folder, NEEDED)
     shape = tuple(about["input_shape"])
+    text = _encoder_form(about)
+    place = None if text is None else trained_place(text, folder / ENCODER)
+    options = about["network_options"]
+    if place is not None:
+        options = {**options, "encoder": place, "with_weights": False}
     with torch.random.fork_rng(devices=[]):
-        encoder = build_encoder(about["network"], shape, about["network_options"])
+        encoder = build_encoder(about["network"], shape, options)
         network = TwoHeadClassifier(encoder, len(about["classes"]), Normalise.identity(shape[0]))
     try:
         network.load_state_dict({name: torch.from_numpy(values) for name, values in weights.items()})
@@ -110,6 +145,13 @@ def load_model(folder: str | Path) -> TrainedModel:
     architecture = {key: about[key] for key in ("network", "network_options", "input_shape")}
     encoding = from_json(about.get("encoding", ()), str(folder / "model.json"))  # models of earlier versions have none
     form = ImageForm(**about["image_form"]) if about.get("image_form") else None
-    text = TextForm(**about["text_form"]) if about.get("text_form") else None
     columns = tuple(about["column_names"])
-    return TrainedModel(network, np.array(about["classes"]), architecture, columns, encoding, form, text)
+    return TrainedModel(network, np.array(about["classes"]), architecture, columns, encoding, form, text, place)
+
+
+def _encoder_form(about: Mapping[str, Any]) -> EncoderForm | None:
+    if about.get("encoder_form"):
+        return EncoderForm(**about["encoder_form"])
+    if before := about.get("text_form"):  # models of earlier versions
+        return EncoderForm(before["embedder"], "text", "", column=before["column"])
+    return None

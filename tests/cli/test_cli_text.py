@@ -41,15 +41,16 @@ def test_predict_embeds_as_fit_did(labelloop, texts, tmp_path):
     run = tmp_path / "run"
     held_out = write_csv(tmp_path / "test.csv", {"review": list(WORDS), "label": ["ant", "bee", "cat"]})
     done = labelloop(
-        *("fit", texts, "--text", "review", "--embed", "cli_texts:make", "--output-dir", run, "--test", held_out),
+        *("fit", texts, "--text", "review", "--encoder", "cli_texts:make", "--output-dir", run, "--test", held_out),
         *(*settings(QUICK), "--set", "learning_rate=0.1"),
     )
     assert done.code == 0, done.err
-    form = {"column": "review", "embedder": "cli_texts:make"}
     about = json.loads((run / "model.json").read_text())
-    assert about["text_form"] == form
+    form = about["encoder_form"]
+    assert (form["name"], form["kind"], form["column"], form["width"]) == ("cli_texts:make", "text", "review", 9)
     assert about["input_shape"] == [9]
-    assert run_json(run)["source"]["options"] == {"text_column": "review", "embedder": "cli_texts:make"}
+    assert run_json(run)["source"]["options"] == {"text_column": "review", "encoder": "cli_texts:make"}
+    assert "texts are empty" in done.err
 
     assert labelloop("predict", run, texts, "--output", tmp_path / "p.csv").code == 0
     with (tmp_path / "p.csv").open() as file:
@@ -62,14 +63,14 @@ def test_predict_embeds_as_fit_did(labelloop, texts, tmp_path):
     assert told.code == 1
     assert "no column 'review'; " in told.err
     assert labelloop("predict", run, new, "--text", "comment").code == 0
-    told = labelloop("predict", run, new, "--text", "comment", "--embed", "cli_texts:wider")
+    told = labelloop("predict", run, new, "--text", "comment", "--encoder", "cli_texts:wider")
     assert told.code == 1
-    assert "(12,), but the model was trained on (9,)" in told.err
+    assert "12 numbers a row, and 9 before" in told.err
 
 
 def test_correct_takes_texts(labelloop, texts, tmp_path):
     done = labelloop(
-        "correct", texts, "--text", "review", "--embed", "cli_texts:make", "--output", tmp_path / "l.parquet"
+        "correct", texts, "--text", "review", "--encoder", "cli_texts:make", "--output", tmp_path / "l.parquet"
     )
     assert done.code == 0, done.err
     corrected = pq.read_table(tmp_path / "l.parquet")["corrected_label"].to_pylist()
@@ -79,11 +80,11 @@ def test_correct_takes_texts(labelloop, texts, tmp_path):
 
 
 def test_messages_speak_of_flags(labelloop, texts, tmp_path):
-    done = labelloop("fit", texts, "--text", "review", "--output-dir", tmp_path / "run")
-    assert (done.code, "--embed the function" in done.err) == (2, True)
-    done = labelloop("fit", texts, "--text", "review", "--embed", "cli_texts:mke", "--output-dir", tmp_path / "run")
-    assert (done.code, "--embed 'cli_texts:mke'" in done.err, "did you mean 'make'" in done.err) == (2, True, True)
-    both = ("--text", "review", "--embed", "cli_texts:make", "--feature-columns", "stars")
+    done = labelloop("fit", texts, "--embed", "cli_texts:make", "--output-dir", tmp_path / "run")
+    assert (done.code, "--embed is called --encoder now" in done.err) == (2, True)
+    done = labelloop("fit", texts, "--text", "review", "--encoder", "cli_texts:mke", "--output-dir", tmp_path / "run")
+    assert (done.code, "encoder 'cli_texts:mke'" in done.err, "did you mean 'make'" in done.err) == (2, True, True)
+    both = ("--text", "review", "--encoder", "cli_texts:make", "--feature-columns", "stars")
     done = labelloop("fit", texts, "--output-dir", tmp_path / "run", *both)
     assert (done.code, "--text makes" in done.err) == (2, True)
     assert not (tmp_path / "run").exists()

@@ -23,6 +23,7 @@ COMMANDS = {
     "fit": "labelloop.cli.fit",
     "predict": "labelloop.cli.predict",
     "correct": "labelloop.cli.correct",
+    "embed": "labelloop.cli.embed",
     "plan": "labelloop.cli.plan",
     "review": "labelloop.cli.review",
     "refit": "labelloop.cli.refit",

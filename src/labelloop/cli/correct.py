@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, add_missing, add_report, add_text, names, read_options
+from labelloop.cli.flags import add_columns, add_encoder, add_missing, add_report, add_text, names, read_options
 
 HELP = "correct the labels of a file in seconds, without training"
 DESCRIPTION = (
@@ -28,6 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
     add_missing(parser)
     add_text(parser)
+    add_encoder(parser)
     parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
     parser.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id")
     parser.add_argument("--class-names", metavar="A,B", type=names, help="the classes in the order of probabilities")

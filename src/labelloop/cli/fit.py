@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import Renamed, add_columns, add_missing, add_report, add_text, names, processes, read_options
+from labelloop.cli.flags import (
+    Renamed,
+    add_columns,
+    add_encoder,
+    add_missing,
+    add_report,
+    add_text,
+    names,
+    processes,
+    read_options,
+)
 
 HELP = "train on a file and correct its labels"
 DESCRIPTION = (
@@ -35,6 +45,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
     add_missing(parser)
     add_text(parser)
+    add_encoder(parser)
+    parser.add_argument("--train-encoder", action="store_true", help="train the encoder too, at a lower learning rate")
     parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
     parser.add_argument("--split-column", metavar="NAME", help='"train" or "test" for every row (guessed: split)')
     parser.add_argument(

@@ -46,13 +46,17 @@ def markers(text: str) -> tuple[str, ...]:
 
 def add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--text", dest="text_column", metavar="NAME", help="a column of texts, embedded by --embed, as the features"
+        "--text", dest="text_column", metavar="NAME", help="a column of texts, of which --encoder makes the features"
     )
+    parser.add_argument("--embed", action=Renamed, now="--encoder")
+
+
+def add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--embed",
-        dest="embedder",
-        metavar="MODULE:FACTORY",
-        help="FACTORY() returns a function from a list of texts to an array [N, D]",
+        "--encoder",
+        metavar="LIBRARY:NAME",
+        help="makes features of texts or images: sentence-transformers:NAME, transformers:NAME, timm:NAME (a name or a"
+        " folder), or module:factory",
     )
 
 

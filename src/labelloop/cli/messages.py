@@ -22,7 +22,7 @@ FLAGS = {
 } | {
     "labels_path": "--labels",
     "text_column": "--text",
-    "embedder": "--embed",
+    "train_encoder": "--train-encoder",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, add_missing, add_text, processes, read_options
+from labelloop.cli.flags import add_columns, add_encoder, add_missing, add_text, processes, read_options
 
 HELP = "classify a file with the model of a run"
 DESCRIPTION = "Classify DATA with the model of RUN."
@@ -21,6 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
     add_missing(parser)
     add_text(parser)
+    add_encoder(parser)
     parser.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
     parser.add_argument(
         "--workers", type=processes, default=0, help="processes that decode streamed images (default 0)"

@@ -13,10 +13,9 @@ from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import MISSING_TEXT
 from labelloop.data.encoding import Column
 from labelloop.data.images.store import ImageForm, Unreadable
-from labelloop.data.texts import TextForm
 from labelloop.data.understood import Understood
 from labelloop.errors import DataError
-from labelloop.types import Floats
+from labelloop.types import EncoderForm, Floats, RawInputs
 
 CHANNELS = (1, 3, 4)
 
@@ -26,7 +25,8 @@ class Table:
     """Rows in memory, in the user's order.
 
     Attributes:
-        inputs: Features [n, D] in float32, images [n, H, W, C] in uint8 or float32, or a map-style dataset.
+        inputs: Features [n, D] in float32, images [n, H, W, C] in uint8 or float32, or a map-style dataset; or texts or
+            images as they came, of which an encoder is to make inputs.
         labels: The given labels, of the user's type, or None.
         clean_labels: The clean labels, of the user's type, or None.
         ids: A text for every row: the given one, else the row number.
@@ -38,7 +38,8 @@ class Table:
         class_names: The classes in order, when the source says so.
         encoding: How the named columns became numbers; empty where they did not have to.
         image_form: How images became inputs, where they were files.
-        text_form: How texts became inputs, where they did.
+        encoder_form: How an encoder made the inputs of texts or images, where one did.
+        raw: The texts or images that it made them of.
         unreadable: The images that could not be used; their rows are neither trained nor tested on.
         origin: What to write into run.json about the source, as from `origin_of`; None for arrays in memory.
         markers: What means that a label is missing, beside a blank, None and NaN.
@@ -57,7 +58,8 @@ class Table:
     class_names: tuple[str, ...] | None = None
     encoding: tuple[Column, ...] = ()
     image_form: ImageForm | None = None
-    text_form: TextForm | None = None
+    encoder_form: EncoderForm | None = None
+    raw: RawInputs | None = None
     unreadable: tuple[Unreadable, ...] = ()
     origin: Mapping[str, Any] | None = None
     markers: tuple[str, ...] = MISSING_TEXT

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from labelloop.data.images.pillow import to_rgb
 from labelloop.encoders.encoder import IMAGE, TEXT
 from labelloop.errors import DataError, UsageError
 from labelloop.types import RawInputs
@@ -66,7 +67,7 @@ def key_of(item: Any) -> bytes:
 
 
 def opened(item: Any) -> Any:
-    """A text as it is; an image in RGB."""
+    """A text as it is; an image in RGB, as every other part of the package sees it."""
     if isinstance(item, str):
         return item
     from PIL import Image
@@ -74,9 +75,10 @@ def opened(item: Any) -> Any:
     if isinstance(item, np.ndarray):
         item = Image.fromarray(item[..., 0] if item.ndim == 3 and item.shape[2] == 1 else item)
     if not isinstance(item, Path | bytes):
-        return item.convert("RGB")
+        return to_rgb(item)
     with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as image:
-        return image.convert("RGB")
+        image.load()
+        return to_rgb(image)
 
 
 def why_unreadable(item: Any, error: Exception) -> str:

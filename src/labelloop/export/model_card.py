@@ -10,7 +10,7 @@ from pathlib import Path
 from labelloop.errors import DataError
 from labelloop.runs.files import read_json
 from labelloop.runs.folder import read_metrics
-from labelloop.runs.model_files import ABOUT, MODEL_FILES
+from labelloop.runs.model_files import ABOUT, MODEL_FILES, copy_encoder
 from labelloop.runs.read import Run
 
 NUMBERS = {
@@ -35,6 +35,7 @@ def write_model(run: Run, output: Path) -> None:
         partial.mkdir()
         for name in MODEL_FILES:
             shutil.copyfile(run.path / name, partial / name)
+        copy_encoder(run.path, partial)
         (partial / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         partial.rename(output)
     finally:
@@ -52,6 +53,9 @@ def model_card(run: Run) -> str:
         numbers.append("- no test rows were given, so nobody measured how well it classifies: use `--test` to know")
     shape = about["input_shape"]
     inputs = f"{len(names)} columns: {_some(names)}" if names else f"inputs of shape {tuple(shape)}"
+    if form := about.get("encoder_form"):
+        how = "trained further, in `trained_encoder` or in the weights" if form["trained"] else "as it is, not in here"
+        inputs = f"{form['kind']}s, through the encoder `{form['name']}` ({how}; {form['version']})"
     settings = json.dumps({"method": record.method, "seed": record.seed, **record.config}, indent=1)
     return "\n".join(
         [

@@ -20,7 +20,7 @@ from labelloop.errors import DataError
 from labelloop.runs.arrays import FEATURES, RowArrays, write_row_arrays
 from labelloop.runs.files import naming, read_json, write_atomically, write_json
 from labelloop.runs.lock import lock, unlock
-from labelloop.runs.model_files import MODEL_FILES
+from labelloop.runs.model_files import ENCODER, MODEL_FILES
 from labelloop.runs.preview import PREVIEW
 from labelloop.runs.reviews import REVIEWS
 from labelloop.runs.run_json import RunRecord, from_json
@@ -77,6 +77,7 @@ class RunFolder:
     def clear(self) -> None:
         """Deletes the run, and nothing that is not a run's."""
         shutil.rmtree(self.checkpoint, ignore_errors=True)
+        shutil.rmtree(self.path / ENCODER, ignore_errors=True)
         (self.path / UNREADABLE).unlink(missing_ok=True)
         self._set_aside()
         (self.path / PREVIEW).unlink(missing_ok=True)

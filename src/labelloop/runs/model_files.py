@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from labelloop.runs.files import read_json, write_atomically, write_json
 
 WEIGHTS, ABOUT = "model.safetensors", "model.json"
 MODEL_FILES = (WEIGHTS, ABOUT)
+ENCODER = "trained_encoder"  # a folder: a pretrained encoder that was trained further, in the format of its library
 
 
 def write_model(folder: Path, weights: Mapping[str, NDArray], about: Mapping[str, Any]) -> None:
@@ -52,3 +54,10 @@ def copy_model(source: Path, folder: Path) -> None:
     for name in MODEL_FILES:
         if (source / name).exists():
             write_atomically(folder / name, lambda path, name=name: path.write_bytes((source / name).read_bytes()))  # type: ignore[misc]
+    copy_encoder(source, folder)
+
+
+def copy_encoder(source: Path, folder: Path) -> None:
+    """Copies the encoder that was trained with a model, where there is one."""
+    if (source / ENCODER).is_dir():
+        shutil.copytree(source / ENCODER, folder / ENCODER, dirs_exist_ok=True)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from labelloop.correction.estimate import estimate_lines
 from labelloop.data.columns import EMBEDDING_NAMES, are_array_names
-from labelloop.data.readers import ReadOptions, read_table
+from labelloop.data.readers import ReadOptions
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.compressed import ending_of
 from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
@@ -24,6 +24,7 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord
 from labelloop.runs.versions import versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
+from labelloop.workflows.encode import read_inputs
 from labelloop.workflows.ending import leave_report
 from labelloop.workflows.summary import result_text, understood_text
 
@@ -68,7 +69,7 @@ def correct_file(
     """Corrects the labels of a file without training, and returns a summary for people.
 
     Args:
-        path: A .csv, .tsv, .parquet, .jsonl or .npz file, or a Hugging Face data set.
+        path: A .csv, .tsv, .parquet, .jsonl or .npz file, or a Hugging Face data set; with an encoder, also images.
         options: How to read it. The embedding column is guessed: embedding, embeddings, features.
         to: Where the corrected labels go.
         pred_probs_columns: One column of lists, or one array, or a column for every class in order. Guessed:
@@ -79,25 +80,30 @@ def correct_file(
     """
     if not dry_run and to.file is not None and to.file.exists() and not to.overwrite:
         raise DataError(f"{to.file} exists; give another name, or --overwrite")
-    names = _column_names(path)
+    names = [] if path.is_dir() and options.encoder is not None else _column_names(path)
     label_column = options.label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
     if pred_probs_columns is None:
         pred_probs_columns = ["pred_probs"] if "pred_probs" in names else [n for n in names if n.startswith(PREFIX)]
     options = replace(options, label_column=label_column)
-    embedding_column, embedded = options.embedding_column, bool(options.text_column or options.embedder)
+    embedding_column, embedded = options.embedding_column, bool(options.text_column or options.encoder)
     if embedding_column is None and options.feature_columns is None and not embedded:
         embedding_column = next((n for n in EMBEDDING_NAMES if n in names), None)
-    no_inputs = replace(options, embedding_column=None, feature_columns=None, text_column=None, embedder=None)
+    no_inputs = replace(options, embedding_column=None, feature_columns=None, text_column=None, encoder=None)
     tables: list[Table] = []
     if pred_probs_columns:
         one = len(pred_probs_columns) == 1
         columns = {"embedding_column": pred_probs_columns[0]} if one else {"feature_columns": pred_probs_columns}
-        tables.append(read_table(path, replace(no_inputs, **columns, as_they_are=True)))
+        tables.append(read_inputs(path, replace(no_inputs, **columns, as_they_are=True)))
         if class_names is None and all(name.startswith(PREFIX) for name in pred_probs_columns) and not one:
             class_names = [name.removeprefix(PREFIX) for name in pred_probs_columns]
     # Without probabilities and embeddings the columns of the table are used, as `fit` uses them.
     if has_embedding := bool(embedding_column or options.feature_columns or embedded or not tables):
-        tables.append(read_table(path, replace(options, embedding_column=embedding_column)))
+        tables.append(read_inputs(path, replace(options, embedding_column=embedding_column)))
+    if bad := tables[-1].unreadable:
+        raise DataError(
+            f"{path}: {len(bad)} images cannot be read, such as {bad[0].path} ({bad[0].reason}); replace them or take"
+            " them out, or use `labelloop fit`, which leaves them out"
+        )
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
     if dry_run:
         return f"{understood_text(table)}\nnothing was corrected or written (--dry-run)"
@@ -149,7 +155,10 @@ def _column_names(path: Path) -> list[str]:
     if is_hub_dataset(path):
         return read_hub_dataset(path).arrow.column_names
     if path.is_dir():
-        raise DataError(f"{path} is a folder; {', '.join(FORMATS)} files are read here, and images by `labelloop fit`")
+        raise DataError(
+            f"{path} is a folder; {', '.join(FORMATS)} files are read here, and images where --encoder makes"
+            " features of them"
+        )
     suffix = ending_of(path)
     if suffix not in FORMATS:
         raise DataError(f"{path}: cannot read {suffix or 'a name without an ending'!r}; known: {', '.join(FORMATS)}")

@@ -35,7 +35,7 @@ from labelloop.trained_model import TrainedModel
 from labelloop.training.batches import input_shape
 from labelloop.training.extract import extract
 from labelloop.training.targets import one_hot
-from labelloop.types import MISSING, Extracted, Fitted, Floats, Labels, Rows, Truth
+from labelloop.types import MISSING, EncoderForm, Extracted, Fitted, Floats, Labels, Rows, Truth
 from labelloop.workflows.compose import (
     RunOptions,
     Task,
@@ -48,6 +48,7 @@ from labelloop.workflows.compose import (
     open_run,
     train,
 )
+from labelloop.workflows.encode import encode_table, raw_or_not, shape_of, trained_config
 from labelloop.workflows.ending import leave_report
 
 
@@ -121,6 +122,8 @@ def fit(
     workers: int = 0,
     progress: bool | None = None,
     report: bool = True,
+    encoder: str | None = None,
+    train_encoder: bool = False,
 ) -> Result:
     """Trains a classifier on noisy labels with the help of a few clean ones, and corrects the noisy ones.
 
@@ -146,17 +149,26 @@ def fit(
         workers: Processes that load the items of a dataset.
         progress: Whether to draw a progress bar; None draws one only in a terminal.
         report: Whether to write report.html into `output_dir`, where there is one.
+        encoder: Makes features of X, which are then texts, or images as paths, bytes, Pillow images or uint8 arrays:
+            "sentence-transformers:NAME", "transformers:NAME", "timm:NAME" (a name or a folder), or "module:factory".
+        train_encoder: Train the encoder too, at a lower learning rate, instead of encoding every row once.
     """
+    X, X_test = (raw_or_not(rows, encoder, train_encoder) for rows in (X, X_test))
     table = from_arrays(X, y, y_clean, ids=ids, extra=extra, class_names=class_names)
     if (X_test is None) != (y_test is None):
         raise UsageError("give both X_test and y_test, or neither")
     test = None if X_test is None else from_arrays(X_test, None, y_test, source="the test arrays")
+    if encoder is not None:
+        table = encode_table(table, EncoderForm(encoder, X.kind, "", train_encoder), device=device, progress=progress)
+        if test is not None:
+            test = encode_table(test, table.encoder_form, shape=shape_of(table), device=device, progress=progress)
     if not isinstance(config, TrainingConfig):
         config = recipe_config(method, recipe, config or {})
     elif not isinstance(config, kind := type(recipe_config(method))):
         raise UsageError(f"method {method!r} is configured by a {kind.__module__}.{kind.__name__}, not {type(config)}")
     folder = None if output_dir is None else Path(output_dir)
     options = RunOptions(seed, device, workers, progress, folder, resume, overwrite, report)
+    config = trained_config(config, table, method)
     return fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
 
 
@@ -332,7 +344,7 @@ def _model(made: TableProblem, task: Task, fitted: Fitted) -> TrainedModel:
         "network_options": task.config.network_options,
         "input_shape": list(input_shape(task.problem.train)),
     }
-    forms = (table.column_names, table.encoding, table.image_form, table.text_form)
+    forms = (table.column_names, table.encoding, table.image_form, table.encoder_form)
     return TrainedModel(fitted.model.eval(), made.classes, architecture, *forms)
 
 

@@ -16,8 +16,9 @@ from labelloop.data.problem import classes_of
 from labelloop.data.table import from_arrays
 from labelloop.methods.configure import recipe_config
 from labelloop.training.targets import one_hot
-from labelloop.types import MISSING, Floats, Labels
+from labelloop.types import MISSING, EncoderForm, Floats, Labels
 from labelloop.workflows.compose import RunOptions, method_named
+from labelloop.workflows.encode import encode_table, raw_or_not, trained_config
 from labelloop.workflows.fit import Result, fit_plain, fit_table
 
 
@@ -44,6 +45,7 @@ def fit_estimator(
     recipe: str,
     layers: Sequence[Mapping[str, Any]],
     options: RunOptions,
+    encoder: tuple[str | None, bool] = (None, False),
 ) -> EstimatorFit:
     """Fits the closed loop, or cross-entropy with a warning where no row has a clean label.
 
@@ -55,9 +57,14 @@ def fit_estimator(
         recipe: A name in RECIPES to start from.
         layers: What differs from it; the last one wins.
         options: What surrounds the run.
+        encoder: The encoder of texts or images, and whether to train it.
     """
+    inputs = raw_or_not(inputs, *encoder)
     clean = np.full(len(given), MISSING) if clean is None else clean
     table = from_arrays(inputs, given, clean, column_names=column_names)
+    if encoder[0] is not None:
+        form = EncoderForm(encoder[0], inputs.kind, "", encoder[1])
+        table = encode_table(table, form, device=options.device, progress=options.progress)
     classes = classes_of(table)
     in_their_type = decode(np.arange(len(classes)), classes, given.dtype)
     encode(in_their_type, classes, "y_clean, in the type of y")  # refuses a class that this type cannot hold
@@ -69,9 +76,11 @@ def fit_estimator(
             UserWarning,
             stacklevel=3,
         )
-        result = fit_plain(table, _config("cross-entropy", recipe, layers), options)
+        config = trained_config(_config("cross-entropy", recipe, layers), table, "cross-entropy")
+        result = fit_plain(table, config, options)
     else:
-        result = fit_table(table, _config("closed-loop", recipe, layers), options)
+        config = trained_config(_config("closed-loop", recipe, layers), table, "closed-loop")
+        result = fit_table(table, config, options)
     matrix = np.full((len(classes), len(classes)), np.nan)
     if result.rounds:
         matrix = _noise_matrix(result.corrected_proba, encode(given, classes))

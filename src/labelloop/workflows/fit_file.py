@@ -13,7 +13,7 @@ from labelloop.config.recipes import DEFAULT_RECIPE
 from labelloop.correction.estimate import estimate_lines
 from labelloop.data.classes import typed
 from labelloop.data.problem import check
-from labelloop.data.readers import ReadOptions, read_table
+from labelloop.data.readers import ReadOptions
 from labelloop.data.readers.hub import has_test_split, is_hub_dataset
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
@@ -21,6 +21,7 @@ from labelloop.methods.configure import recipe_config
 from labelloop.runs.folder import UNREADABLE, holds_run
 from labelloop.runs.read import read_run
 from labelloop.workflows.compose import RunOptions
+from labelloop.workflows.encode import hint, read_inputs, shape_of, trained_config
 from labelloop.workflows.fit import Result, fit_table, list_unreadable
 from labelloop.workflows.noise import with_noisy_labels
 from labelloop.workflows.summary import next_steps, result_text, understood_text
@@ -80,11 +81,12 @@ def fit_file(
         )
     config = settings.config()
     columns = replace(columns, progress=run.progress)
-    table, true_labels = read_table(path, columns), None
+    table, true_labels = read_inputs(path, columns, device=run.device), None
+    config = trained_config(config, table, settings.method)
     _check_unreadable(table, max_unreadable, run.folder)
     if noisy_labels is not None:
         table, true_labels = with_noisy_labels(table, noisy_labels)
-    test_table = _test_rows(path, test, _like(table, columns))
+    test_table = _test_rows(path, test, _like(table, columns), table, run.device)
     if test_table is not None:
         _check_unreadable(test_table, max_unreadable, run.folder)
     if run.dry_run:
@@ -104,13 +106,15 @@ def fit_file(
     return summary(table, result)
 
 
-def _test_rows(path: Path, test: Path | None, columns: ReadOptions) -> Table | None:
-    """The rows of the test file, or of the test split that a data set has of its own."""
+def _test_rows(path: Path, test: Path | None, columns: ReadOptions, table: Table, device: str) -> Table | None:
+    """The rows of the test file, or of the test split that a data set has of its own, read as the table was."""
+    columns = replace(columns, hub_split="test")
     if test is not None:
-        return read_table(test, replace(columns, hub_split="test"))
+        return read_inputs(test, columns, table.encoder_form, shape=shape_of(table), device=device)
     if not is_hub_dataset(path) or not has_test_split(path):
         return None
-    return _with_labels(read_table(path, replace(columns, hub_split="test", labels_required=False)))
+    columns = replace(columns, labels_required=False)
+    return _with_labels(read_inputs(path, columns, table.encoder_form, shape=shape_of(table), device=device))
 
 
 def _like(table: Table, options: ReadOptions) -> ReadOptions:
@@ -120,7 +124,7 @@ def _like(table: Table, options: ReadOptions) -> ReadOptions:
     )
     if table.encoding:
         return replace(options, feature_columns=None, encoding=table.encoding)
-    if options.feature_columns is None and table.text_form is None:
+    if options.feature_columns is None and table.encoder_form is None:
         return replace(options, feature_columns=table.column_names or None)
     return options
 
@@ -165,6 +169,11 @@ def summary(table: Table, result: Result) -> str:
         lines.append(f"test accuracy after the last epoch: {100 * last['test_accuracy']:.1f}%")
     lines += estimate_lines(result.estimate)
     lines.append(f"stopped by: {result.stop_reason}")
+    if encoder := (table.origin or {}).get("encoder"):
+        counts = f"{encoder['from_cache']} rows from the cache, {encoder['encoded']} new"
+        lines.insert(1, f"encoder {encoder['name']}: {counts}")
     lines.append(f"everything is in {result.output_dir} (the corrected labels: labels.parquet)")
     lines.append(next_steps(result.output_dir))
+    if said := hint(table):
+        lines.append(f"hint: {said}")
     return "\n".join(lines)

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from labelloop.data.readers import ReadOptions, read_table
+from labelloop.data.readers import ReadOptions
 from labelloop.errors import DataError, UsageError, some
 from labelloop.runs.files import write_atomically
 from labelloop.trained_model import TrainedModel, load_model
+from labelloop.workflows.encode import read_inputs
 
 
 def predict_file(
@@ -31,15 +32,12 @@ def predict_file(
         if output.exists() and not overwrite:
             raise DataError(f"{output} exists; give another name, or --overwrite")
     model = load_model(run)
-    if model.text_form is not None:
-        columns = replace(
-            columns,
-            text_column=columns.text_column or model.text_form.column,
-            embedder=columns.embedder or model.text_form.embedder,
-        )
-    elif columns.feature_columns is None and columns.embedding_column is None and model.column_names:
+    form = model.encoder_form
+    if form is None and columns.feature_columns is None and columns.embedding_column is None and model.column_names:
         columns = replace(columns, **_columns_of(model))
-    table = read_table(path, replace(columns, image_form=model.image_form, labels_required=False))
+    place = columns.encoder or model.encoder_place
+    columns = replace(columns, image_form=model.image_form, labels_required=False)
+    table = read_inputs(path, columns, form, shape=model.architecture["input_shape"], place=place)
     usable = table.usable
     if table.unreadable:
         examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from labelloop.data.images.files import ImageFiles
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.data.table import Table
+from labelloop.encoders.content import opened
 from labelloop.errors import DataError
 from labelloop.runs.preview import Preview
 
@@ -69,7 +70,11 @@ Looks = tuple[str, tuple[str, ...], Callable[[Rows], list[Any]]]
 
 def _looks(table: Table) -> Looks | None:
     """The kind of preview, the names of its values, and a function from rows to what they look like."""
-    inputs = table.inputs
+    inputs, raw = table.inputs, table.raw
+    if raw is not None and raw.kind == "text":
+        return "text", (), lambda rows: [_cut(raw.items[row], LETTERS) for row in rows.tolist()]
+    if raw is not None:
+        return "image", (), lambda rows: [_thumbnail_of_any(raw.items[row]) for row in rows.tolist()]
     if isinstance(inputs, ImageFiles):
         return "image", (), lambda rows: [_thumbnail_of_file(inputs.path(row)) for row in rows.tolist()]
     if isinstance(inputs, np.ndarray) and inputs.ndim == 4:
@@ -79,7 +84,7 @@ def _looks(table: Table) -> Looks | None:
         return "image", (), lambda rows: [_thumbnail(inputs[row], scale) for row in rows.tolist()]
     own = _own_columns(table.origin) if table.origin is not None else None
     if own is not None and len(own) == len(table):
-        text = table.text_form.column if table.text_form is not None else _text_column(own, table)
+        text = _text_column(own, table)
         if text is not None and text in own.column_names:
             return "text", (), lambda rows: [_cut(value, LETTERS) for value in own[text].take(rows).to_pylist()]
         if shown := _value_columns(own, table):
@@ -167,6 +172,14 @@ def _thumbnail_of_file(path: Path) -> bytes | None:
         with Image.open(path) as image:
             image.draft("RGB", (2 * SIDE, 2 * SIDE))
             return _encoded(image.convert("RGB"))
+    except Exception:  # a damaged image can fail in any way
+        return None
+
+
+def _thumbnail_of_any(item: Any) -> bytes | None:
+    """The same of an image as an encoder takes it."""
+    try:
+        return _thumbnail_of_file(item) if isinstance(item, Path) else _encoded(opened(item))
     except Exception:  # a damaged image can fail in any way
         return None
 

@@ -78,11 +78,14 @@ def kind_of(path: Path) -> str:
 
 def _check_options(path: Path, kind: str, options: ReadOptions) -> None:
     """Refuses what goes with other kinds of files."""
-    if (options.text_column is None) != (options.embedder is None):
-        raise UsageError("text_column names the texts and embedder the function that embeds them; give both")
+    if options.encoder is not None and options.text_column is None:
+        if kind in ("npz", "npy"):
+            raise UsageError(f"{path}: encoder makes features of texts or images, and these are arrays; leave it out")
+        if options.image_size is not None:
+            raise UsageError(f"{path}: encoder sees images at a size of its own; leave image_size out")
     if options.text_column is not None:
         if options.feature_columns or options.embedding_column or options.file_name_column:
-            raise UsageError(f"{path}: text_column makes the embedded texts the inputs; leave other features out")
+            raise UsageError(f"{path}: text_column makes the texts the inputs; leave other features out")
         if kind in ("npz", "npy", "image-folder", "metadata-folder"):
             raise UsageError(f"{path}: text_column is a column of a table: .csv, .tsv, .parquet or .jsonl")
     if options.clean_folder is not None and kind != "image-folder":

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelloop.data.columns import FILE_NAMES, Roles, names_of_array, plain, require, roles_of
+from labelloop.data.columns import FILE_NAMES, Roles, plain, require, roles_of
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
 from labelloop.data.images.store import ENDINGS, ImageForm, Unreadable, load_images
@@ -23,9 +23,9 @@ from labelloop.data.readers.label_columns import ids_of, labels_of, without_flag
 from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays, split_names
-from labelloop.data.texts import TextForm, embed_texts
 from labelloop.data.understood import Feature, LeftOut, Understood, Use
 from labelloop.errors import DataError, UsageError
+from labelloop.types import RawInputs
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ class _Inputs:
     names: Sequence[str] | None = None
     encoding: tuple[Column, ...] = ()
     image_form: ImageForm | None = None
-    text_form: TextForm | None = None
     unreadable: tuple[Unreadable, ...] = ()
     used: tuple[Feature, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -140,7 +139,6 @@ def _table(source: _Source, options: ReadOptions) -> Table:
         table,
         encoding=inputs.encoding,
         image_form=inputs.image_form,
-        text_form=inputs.text_form,
         unreadable=inputs.unreadable,
         understood=_understood(source, inputs, image_column, id_column),
     )
@@ -175,8 +173,6 @@ def _understood(source: _Source, inputs: _Inputs, image_column: str | None, id_c
         used.append(
             Feature(image_column, "images" if form is None else f"images of {form.height} x {form.width} pixels")
         )
-    if inputs.text_form is not None:
-        used.append(Feature(inputs.text_form.column, f"texts, embedded by {inputs.text_form.embedder}"))
     if roles.flag is not None:
         left_out.append(LeftOut(roles.flag, "says that a row was verified, not its label"))
     done = {*(use.column for use in uses), *(use.column for use in used), *(out.column for out in left_out)}
@@ -195,7 +191,7 @@ def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
         "split_column": source.roles.split,
         "extra_columns": options.extra_columns or None,
         "text_column": options.text_column,
-        "embedder": options.embedder,
+        "encoder": options.encoder,
         "image_size": options.image_size,
         "missing": options.missing,
         "delimiter": source.delimiter,
@@ -219,19 +215,17 @@ def _features(source: _Source, options: ReadOptions, train: NDArray[np.bool_]) -
 
 
 def _texts(source: _Source, options: ReadOptions) -> _Inputs:
-    """What the embedder makes of a column of texts, empty where missing."""
+    """A column of texts as they are, empty where missing."""
     path, name = source.path, options.text_column
     assert name is not None
-    assert options.embedder is not None
     require(name, source.arrow.column_names, str(path))
     if name in source.roles.used:
         raise DataError(f"{path}: column {name!r} is the text and has another use too; name it once")
     column = source.arrow[name]
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_null(column.type)):
         raise DataError(f"{path}: column {name!r} is of type {column.type}, not text; write it as text")
-    form = TextForm(name, options.embedder)
-    values = embed_texts([text or "" for text in column.to_pylist()], form, str(path), options.progress)
-    return _Inputs(values, names_of_array(name, values.shape[1]), text_form=form)
+    how = f"texts, through the encoder {options.encoder}" if options.encoder else "texts"
+    return _Inputs(RawInputs("text", [text or "" for text in column.to_pylist()]), used=(Feature(name, how),))
 
 
 def _image_column(source: _Source, options: ReadOptions) -> str | None:
@@ -242,6 +236,11 @@ def _image_column(source: _Source, options: ReadOptions) -> str | None:
         name = _guessed_files(source) if source.hub is None else _guessed_images(source.hub, path)
     elif options.image_form is not None and source.hub is not None and name is None:
         name = _guessed_images(source.hub, path)
+    if options.encoder is not None and name is None and options.text_column is None:
+        raise UsageError(
+            f"{path}: encoder makes features of texts or images, and there is neither; name text_column, or"
+            " file_name_column"
+        )
     if options.image_form is not None and name is None:
         raise DataError(f"{path}: the model is one of images, and no column names their files; name file_name_column")
     if name is not None and (options.feature_columns or options.embedding_column):
@@ -258,6 +257,8 @@ def _images(source: _Source, column: str, options: ReadOptions) -> _Inputs:
         files = source.hub.images(column)
     else:
         raise DataError(f"{source.path}: column {column!r} holds no images")
+    if options.encoder is not None:
+        return _Inputs(RawInputs("image", files))
     values, form, unreadable = load_images(files, options.image_size, options.image_form, options.progress)
     return _Inputs(values, image_form=form, unreadable=tuple(unreadable))
 

@@ -14,6 +14,7 @@ from labelloop.data.readers.image_folder import read_image_folder
 from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays
+from labelloop.types import RawInputs
 
 
 def read_image_tree(root: Path, options: ReadOptions) -> Table:
@@ -21,6 +22,7 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
     names, labels, classes = read_image_folder(root, options.labels_required)
     paths = [root / name for name in names]
     said: dict[str, Any] = {"image_size": options.image_size, "clean_folder": options.clean_folder}
+    said["encoder"] = options.encoder
     clean_labels = None
     if options.clean_folder is not None:
         found = read_clean_folder(options.clean_folder, root, names, classes)
@@ -29,7 +31,11 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
         paths += [path for _, path, _ in found.added]
         labels = np.concatenate([labels, np.full(len(found.added), "", labels.dtype)])
         said["added_rows"] = len(found.added)
-    inputs, form, bad = load_images(paths, options.image_size, options.image_form, options.progress)
+    inputs: Any
+    if options.encoder is None:
+        inputs, form, bad = load_images(paths, options.image_size, options.image_form, options.progress)
+    else:
+        inputs, form, bad = RawInputs("image", paths), None, []
     table = from_arrays(
         inputs,
         labels if options.labels_required else None,

@@ -30,8 +30,9 @@ class ReadOptions:
         clean_folder: Clean images in class folders, for an image folder: see `read_clean_folder`.
         file_name_column: Names of image files, below the folder of the table; they replace all features.
         image_size: The side that images are resized to.
-        text_column: A column of texts; what `embedder` makes of them replaces all features.
-        embedder: `module:factory`, where `factory()` returns a function from a list of texts to an array [N, D].
+        text_column: A column of texts, handed over as they are; they replace all features.
+        encoder: What makes features of texts or images later; images are then handed over as they are, too.
+        train_encoder: Whether that encoder is to be trained; for whoever makes inputs of the rows.
         missing: Labels that mean a missing one, beside a blank; without it -1, None and nan do, where nothing says
             otherwise.
         na: What means a missing number or category, beside the usual NA, NaN and so on.
@@ -57,7 +58,8 @@ class ReadOptions:
     file_name_column: str | None = None
     image_size: int | None = None
     text_column: str | None = None
-    embedder: str | None = None
+    encoder: str | None = None
+    train_encoder: bool = False
     missing: Sequence[str] | None = None
     na: Sequence[str] = ()
     labels_required: bool = True

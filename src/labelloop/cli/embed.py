@@ -1,0 +1,46 @@
+"""`labelloop embed`: features of texts or images in a file, for use elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labelloop.cli.flags import add_columns, add_encoder, add_text, read_options
+
+HELP = "make features of texts or images with a pretrained encoder"
+DESCRIPTION = (
+    "Encode the texts or images of DATA and write features, ids and labels to an .npz file, one for every row of"
+    " DATA. What was encoded before, by any command, comes from the cache (LABELLOOP_CACHE names its folder)."
+)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", help="a table, a folder of images, or a Hugging Face data set"
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="an .npz file")
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE")
+    add_columns(parser)
+    add_text(parser)
+    add_encoder(parser)
+    parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
+    parser.add_argument("--split-column", metavar="NAME", help='"train" or "test" for every row (guessed: split)')
+    parser.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, ... (default auto)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
+    parser.set_defaults(kept=_kept)
+
+
+def run(options: argparse.Namespace) -> int:
+    from labelloop.workflows.embed import embed_file
+
+    said = embed_file(
+        options.data, read_options(options), options.output, overwrite=options.overwrite, device=options.device
+    )
+    if not options.quiet:
+        print(said)
+    return 0
+
+
+def _kept(options: argparse.Namespace) -> str:
+    return "; what is encoded is kept, and the same command continues"

@@ -1,0 +1,145 @@
+"""Texts and images through an encoder, wherever a table comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelloop.config.base import TrainingConfig
+from labelloop.data.columns import names_of_array
+from labelloop.data.images.store import Unreadable
+from labelloop.data.readers import ReadOptions, read_table
+from labelloop.data.table import Table
+from labelloop.encoders.content import raw_inputs
+from labelloop.encoders.inputs import encoded_inputs
+from labelloop.encoders.words import WORDS
+from labelloop.errors import UsageError
+from labelloop.types import EncoderForm, RawInputs
+
+TRAINED_FACTOR = 0.1  # of the learning rate, for an encoder that was trained before
+TRAINABLE = ("closed-loop", "cross-entropy")  # methods that keep a learning rate for the encoder alone
+NETWORK = "labelloop.encoders.network:pretrained"
+
+
+def read_inputs(
+    path: Path,
+    options: ReadOptions,
+    form: EncoderForm | None = None,
+    *,
+    shape: Sequence[int] | None = None,
+    place: str | None = None,
+    device: str = "auto",
+) -> Table:
+    """Reads a file, and makes inputs of its texts or images where an encoder is asked for.
+
+    Args:
+        path: The file or folder.
+        options: How to read it.
+        form: How a model or an earlier table made its inputs; without it, `options.encoder`, or hashed words of texts.
+        shape: Of one input of the model or the earlier table.
+        place: Where the encoder of a model is now.
+        device: To encode on.
+    """
+    if form is not None:
+        options = replace(options, encoder=form.name)
+        if form.kind == "text" and options.text_column is None:
+            options = replace(options, text_column=form.column)
+    elif options.text_column is not None and options.encoder is None:
+        options = replace(options, encoder=WORDS)
+    if options.train_encoder and options.encoder is None:
+        raise UsageError("train_encoder trains an encoder further; name one with encoder")
+    table = read_table(path, options)
+    if not isinstance(table.inputs, RawInputs):
+        return table
+    assert options.encoder is not None
+    if form is None:
+        form = EncoderForm(options.encoder, table.inputs.kind, "", options.train_encoder, options.text_column)
+    return encode_table(table, form, shape=shape, place=place, device=device, progress=options.progress)
+
+
+def encode_table(
+    table: Table,
+    form: EncoderForm | None,
+    *,
+    shape: Sequence[int] | None = None,
+    place: str | None = None,
+    device: str = "auto",
+    progress: bool | None = None,
+) -> Table:
+    """A table of texts or images with what the encoder makes of them as its inputs; see `encoded_inputs`."""
+    assert isinstance(table.inputs, RawInputs)
+    assert form is not None
+    found = encoded_inputs(table.inputs, form, table.source, place=place, shape=shape, device=device, progress=progress)
+    bad = tuple(Unreadable(row, name, reason) for row, name, reason in found.unreadable)
+    names: Sequence[str] = ()
+    if not found.form.trained:
+        names = names_of_array(form.column or form.kind, found.values.shape[1])
+    return replace(
+        table,
+        inputs=found.values,
+        column_names=tuple(names),
+        encoder_form=found.form,
+        raw=table.inputs,
+        unreadable=bad,
+        origin=None if table.origin is None else {**table.origin, "encoder": found.summary},
+    )
+
+
+def raw_or_not(rows: Any, encoder: str | None, trained: bool) -> Any:
+    """Rows of a caller as texts or images for an encoder; as they are where there is none."""
+    if encoder is None and trained:
+        raise UsageError("train_encoder trains an encoder further; name one with encoder")
+    return rows if encoder is None or rows is None else raw_inputs(rows, encoder)
+
+
+def shape_of(table: Table) -> Sequence[int] | None:
+    """Of one input, where inputs are an array: new texts get as many tokens."""
+    return table.inputs.shape[1:] if isinstance(table.inputs, np.ndarray) else None
+
+
+def trained_config(config: TrainingConfig, table: Table, method: str) -> TrainingConfig:
+    """The settings with the encoder of a table as the network, if it is to be trained."""
+    form = table.encoder_form
+    if config.encoder_learning_rate_factor != 1 and method not in TRAINABLE:
+        raise UsageError(
+            f"method {method!r} has one learning rate for all weights; leave encoder_learning_rate_factor out, or take"
+            f" {' or '.join(TRAINABLE)}"
+        )
+    if form is None or not form.trained:
+        return config
+    if method not in TRAINABLE:
+        raise UsageError(f"train_encoder works with the methods {' and '.join(TRAINABLE)}, not with {method!r}")
+    if config.network != "auto":
+        raise UsageError(f"train_encoder makes the encoder the network; leave network = {config.network!r} out")
+    if form.kind == "text" and config.mixup:
+        raise UsageError(
+            "mixup blends rows of numbers, and a text is a row of tokens; leave mixup or train_encoder out"
+        )
+    factor = TRAINED_FACTOR if config.encoder_learning_rate_factor == 1 else config.encoder_learning_rate_factor
+    return replace(
+        config,
+        network=NETWORK,
+        network_options={"encoder": form.name, "kind": form.kind},
+        normalise="none",
+        encoder_learning_rate_factor=factor,
+    )
+
+
+def hint(table: Table) -> str | None:
+    """What a pretrained encoder would change, for those who have none; None where there is nothing to say."""
+    form = table.encoder_form
+    if form is not None and form.name == WORDS:
+        return (
+            "the texts are hashed words; an encoder that knows their meaning mostly corrects more: --encoder"
+            " sentence-transformers:all-MiniLM-L6-v2 (docs/text-embeddings.md has numbers)"
+        )
+    if form is None and (table.image_form is not None):
+        return (
+            "the network learnt to see from these images alone; a pretrained encoder mostly corrects more: --encoder"
+            " transformers:facebook/dinov2-small (docs/image-folder.md has numbers)"
+        )
+    return None
