@@ -200,7 +200,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
     def _ask(self, X: Any, question: str) -> Floats:
         check_is_fitted(self)
         if self.model_.encoder_form is not None:
-            return question(self.model_, X)
+            return getattr(self.model_, question)(X)
         X = validate_data(self, X, reset=False, accept_sparse="csr", allow_nd=True)
         ask = getattr(self.model_, question)
         if not issparse(X):
