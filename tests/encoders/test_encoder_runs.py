@@ -143,7 +143,7 @@ def test_a_trained_encoder_of_texts(labelloop, library, text_folder, sentence_fo
     done = labelloop("fit", reviews, *flags, "--output-dir", run, *settings(QUICK))
     assert done.code == 0, done.err
     config = json.loads((run / "run.json").read_text())["config"]
-    assert config["encoder_learning_rate_factor"] == 0.1
+    assert (config["encoder_learning_rate_factor"], config["mixup"]) == (0.1, 0.0)
     assert config["network_options"] == {"encoder": name, "kind": "text"}
     assert labelloop("export", run, "--to", "model", "--output", tmp_path / "model").code == 0
     shutil.rmtree(folder)  # what was trained is saved whole, in the library's own format
@@ -286,9 +286,6 @@ def test_what_does_not_go_together_is_said(labelloop, text_folder, image_folder,
             *(reviews, *words, "--text", "review", "--train-encoder", "--method", "glc"),
         ),
         "leave network = 'mlp' out": (reviews, *words, "--text", "review", "--train-encoder", "--set", "network=mlp"),
-        "leave mixup or --train-encoder out": (
-            *(reviews, *words, "--text", "review", "--train-encoder", "--set", "mixup=0.5"),
-        ),
         "has one learning rate for all weights": (
             *(reviews, *words, "--text", "review", "--method", "glc", "--set", "encoder_learning_rate_factor=0.5"),
         ),

@@ -99,11 +99,7 @@ def correct_file(
     # Without probabilities and embeddings the columns of the table are used, as `fit` uses them.
     if has_embedding := bool(embedding_column or options.feature_columns or embedded or not tables):
         tables.append(read_inputs(path, replace(options, embedding_column=embedding_column)))
-    if bad := tables[-1].unreadable:
-        raise DataError(
-            f"{path}: {len(bad)} images cannot be read, such as {bad[0].path} ({bad[0].reason}); replace them or take"
-            " them out, or use `labelloop fit`, which leaves them out"
-        )
+    _refuse_unreadable(tables[-1])
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
     if dry_run:
         return f"{understood_text(table)}\nnothing was corrected or written (--dry-run)"
@@ -121,6 +117,14 @@ def correct_file(
         write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(to.file, lambda place: write(result.labels, place))
     return f"{understood_text(table)}\n{_summary(result)}\nthe corrected labels are in {to.file or to.folder}"
+
+
+def _refuse_unreadable(table: Table) -> None:
+    if bad := table.unreadable:
+        raise DataError(
+            f"{table.source}: {len(bad)} images cannot be read, such as {bad[0].path} ({bad[0].reason}); replace them or"
+            " take them out, or use `labelloop fit`, which leaves them out"
+        )
 
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:

@@ -115,10 +115,8 @@ def trained_config(config: TrainingConfig, table: Table, method: str) -> Trainin
         raise UsageError(f"train_encoder works with the methods {' and '.join(TRAINABLE)}, not with {method!r}")
     if config.network != "auto":
         raise UsageError(f"train_encoder makes the encoder the network; leave network = {config.network!r} out")
-    if form.kind == "text" and config.mixup:
-        raise UsageError(
-            "mixup blends rows of numbers, and a text is a row of tokens; leave mixup or train_encoder out"
-        )
+    if form.kind == "text":
+        config = replace(config, mixup=0.0)  # it blends numbers, and a text is a row of tokens
     factor = TRAINED_FACTOR if config.encoder_learning_rate_factor == 1 else config.encoder_learning_rate_factor
     return replace(
         config,
