@@ -122,8 +122,8 @@ def correct_file(
 def _refuse_unreadable(table: Table) -> None:
     if bad := table.unreadable:
         raise DataError(
-            f"{table.source}: {len(bad)} images cannot be read, such as {bad[0].path} ({bad[0].reason}); replace them or"
-            " take them out, or use `labelloop fit`, which leaves them out"
+            f"{table.source}: {len(bad)} images cannot be read, such as {bad[0].path} ({bad[0].reason}); replace them"
+            " or take them out, or use `labelloop fit`, which leaves them out"
         )
 
 
