@@ -98,8 +98,7 @@ def correct_file(
             class_names = [name.removeprefix(PREFIX) for name in pred_probs_columns]
     # Without probabilities and embeddings the columns of the table are used, as `fit` uses them.
     if has_embedding := bool(embedding_column or options.feature_columns or embedded or not tables):
-        tables.append(read_inputs(path, replace(options, embedding_column=embedding_column)))
-    _refuse_unreadable(tables[-1])
+        tables.append(_readable(read_inputs(path, replace(options, embedding_column=embedding_column))))
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
     if dry_run:
         return f"{understood_text(table)}\nnothing was corrected or written (--dry-run)"
@@ -119,12 +118,14 @@ def correct_file(
     return f"{understood_text(table)}\n{_summary(result)}\nthe corrected labels are in {to.file or to.folder}"
 
 
-def _refuse_unreadable(table: Table) -> None:
+def _readable(table: Table) -> Table:
+    """The table, if all of its images can be read."""
     if bad := table.unreadable:
         raise DataError(
             f"{table.source}: {len(bad)} images cannot be read, such as {bad[0].path} ({bad[0].reason}); replace them"
             " or take them out, or use `labelloop fit`, which leaves them out"
         )
+    return table
 
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
