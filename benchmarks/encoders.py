@@ -29,7 +29,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 STORE = ROOT / "evidence" / "encoders.json"
 sys.path.insert(0, str(ROOT / "examples"))
-REPEATS = 3
+REPEATS = 7
 
 
 def main() -> None:
