@@ -73,12 +73,12 @@ def test_clean_rows_make_digits_better_and_planned_ones_more_than_random_ones(tm
     assert record["data"]["clean_paired"] == 64
     assert record["estimate"]["corrected_label_accuracy"]["rows"] == 24, "planned rows teach, but do not judge"
     assert len(read_stored_run(tmp_path / "1" / "planned").clean) == 400, "and it can be planned from again"
-    text, curve = plan_run(tmp_path / "1" / "run", tmp_path / "verify.csv", count=40)
+    text, curve = plan_run(tmp_path / "1" / "random", tmp_path / "verify.csv", count=40)
     assert "40 rows to verify" in text
     sizes = [point["clean_rows"] for point in curve["measured"]]
     assert sizes == sorted(sizes)
     assert curve["measured"][-1]["value"] > curve["measured"][0]["value"]
-    assert curve["beyond"][1]["clean_rows"] == 64
+    assert curve["beyond"][1]["clean_rows"] == 104
 
 
 def test_a_run_of_correct_is_planned_and_refitted_too(tmp_path):
