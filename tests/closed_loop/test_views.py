@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from tiny import tiny_config, tiny_problem
 
+from labelloop.methods.closed_loop.config import Config
+from labelloop.methods.closed_loop.corrector import CorrectorConfig
 from labelloop.methods.closed_loop.views import columns, noisy_view, rows_to_train_on
 from labelloop.training.targets import one_hot, together
 from labelloop.types import MISSING, Extracted
@@ -51,7 +53,8 @@ def test_the_verified_label_is_never_shown_as_the_noisy_one():
 
 def test_the_columns_are_what_the_network_says():
     seen, extra = extracted(5), np.ones((5, 2), np.float32)
-    named = columns(seen, extra)
+    config = Config(corrector=CorrectorConfig(inputs=("features+logits", "probabilities")))
+    named = columns(seen, extra, config)
     assert set(named) == {"features", "logits", "probabilities", "extra"}
     assert named["features"] is seen.features
     assert named["logits"] is seen.logits
@@ -61,7 +64,7 @@ def test_the_columns_are_what_the_network_says():
         named["probabilities"], exponentials / exponentials.sum(axis=1, keepdims=True), atol=1e-6
     )
     assert named["probabilities"].dtype == np.float32
-    assert "extra" not in columns(seen, None)
+    assert set(columns(seen, None, Config())) == {"features"}
 
 
 def test_a_missing_label_is_a_row_of_zeros():

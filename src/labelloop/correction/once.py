@@ -55,7 +55,7 @@ def correct_once(seen: Seen, clean: Labels, config: Config, seed: int) -> Floats
     labels = clean[teachers]
     clean_fit, clean_val = stratified_split(labels, config.clean_fit_fraction, stream(seed, "clean-val"))
     view = noisy_view(seen.given, seen.extracted)  # [n, C]
-    named = columns(seen.extracted, seen.extra)
+    named = columns(seen.extracted, seen.extra, config)
     corrector = fit_corrector(
         view[teachers], {name: values[teachers] for name, values in named.items()}, labels, clean_fit, clean_val,
         config.corrector, integer(seed, "corrector"),

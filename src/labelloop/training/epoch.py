@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional as F
 
+from labelloop.large_arrays import Releaser
 from labelloop.seeds import integer, stream
 from labelloop.training.augmentation import crop_and_flip
 from labelloop.training.batches import batches, is_images
@@ -101,19 +102,23 @@ def train_epoch(
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
     alpha, blends = config.mixup_in(epoch), stream(runtime.seed, "mixup", epoch)
     total = torch.zeros((), device=runtime.device)
+    let_go = Releaser(rows.inputs, targets, noisy)
     for position, x in augmented_batches(rows, order, config.batch_size, config, runtime, epoch):
         x, partner, share = mix(x, alpha, blends)
         out, index = model(x), torch.from_numpy(position)
-        loss = loss_of_both_heads(out, targets_t[index], noisy_t[index], noisy_loss_weight)
+        loss = loss_of_both_heads(
+            out, runtime.picked(targets_t, index), runtime.picked(noisy_t, index), noisy_loss_weight
+        )
         if partner is not None:
             other = index[partner]
             loss = share * loss + (1 - share) * loss_of_both_heads(
-                out, targets_t[other], noisy_t[other], noisy_loss_weight
+                out, runtime.picked(targets_t, other), runtime.picked(noisy_t, other), noisy_loss_weight
             )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         total += loss.detach() * len(position)
+        let_go(len(position))
     mean = float(total) / len(rows)
     runtime.check_loss(mean, epoch)
     return mean

@@ -14,6 +14,7 @@ import torch
 from tqdm import tqdm
 
 from labelloop.errors import DataError
+from labelloop.large_arrays import is_on_disk
 from labelloop.models import TwoHeadClassifier, is_convolutional
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.metrics import accuracy, label_metrics
@@ -79,7 +80,12 @@ class Runtime:
         return x.to(self.device, non_blocking=True)
 
     def tensor(self, array: Floats) -> torch.Tensor:
-        return torch.from_numpy(array).to(self.device)
+        """An array to pick rows from; one that is mapped from a file stays where it is."""
+        return torch.from_numpy(array) if is_on_disk(array) else torch.from_numpy(array).to(self.device)
+
+    def picked(self, rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """Some rows of what `tensor` gave, on the device and in float32."""
+        return rows[index].to(self.device, torch.float32, non_blocking=True)
 
     # --- clocks and progress ------------------------------------------------------------------------------------------
 

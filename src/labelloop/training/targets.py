@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from labelloop.large_arrays import zeros
 from labelloop.types import MISSING, Floats, Labels, Rows
 
 
 def one_hot(labels: Labels, num_classes: int) -> Floats:
     """Labels as rows of probabilities [N, C]; a missing label becomes a row of zeros, which no loss counts."""
-    rows = np.zeros((len(labels), num_classes), np.float32)
+    rows = zeros((len(labels), num_classes))
     known = np.flatnonzero(labels != MISSING)
     rows[known, labels[known]] = 1
     return rows

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from labelloop.errors import UsageError
+from labelloop.large_arrays import by_chunks, row_chunks, soft_dtype
 from labelloop.types import MISSING, Floats, Labels
 
 TINY = 1e-12  # keeps log finite where every component gives the true class no chance
@@ -51,9 +52,10 @@ def check_components(components: Sequence[Floats]) -> list[Floats]:
                 f"component {number} has the shape {array.shape} and component 0 {arrays[0].shape}; "
                 "all must be [rows, classes] alike"
             )
-        if not np.isfinite(array).all():
-            row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
-            raise UsageError(f"component {number}, row {row} holds a value that is not a number; leave it out")
+        for rows in row_chunks(*array.shape):
+            if not np.isfinite(array[rows]).all():
+                row = rows.start + int(np.flatnonzero(~np.isfinite(array[rows]).all(axis=1))[0])
+                raise UsageError(f"component {number}, row {row} holds a value that is not a number; leave it out")
     return arrays
 
 
@@ -135,7 +137,11 @@ def combine(components: Sequence[Floats], weights: Weights) -> Floats:
     used = [(weight, component) for weight, component in zip(weights, components, strict=True) if weight > 0]
     if len(used) == 1:
         return used[0][1]  # exactly that component: no rounding
-    mixed = np.zeros(components[0].shape, np.float64)
-    for weight, component in used:
-        mixed += weight * component
-    return (mixed / mixed.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    def mixed(rows: slice) -> NDArray[np.float64]:
+        total = np.zeros(components[0][rows].shape, np.float64)
+        for weight, component in used:
+            total += weight * component[rows].astype(np.float64)
+        return total / total.sum(axis=1, keepdims=True)
+
+    return by_chunks(mixed, components[0].shape, soft_dtype())

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from labelloop.errors import UsageError, nearest
+from labelloop.large_arrays import release, soft_dtype, zeros
 from labelloop.methods.closed_loop.combination import check_components, check_labels
 from labelloop.seeds import integer, stream
 from labelloop.types import Floats, Labels
@@ -117,13 +118,14 @@ class Corrector:
         }
 
     def __call__(self, noisy: Floats, columns: Mapping[str, Floats]) -> Floats:
-        corrected = np.empty_like(noisy)  # [N, C]
+        corrected = zeros(noisy.shape, soft_dtype())  # [N, C]
         for start in range(0, len(noisy), CHUNK):
             rows = slice(start, start + CHUNK)
             picked = _pick({name: values[rows] for name, values in columns.items()}, self.inputs)
             with torch.no_grad():
                 logits = self.network(_assemble(noisy[rows], (picked - self.mean) / self.scale))
             corrected[rows] = torch.softmax(logits, dim=1).numpy()
+        release()
         return corrected
 
 

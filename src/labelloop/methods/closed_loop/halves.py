@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from scipy.special import log_softmax
 
+from labelloop.large_arrays import by_chunks, is_on_disk, put, soft_dtype, zeros
 from labelloop.methods.closed_loop.beliefs import beliefs, fit_beliefs
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.simulation import estimate_transition, label_posterior
@@ -55,8 +56,9 @@ class HeldOut:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything, as a checkpoint holds it."""
-        # Copies: the targets may be one of these arrays, and a file holds no memory twice.
-        return {f"held_out_{field.name}": np.array(getattr(self, field.name)) for field in fields(self)}
+        found = {f"held_out_{field.name}": np.asanyarray(getattr(self, field.name)) for field in fields(self)}
+        # Copies: the targets may be one of these arrays, and a file holds no memory twice. What is large has its own.
+        return {name: array if is_on_disk(array) else array.copy() for name, array in found.items()}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> HeldOut | None:
@@ -78,16 +80,17 @@ def hold_out(problem: Problem, clean_fit: Labels, config: Config, runtime: Runti
     """
     train, clean, seed = problem.train, problem.clean, runtime.seed
     half = stream(seed, "halves").permutation(len(train)) % 2  # [N]
-    log_p = np.empty((len(train), problem.num_classes))
+    log_p = zeros((len(train), problem.num_classes), np.float64)
     log_p_clean, gaps = [], []
     for k in range(2):
         network, gap = _half_network(problem, half != k, k, config, runtime)
-        log_p[half == k] = _log_p(network, take(train, half == k), runtime)
+        put(log_p, np.flatnonzero(half == k), _log_p(network, take(train, half == k), runtime))
         log_p_clean.append(_log_p(network, clean, runtime))
         gaps.append(gap)
     noisy_clean = np.exp(log_p_clean).mean(axis=0)  # [M, C]
     coefficients = fit_beliefs(np.log(noisy_clean[clean_fit]), clean.clean_labels[clean_fit])
-    q, q_clean = beliefs(log_p, coefficients), beliefs(np.log(noisy_clean), coefficients)
+    q = by_chunks(lambda rows: beliefs(log_p[rows], coefficients), log_p.shape, np.float64)
+    q_clean = beliefs(np.log(noisy_clean), coefficients)
 
     pairs = np.zeros((problem.num_classes, problem.num_classes))
     paired = clean_fit[clean.labels[clean_fit] != MISSING]
@@ -95,10 +98,11 @@ def hold_out(problem: Problem, clean_fit: Labels, config: Config, runtime: Runti
     transition = estimate_transition(q, train.labels, pairs=pairs)
     drawn = draw_labels(transition[clean.clean_labels], stream(seed, "simulated-labels"))
     labels = np.where(clean.labels != MISSING, clean.labels, drawn)
-    found = (transition, np.exp(log_p), noisy_clean, label_posterior(q, transition, train.labels))
-    transition32, noisy32, noisy_clean32, train32 = (array.astype(np.float32) for array in found)
-    clean32 = label_posterior(q_clean, transition, labels).astype(np.float32)
-    return HeldOut(transition32, labels, noisy32, noisy_clean32, train32, clean32, float(np.mean(gaps)))
+    noisy = by_chunks(lambda rows: np.exp(log_p[rows]), log_p.shape, soft_dtype())
+    corrected = by_chunks(lambda rows: label_posterior(q[rows], transition, train.labels[rows]), q.shape, soft_dtype())
+    found = (transition, noisy_clean, label_posterior(q_clean, transition, labels))
+    transition32, noisy_clean32, clean32 = (array.astype(np.float32) for array in found)
+    return HeldOut(transition32, labels, noisy, noisy_clean32, corrected, clean32, float(np.mean(gaps)))
 
 
 def _half_network(
@@ -132,7 +136,8 @@ def _half_network(
 def _log_p(network: TwoHeadClassifier, rows: Rows, runtime: Runtime) -> np.ndarray:
     if not len(rows):
         return np.empty((0, network.head.out_features))
-    return log_softmax(extract(network, rows, runtime).logits.astype(np.float64), axis=1)
+    logits = extract(network, rows, runtime).logits
+    return by_chunks(lambda rows: log_softmax(logits[rows].astype(np.float64), axis=1), logits.shape, np.float64)
 
 
 def _some(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:

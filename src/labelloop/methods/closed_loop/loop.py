@@ -47,7 +47,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             with runtime.phase("extract"):  # (5) z [N, D], zᵐ [M, D], simulated noisy labels of the clean rows
                 on_train, on_clean, clean_labels = look(average.model, problem, state.held_out, runtime)
                 state.first = state.first or on_clean
-                train_columns, clean_columns = columns(on_train, train.extra), columns(on_clean, clean.extra)
+                train_columns = columns(on_train, train.extra, config)
+                clean_columns = columns(on_clean, clean.extra, config)
             base = Correction(noisy_view(train.labels, on_train), noisy_view(clean_labels, on_clean))  # ȳ_0, ȳᵐ_0 (6)
 
             with runtime.phase("corrector"), runtime.one_thread():  # φ*_t (7)

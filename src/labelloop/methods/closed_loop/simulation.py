@@ -7,12 +7,14 @@ once q(y | x) is known: a row is as likely as Σ_y q(y | x) P(ỹ | y, x). Pure 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from labelloop.large_arrays import row_chunks
 from labelloop.types import MISSING, Floats, Labels
 
 Array = NDArray[np.float64]
@@ -77,24 +79,54 @@ def estimate_transition(
     num_classes = q.shape[1]
     prior = transition_prior(given, num_classes) if prior is None else prior
     fixed = prior if pairs is None else prior + pairs
-    seen = np.flatnonzero(given != MISSING)
-    order = seen[np.argsort(given[seen], kind="stable")]
-    labels, beliefs = given[order], np.asarray(q[order], np.float64)
-    present, starts = np.unique(labels, return_index=True)
+    chunks = list(_by_label(q, given))
+    total = sum(len(chunk.order) for chunk in chunks)
     transition = fixed / fixed.sum(axis=1, keepdims=True) if start is None else start
     best = -np.inf
     for _ in range(steps):
-        joint = beliefs * transition[:, labels].T  # [n, C]
-        likelihood = np.maximum(joint.sum(axis=1, keepdims=True), TINY)
-        value = float(np.log(likelihood).sum() + (fixed * np.log(np.maximum(transition, TINY))).sum())
-        if value - best < TOLERANCE * max(len(labels), 1):
+        counts = fixed.copy()
+        value = float((fixed * np.log(np.maximum(transition, TINY))).sum())
+        for chunk in chunks:
+            beliefs = np.asarray(q[chunk.order], np.float64) if chunk.beliefs is None else chunk.beliefs
+            joint = beliefs * transition[:, chunk.labels].T  # [n, C]
+            likelihood = np.maximum(joint.sum(axis=1, keepdims=True), TINY)
+            value += float(np.log(likelihood).sum())
+            counts[:, chunk.present] += np.add.reduceat(joint / likelihood, chunk.starts, axis=0).T
+        if value - best < TOLERANCE * max(total, 1):
             break
         best = value
-        counts = fixed.copy()
-        if len(labels):
-            counts[:, present] += np.add.reduceat(joint / likelihood, starts, axis=0).T
         transition = counts / counts.sum(axis=1, keepdims=True)
     return transition
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    """Some rows that have a given label, sorted by it.
+
+    Attributes:
+        beliefs: q of these rows [n, C], where all rows are one chunk.
+        order: Their positions [n].
+        labels: Their given labels [n].
+        present: The labels that occur.
+        starts: Where the rows of each begin.
+    """
+
+    beliefs: Array | None
+    order: Labels
+    labels: Labels
+    present: Labels
+    starts: Labels
+
+
+def _by_label(q: Array, given: Labels) -> Iterator[_Labelled]:
+    """The rows in chunks."""
+    for rows in row_chunks(*q.shape):
+        seen = rows.start + np.flatnonzero(given[rows] != MISSING)
+        order = seen[np.argsort(given[seen], kind="stable")]
+        if len(order):
+            labels = given[order]
+            beliefs = np.asarray(q[order], np.float64) if rows.stop - rows.start == len(q) else None
+            yield _Labelled(beliefs, order, labels, *np.unique(labels, return_index=True))
 
 
 @dataclass(frozen=True)

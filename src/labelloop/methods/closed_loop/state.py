@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.combination import Weights, clean_loss, combine, fit_simplex_weights
 from labelloop.methods.closed_loop.corrector import Corrector
 from labelloop.methods.closed_loop.halves import HeldOut
@@ -47,9 +48,10 @@ class LoopState:
     def begin(self, held_out: HeldOut, noisy: Floats, clean_val: Labels, val_labels: Labels) -> None:
         """Takes over what the half-networks found; the first targets are given labels and theirs, combined by Eq. 5."""
         self.held_out = held_out
-        given = np.where(
-            noisy.any(axis=1, keepdims=True), noisy, held_out.train
-        )  # a row without a label has only theirs
+        given, unlabelled = noisy, np.flatnonzero(~noisy.any(axis=1))
+        if len(unlabelled):  # such a row has only theirs
+            given = by_chunks(lambda rows: noisy[rows], noisy.shape)
+            given[unlabelled] = held_out.train[unlabelled]
         base = Correction(given, one_hot(held_out.labels, noisy.shape[1]))
         components = self.components(base)
         weights = fit_simplex_weights([component.clean[clean_val] for component in components], val_labels)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from labelloop.large_arrays import by_chunks, joined
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import Redraw
 from labelloop.models import TwoHeadClassifier
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 def noisy_view(labels: Labels, extracted: Extracted) -> Floats:
     """The noisy label of every row [N, C]: the given one where there is one, else the simulated posterior f_n(x)."""
-    known = (labels != MISSING)[:, None]
-    return np.where(known, one_hot(labels, extracted.noisy_posterior.shape[1]), extracted.noisy_posterior)
+    view = one_hot(labels, extracted.noisy_posterior.shape[1])
+    unknown = np.flatnonzero(labels == MISSING)
+    view[unknown] = extracted.noisy_posterior[unknown]
+    return view
 
 
 def look(
@@ -64,13 +67,12 @@ def draw_labels(posterior: NDArray[np.floating], rng: np.random.Generator) -> La
     return (uniform >= edges).sum(axis=1).clip(max=posterior.shape[1] - 1)
 
 
-def columns(extracted: Extracted, extra: Floats | None) -> dict[str, Floats]:
-    """All that the correction network may ask for beside the noisy label, by name, each [N, any]."""
-    named = {
-        "features": extracted.features,
-        "logits": extracted.logits,
-        "probabilities": softmax(extracted.logits, axis=1),
-    }
+def columns(extracted: Extracted, extra: Floats | None, config: Config) -> dict[str, Floats]:
+    """What the correction network asks for beside the noisy label, by name, each [N, any]."""
+    named = {name: getattr(extracted, name) for name in ("features", "logits") if config.wants(name)}
+    if config.wants("probabilities"):
+        logits = extracted.logits
+        named["probabilities"] = by_chunks(lambda rows: softmax(logits[rows], axis=1), logits.shape)
     if extra is not None:
         named["extra"] = extra
     return named
@@ -88,4 +90,4 @@ def rows_to_train_on(
     both = together(train, clean)
     clean_targets = one_hot(clean.clean_labels, problem.num_classes)
     clean_noisy = one_hot(clean.labels, problem.num_classes)
-    return both, np.concatenate([targets, clean_targets]), np.concatenate([noisy, clean_noisy]), weight
+    return both, joined(targets, clean_targets), joined(noisy, clean_noisy), weight
