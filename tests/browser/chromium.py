@@ -117,7 +117,9 @@ class Browser:
         found = self._call("POST", f"{self._session}/se/log", {"type": "performance"})
         events = [json.loads(line["message"])["message"] for line in found]
         asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-        return [address for address in asked if not address.startswith(("data:", "blob:", "chrome:", "chrome-untrusted:"))]
+        return [
+            address for address in asked if not address.startswith(("data:", "blob:", "chrome:", "chrome-untrusted:"))
+        ]
 
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self._call("GET", f"{self._session}/screenshot")))
