@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 from labelloop.correction.instant.evidence import Evidence
+from labelloop.correction.instant.forest import grow, votes
 from labelloop.correction.instant.logistic import Array, fit_logistic, log_softmax
 from labelloop.types import Floats, Labels
 
@@ -58,13 +59,12 @@ class CleanForest:
         assert evidence.inputs is not None
         said = np.full((len(rows), evidence.num_classes), (1 - self.sure) / evidence.num_classes, np.float32)
         if len(rows):
-            said[:, self.forest.classes_] += self.sure * self.forest.predict_proba(evidence.inputs[rows])
+            said[:, self.forest.classes_] += self.sure * votes(self.forest, evidence.inputs[rows])
         return said
 
 
 def clean_forest(evidence: Evidence, rows: Labels) -> CleanForest:
     """Fits it to the clean rows."""
     assert evidence.inputs is not None
-    forest = RandomForestClassifier(TREES, random_state=evidence.seed, n_jobs=1)
-    forest.fit(evidence.inputs[rows], evidence.clean[rows])
+    forest = grow(evidence.inputs[rows], evidence.clean[rows], TREES, evidence.seed, leaf=1, unseen=False)
     return CleanForest(forest, len(rows) / (len(rows) + PRIOR_ROWS))

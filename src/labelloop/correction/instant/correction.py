@@ -83,7 +83,7 @@ def families_without_given(evidence: Evidence) -> dict[str, list[Candidate]]:
         found |= NOISE_MODELS
     if evidence.inputs is not None:
         found["clean rows, logistic"] = [partial(clean_logistic, strength=s) for s in (0.01, 0.1, 1.0)]
-        if evidence.table:
+        if evidence.table and evidence.num_classes <= MANY:
             found["clean rows, forest"] = [clean_forest]
     return found
 

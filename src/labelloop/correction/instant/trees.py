@@ -6,9 +6,10 @@ The forest scores a row by the trees that have not seen it (out of bag), so one 
 from __future__ import annotations
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
+from labelloop.correction.instant.forest import grow, tree_count, votes
 from labelloop.correction.instant.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
 
@@ -27,17 +28,16 @@ def forest_scores(inputs: Floats, given: Labels, num_classes: int, seed: int) ->
     labelled = np.flatnonzero(given != MISSING)
     base = (np.bincount(given[labelled], minlength=num_classes) + 1) / (len(labelled) + num_classes)
     labelled = np.sort(np.random.default_rng(seed).permutation(labelled)[:MOST])
-    forest = RandomForestClassifier(TREES, min_samples_leaf=LEAF, oob_score=True, random_state=seed, n_jobs=1).fit(
-        inputs[labelled], given[labelled]
-    )
-    votes = np.tile(SMOOTH * base, (len(inputs), 1))
+    trees = tree_count(TREES, len(labelled), num_classes)
+    forest = grow(inputs[labelled], given[labelled], trees, seed, leaf=LEAF, unseen=True)
+    said = np.tile(SMOOTH * base, (len(inputs), 1))
     others = np.setdiff1d(np.arange(len(inputs)), labelled)
-    seen_by = TREES * np.exp(-1)  # trees that have not seen a row, about
+    seen_by = trees * np.exp(-1)  # trees that have not seen a row, about
     known = np.nan_to_num(forest.oob_decision_function_)
-    votes[np.ix_(labelled, forest.classes_)] += seen_by * known
+    said[np.ix_(labelled, forest.classes_)] += seen_by * known
     if len(others):
-        votes[np.ix_(others, forest.classes_)] += seen_by * forest.predict_proba(inputs[others])
-    return np.log(votes / votes.sum(axis=1, keepdims=True))
+        said[np.ix_(others, forest.classes_)] += seen_by * votes(forest, inputs[others])
+    return np.log(said / said.sum(axis=1, keepdims=True))
 
 
 def boosted_scores(inputs: Floats, given: Labels, num_classes: int, rng: np.random.Generator) -> Array | None:

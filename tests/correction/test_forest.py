@@ -1,0 +1,58 @@
+"""Forests: how much they do, where they are left out, and that their library's notes stay with developers."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from labelloop.correction.instant import forest as forests
+from labelloop.correction.instant.correction import families_without_given
+from labelloop.correction.instant.evidence import Evidence
+from labelloop.correction.instant.forest import FEWEST, MOST_WORK, grow, tree_count, votes
+from labelloop.correction.instant.trees import TREES, forest_scores
+
+
+def test_the_work_of_a_forest_is_bounded_and_ten_classes_are_within_the_bound():
+    assert tree_count(TREES, 20_000, 10) == TREES
+    assert tree_count(TREES, 5_000, 500) * 5_000 * 500 <= MOST_WORK
+    assert tree_count(TREES, 20_000, 10_000) == FEWEST
+
+
+def test_many_classes_grow_fewer_trees_and_say_nothing_of_it(monkeypatch):
+    rng = np.random.default_rng(0)
+    given = np.concatenate([np.arange(300), rng.integers(0, 300, 100)])  # a class for nearly every row
+    inputs = rng.normal(size=(len(given), 3)).astype(np.float32)
+    monkeypatch.setattr(forests, "MOST_WORK", 12 * len(given) * 300)
+    grown = []
+    monkeypatch.setattr(
+        "labelloop.correction.instant.trees.grow",
+        lambda inputs, labels, trees, seed, **how: grown.append(trees) or grow(inputs, labels, trees, seed, **how),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = forest_scores(inputs, given, 300, seed=0)
+    assert grown == [12]
+    assert np.isfinite(scores).all()
+    assert np.allclose(np.exp(scores).sum(axis=1), 1)
+
+
+def test_no_forest_of_clean_rows_for_hundreds_of_classes():
+    def names(classes):
+        labels = np.arange(classes)
+        empty = np.zeros((classes, classes + 1))
+        evidence = Evidence(empty, labels, labels, labels, classes, inputs=np.zeros((classes, 2)), table=True)
+        return set(families_without_given(evidence))
+
+    assert "clean rows, forest" in names(3)
+    assert "clean rows, forest" not in names(500)
+
+
+def test_the_notes_of_the_library_are_not_shown():
+    inputs, labels = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32), np.arange(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filters.clear()  # as where nobody set a filter: scikit-learn then speaks of `delayed`
+        warnings.simplefilter("error")
+        said = votes(grow(inputs, labels, 3, 0, leaf=1, unseen=False), inputs)
+    assert said.shape == (40, 40)
