@@ -14,6 +14,10 @@ class DataError(ValueError):
     """Data or a run folder that cannot be used as it is. The command line exits with 1."""
 
 
+class ElsewhereError(DataError):
+    """What another process of the same run refuses, and says. This one only ends."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Ends a message about an unknown name: the nearest known name, or all of them."""
     known = list(known)

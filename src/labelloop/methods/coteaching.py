@@ -17,10 +17,10 @@ from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
 from labelloop.training.averaging import WeightAverage
-from labelloop.training.epoch import augmented_batches
 from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.shares import augmented_batches
 from labelloop.training.state_arrays import from_arrays, to_arrays
 from labelloop.training.targets import labelled_rows, one_hot
 from labelloop.types import MISSING, Fitted, Problem, Rows

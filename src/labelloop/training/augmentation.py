@@ -9,18 +9,26 @@ from numpy.typing import NDArray
 PADDING = 4  # PAPER.md, guess 31
 
 
-def crop_and_flip(images: NDArray[np.uint8], rng: np.random.Generator, padding: int = PADDING) -> NDArray[np.uint8]:
+def crop_and_flip(
+    images: NDArray[np.uint8],
+    rng: np.random.Generator,
+    padding: int = PADDING,
+    among: tuple[int, NDArray[np.int64]] | None = None,
+) -> NDArray[np.uint8]:
     """Shifts every image by up to `padding` pixels each way, zeros moving in, and mirrors every second one or so.
 
     Args:
         images: [B, H, W, C].
         rng: Three numbers are drawn for every image.
         padding: Pixels.
+        among: Where these are some images of a batch, its size and their places in it: they get what they would get if
+            all were there.
     """
     count, height, width, channels = images.shape
+    total, place = (count, slice(None)) if among is None else among
     shifts = 2 * padding + 1
-    top, left = rng.integers(0, shifts, (2, count))
-    flipped = rng.random(count) < 0.5
+    top, left = rng.integers(0, shifts, (2, total))[:, place]
+    flipped = rng.random(total)[place] < 0.5
     padded = np.zeros((count, height + 2 * padding, width + 2 * padding, channels), np.uint8)
     padded[:, padding : padding + height, padding : padding + width] = images
     # All crops of all images as a view [B, shifts, shifts, H, W, C]; choosing one of each copies whole rows of pixels.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,18 @@ def is_images(rows: Rows) -> bool:
     return isinstance(rows.inputs, np.ndarray) and rows.inputs.dtype == np.uint8 and rows.inputs.ndim == 4
 
 
+def in_batches(order: Labels, batch_size: int) -> list[Labels]:
+    """The order in batches, the last one included; one left-over row joins the batch before it."""
+    parts = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    if len(parts) > 1 and len(parts[-1]) == 1:  # batch norm has nothing to average over in a batch of one
+        parts[-2:] = [np.concatenate(parts[-2:])]
+    return parts
+
+
 def batches(
     rows: Rows, order: Labels, batch_size: int, augment: Augment | None = None, workers: int = 0, seed: int = 0
 ) -> Iterator[tuple[Labels, torch.Tensor]]:
-    """Yields (positions in `rows`, inputs), the last batch included; one left-over row joins the batch before it.
+    """Yields (positions in `rows`, inputs), batch by batch as `in_batches` has them.
 
     Args:
         rows: The rows to read.
@@ -36,9 +44,13 @@ def batches(
         workers: Processes that load the items of a dataset.
         seed: What those processes draw from.
     """
-    parts = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-    if len(parts) > 1 and len(parts[-1]) == 1:  # batch norm has nothing to average over in a batch of one
-        parts[-2:] = [np.concatenate(parts[-2:])]
+    return read_batches(rows, in_batches(order, batch_size), augment, workers, seed)
+
+
+def read_batches(
+    rows: Rows, parts: Sequence[Labels], augment: Augment | None = None, workers: int = 0, seed: int = 0
+) -> Iterator[tuple[Labels, torch.Tensor]]:
+    """The same for batches that are made: `parts` are positions in `rows`."""
     if isinstance(rows.inputs, np.ndarray):
         for part in parts:
             yield part, _from_array(rows.inputs[rows.index[part]], augment)

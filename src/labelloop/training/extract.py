@@ -9,7 +9,7 @@ import torch
 
 from labelloop.large_arrays import Releaser, release, zeros
 from labelloop.models import TwoHeadClassifier, evaluating
-from labelloop.training.batches import batches
+from labelloop.training.batches import in_batches, read_batches
 from labelloop.types import Extracted, Floats, Rows
 
 if TYPE_CHECKING:
@@ -19,18 +19,24 @@ BATCH = 128  # larger ones spill out of the processor's caches and take half as 
 
 
 def extract(model: TwoHeadClassifier, rows: Rows, runtime: Runtime) -> Extracted:
-    """What the network says of every row, in the order of the rows. The model is left as it was."""
-    whole: list[Floats] = []  # filled batch by batch: joining lists of batches would hold everything twice
-    let_go = Releaser(rows.inputs)
+    """What the network says of every row, in the order of the rows. The model is left as it was.
+
+    Several processes share the batches, which are those of a single one, and each gets all rows.
+    """
+    # Filled batch by batch: joining lists of batches would hold everything twice.
+    widths = (model.head.in_features, model.head.out_features, model.head.out_features)
+    whole: list[Floats] = [zeros((len(rows), width)) for width in widths]
+    parts = in_batches(np.arange(len(rows)), BATCH)
+    mine = parts[runtime.ranks.mine(len(parts))]
+    let_go = Releaser(rows.inputs, *whole)
     with evaluating(model), torch.no_grad():
-        for position, x in batches(rows, np.arange(len(rows)), BATCH, workers=runtime.workers):
+        for position, x in read_batches(rows, mine, workers=runtime.workers):
             out = model(runtime.inputs(x))
-            parts = (out.features, out.logits, torch.softmax(out.noisy_logits, dim=1))
-            if not whole:
-                whole = [zeros((len(rows), part.shape[1])) for part in parts]
-                let_go = Releaser(rows.inputs, *whole)
-            for array, part in zip(whole, parts, strict=True):
+            said = (out.features, out.logits, torch.softmax(out.noisy_logits, dim=1))
+            for array, part in zip(whole, said, strict=True):
                 array[position] = part.cpu().numpy()
             let_go(len(position))
+    if runtime.ranks.count > 1:
+        runtime.ranks.gather_rows(whole, [len(part) for part in parts])
     release()
     return Extracted(*whole)

@@ -12,6 +12,13 @@ import torch
 from torch import Tensor
 
 
+class Blend(NamedTuple):
+    """How a batch is blended: row i becomes `share` of itself and 1 - `share` of row `partner[i]`."""
+
+    partner: Tensor | None  # [B]; None where nothing is blended
+    share: float
+
+
 class Mixed(NamedTuple):
     """A batch in which row i is `share` of itself and 1 - `share` of row `partner[i]`.
 
@@ -31,9 +38,21 @@ def mix(x: Tensor, alpha: float, rng: np.random.Generator) -> Mixed:
         alpha: The share is drawn from Beta(alpha, alpha), one for the batch. With 0 the batch stays as it is.
         rng: What share and order are drawn from.
     """
-    if alpha == 0:
-        return Mixed(x, None, 1.0)
-    share = float(rng.beta(alpha, alpha))
-    partner = torch.from_numpy(rng.permutation(len(x)))
-    x = x / 255 if x.dtype == torch.uint8 else x
+    partner, share = draw_blend(len(x), alpha, rng)
+    if partner is None:
+        return Mixed(x, None, share)
+    x = as_floats(x)
     return Mixed(torch.lerp(x[partner.to(x.device)], x, share), partner, share)
+
+
+def draw_blend(count: int, alpha: float, rng: np.random.Generator) -> Blend:
+    """Draws how a batch of `count` rows is blended."""
+    if alpha == 0:
+        return Blend(None, 1.0)
+    share = float(rng.beta(alpha, alpha))
+    return Blend(torch.from_numpy(rng.permutation(count)), share)
+
+
+def as_floats(x: Tensor) -> Tensor:
+    """Inputs that can be blended: pixels from 0 to 1, as the network would make them."""
+    return x / 255 if x.dtype == torch.uint8 else x

@@ -1,13 +1,14 @@
-"""Where a method runs: device, clocks, progress, recording, checkpoints. No method knows of these by itself."""
+"""Where a method runs: device, processes, clocks, progress, recording, checkpoints. No method knows these by itself."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,14 +20,18 @@ from labelloop.models import TwoHeadClassifier, is_convolutional
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.metrics import accuracy, label_metrics
 from labelloop.training.averaging import WeightAverage
+from labelloop.training.batch_norm import over_whole_batches
 from labelloop.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from labelloop.training.extract import extract
+from labelloop.training.ranks import ALONE, Ranks
 from labelloop.types import Floats, Labels, Problem, Truth
 
 try:
     import resource
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
+
+T = TypeVar("T")
 
 
 class Runtime:
@@ -40,6 +45,7 @@ class Runtime:
         progress: Whether to draw a progress bar; None draws one only in a terminal.
         name: Before the bar: what the epochs are for.
         workers: Processes that load the items of a dataset; arrays need none.
+        ranks: The processes that share the run. The first one alone has a folder.
     """
 
     def __init__(
@@ -51,16 +57,18 @@ class Runtime:
         progress: bool | None = None,
         workers: int = 0,
         name: str = "training",
+        ranks: Ranks = ALONE,
     ) -> None:
         self.seed = seed
-        self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        self.ranks = ranks
+        self.device = ranks.device(device)
         self.folder = folder
         self._truth = truth or Truth()
         self.workers = workers
         self.history: list[dict[str, Any]] = []
         self.phases: dict[str, float] = {}
         self.name = name
-        self._hide_progress = None if progress is None else not progress
+        self._hide_progress = (None if progress is None else not progress) if ranks.is_first else True
         self._start = 0
         self._channels_last = False
 
@@ -71,7 +79,24 @@ class Runtime:
         self._channels_last = is_convolutional(model.encoder)
         if self._channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.ranks.count > 1:
+            model = over_whole_batches(model, self.ranks.total, self.device)
         return model.to(self.device)
+
+    # --- other processes ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process corrects labels and writes; a single one does."""
+        return self.ranks.is_first
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """What `make` returns in the first process, in all of them."""
+        return self.ranks.from_first(make)
+
+    def add_up_gradients(self, model: torch.nn.Module) -> None:
+        """After `backward` of a part of the loss: the gradients of the whole loss, in every process."""
+        self.ranks.add_up_gradients(model.parameters())
 
     def inputs(self, x: torch.Tensor) -> torch.Tensor:
         """Moves a batch of inputs to the device."""
@@ -173,6 +198,8 @@ class Runtime:
                 row |= label_metrics(targets, problem.train.labels, self._truth.train_labels)
         row["seconds"] = {name: round(seconds, 4) for name, seconds in self.phases.items()}
         row["peak_memory_mib"] = self._peak_memory()
+        if self.ranks.count > 1:
+            row["processes"] = self.ranks.count
         row = {key: None if value != value else value for key, value in row.items()}  # JSON knows no NaN
         self.history.append(row)
         if self.folder is not None:
@@ -207,12 +234,20 @@ class Runtime:
     def restore(
         self, model: TwoHeadClassifier, optimizer: torch.optim.Optimizer, average: WeightAverage | None = None
     ) -> Checkpoint | None:
-        """Puts network, optimiser and averaged weights back to the last checkpoint and returns the rest of it."""
-        if self.folder is None:
-            return None
-        checkpoint = read_checkpoint(self.folder.checkpoint)
+        """Puts network, optimiser and averaged weights back to the last checkpoint and returns the rest of it.
+
+        The first process reads it for all. What past rounds left stays with it, since it alone corrects labels.
+        """
+        checkpoint = None
+        if self.folder is not None:
+            checkpoint = read_checkpoint(self.folder.checkpoint)
+            self.history = self.folder.keep_metrics(checkpoint.epoch if checkpoint else 0)
+        if self.ranks.count > 1:
+            said = None if checkpoint is None else vars(replace(checkpoint, past=[]))
+            said, self.history = self.ranks.from_first(lambda: (said, self.history))
+            if not self.is_first and said is not None:
+                checkpoint = Checkpoint(**said)
         self._start = checkpoint.epoch if checkpoint else 0
-        self.history = self.folder.keep_metrics(self._start)
         if checkpoint:
             model.load_state_dict(checkpoint.model)
             optimizer.load_state_dict(checkpoint.optimizer)

@@ -1,0 +1,108 @@
+"""Batch normalisation over a whole batch of which this process has a part. torch has it for GPUs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Total = Callable[[Tensor], Tensor]
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def over_whole_batches(model: Model, total: Total, device: torch.device) -> Model:
+    """The model with batch norms that see the batches of all processes; names of parameters and buffers stay.
+
+    Args:
+        model: Changed in place.
+        total: Sums a tensor over the processes, in place.
+        device: Where the model will be.
+    """
+    if device.type == "cuda":
+        return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    for name, part in model.named_children():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            setattr(model, name, _WholeBatchNorm.like(part, total))
+        else:
+            over_whole_batches(part, total, device)
+    return model
+
+
+class _WholeBatchNorm(nn.modules.batchnorm._BatchNorm):
+    total: Total
+
+    @classmethod
+    def like(cls, other: nn.modules.batchnorm._BatchNorm, total: Total) -> _WholeBatchNorm:
+        norm = cls(other.num_features, other.eps, other.momentum, other.affine, other.track_running_stats)
+        norm.__dict__.update(
+            {key: value for key, value in vars(other).items() if key in ("_parameters", "_buffers", "training")}
+        )
+        norm.total = total
+        return norm
+
+    def _check_input_dim(self, x: Tensor) -> None:
+        """Any shape will do: what is replaced has checked nothing else."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.running_mean is None or self.running_var is None:
+            return super().forward(x)
+        count, mean, variance = _statistics(x.detach(), self.total)
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+            self.running_var.lerp_((variance * count / (count - 1).clamp(min=1)).to(self.running_var.dtype), share)
+        return _Normalised.apply(x, self.weight, self.bias, mean, variance, count, self.eps, self.total)
+
+
+def _statistics(x: Tensor, total: Total) -> tuple[Tensor, Tensor, Tensor]:
+    """How many values a channel has in all processes, their mean and their variance [C], in double precision."""
+    others = [axis for axis in range(x.ndim) if axis != 1]
+    count = x.new_full((1,), x.numel() // x.shape[1], dtype=torch.float64)
+    sums = x.new_zeros(2 * x.shape[1], dtype=torch.float64)
+    if x.numel():  # a small batch may leave nothing for this process
+        variance, mean = (value.double() for value in torch.var_mean(x, others, correction=0))
+        sums = torch.cat([count * mean, count * (variance + mean.square())])
+    summed = total(torch.cat([count, sums]))
+    count, (mean, squares) = summed[0], (summed[1:] / summed[0].clamp(min=1)).chunk(2)
+    return count, mean, (squares - mean.square()).clamp(min=0)
+
+
+class _Normalised(torch.autograd.Function):
+    """(x - mean) / std * weight + bias, where mean and std depend on the rows of all processes."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mean: Tensor,
+        variance: Tensor,
+        count: Tensor,
+        eps: float,
+        total: Total,
+    ) -> Tensor:
+        mean, variance = mean.to(x.dtype), variance.to(x.dtype)
+        ctx.save_for_backward(x, weight, mean, torch.rsqrt(variance + eps))
+        ctx.count, ctx.total = float(count), total
+        return F.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (slope,) = gradients
+        x, weight, mean, inverse_std = ctx.saved_tensors
+        others = [axis for axis in range(x.ndim) if axis != 1]
+        channel = (1, -1, *[1] * (x.ndim - 2))
+        normal = (x - mean.view(channel)) * inverse_std.view(channel)
+        along, along_normal = slope.sum(others), (slope * normal).sum(others)  # [C], of this process's rows
+        summed = ctx.total(torch.cat([along, along_normal]))
+        of_mean, of_std = (summed / ctx.count).chunk(2)
+        scale = inverse_std if weight is None else inverse_std * weight
+        found = slope - of_mean.view(channel)
+        found = found.addcmul_(normal, of_std.view(channel), value=-1).mul_(scale.view(channel))
+        return found, None if weight is None else along_normal, None if weight is None else along, *[None] * 5

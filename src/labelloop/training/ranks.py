@@ -1,0 +1,360 @@
+"""Which of several processes this is, and what they tell each other: the only file that knows of ranks and launchers.
+
+Every process reads the same rows and draws the same random numbers. They share the work of a batch, and of extraction;
+the first one corrects labels and writes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from labelloop.errors import DataError, ElsewhereError, UsageError
+from labelloop.training.packing import empty_arrays, pack, shapes, unpack
+
+T = TypeVar("T")
+
+PATIENCE = "LABELLOOP_PROCESS_TIMEOUT"  # seconds that a process waits for the others
+DEFAULT_PATIENCE = 1800  # longer than the first one takes for what it does alone
+PIECE = 2**26  # bytes that are sent at a time
+PORT = "29500"  # torch's own, where a launcher names none
+HOW = "start it with `torchrun --nproc-per-node={} -m labelloop ...`, or see docs/distributed.md"
+# What a launcher calls the rank, the number of processes, and the rank on this machine.
+LAUNCHERS = (
+    ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+    ("srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that train together. Without arguments it is alone, and nothing is exchanged.
+
+    Attributes:
+        rank: Its number, from 0.
+        count: How many there are.
+        local: Its number on this machine, which chooses the GPU.
+    """
+
+    rank: int = 0
+    count: int = 1
+    local: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def names(self) -> tuple[int, ...]:
+        """Names a random stream that must differ between processes; nothing where there is one."""
+        return () if self.count == 1 else (self.rank,)
+
+    def mine(self, total: int) -> slice:
+        """This process's part of `total` things in a row: together they have each once, and none is padded."""
+        return self.part(self.rank, total)
+
+    def part(self, rank: int, total: int) -> slice:
+        return slice(rank * total // self.count, (rank + 1) * total // self.count)
+
+    def device(self, device: str) -> torch.device:
+        """The device of this process: each has a GPU of its own where there are several on a machine."""
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cuda" and self.count > 1:
+            torch.cuda.set_device(self.local)
+            return torch.device("cuda", self.local)
+        return torch.device(device)
+
+    # --- sums --------------------------------------------------------------------------------------------------------
+
+    def total(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum over all processes, the same bits in each."""
+        if self.count > 1:
+            with _lost(self):
+                dist.all_reduce(values)
+        return values
+
+    def add_up_gradients(self, parameters: Iterator[torch.Tensor]) -> None:
+        """Replaces every gradient by its sum over the processes, a few messages for all of them."""
+        if self.count == 1:
+            return
+        pending, size = list[torch.Tensor](), 0
+        for gradient in [p.grad for p in parameters if p.grad is not None]:
+            pending.append(gradient)
+            size += gradient.nbytes
+            if size >= PIECE:
+                self._add_up(pending)
+                pending, size = [], 0
+        if pending:
+            self._add_up(pending)
+
+    def _add_up(self, gradients: Sequence[torch.Tensor]) -> None:
+        flat = self.total(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+        for gradient, summed in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+            gradient.copy_(summed.view(gradient.shape))
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def gather_rows(self, arrays: Sequence[np.ndarray], sizes: Sequence[int]) -> None:
+        """Fills arrays [N, ...] whose rows were made batch by batch, those of `mine(len(sizes))` by this process.
+
+        Every row travels to its own place, so it does not matter how many rows or batches a process has.
+        """
+        ends = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
+        for source in range(self.count):
+            batches = self.part(source, len(sizes))
+            rows = slice(ends[batches.start], ends[batches.stop])
+            for array in arrays:
+                if len(array[rows]):
+                    self._send(array[rows], source)
+
+    def _send(self, array: np.ndarray, source: int) -> None:
+        """Gives all processes what `source` has in an array, which must be in one piece in memory."""
+        flat = array.reshape(-1).view(np.uint8)
+        for start in range(0, len(flat), PIECE):
+            piece = flat[start : start + PIECE]
+            with _lost(self):
+                dist.broadcast(torch.from_numpy(piece if piece.flags.writeable else piece.copy()), source)
+
+    # --- what the first process says ---------------------------------------------------------------------------------
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """What `make` returns in the first process, in all of them. If it fails there, it fails in all.
+
+        It may return dicts, lists, tuples, arrays, tensors and what JSON knows.
+        """
+        if self.count == 1:
+            return make()
+        made: Any = None
+        with self.together():
+            if self.is_first:
+                made = make()
+        text, arrays = pack(made)
+        text, described = self._say(text), self._say(shapes(arrays))
+        arrays = [np.ascontiguousarray(array) for array in arrays] if self.is_first else empty_arrays(described)
+        for array in arrays:
+            if array.size:
+                self._send(array, 0)
+        return made if self.is_first else unpack(text, arrays)
+
+    def in_first(self, make: Callable[[], T]) -> T | None:
+        """What `make` returns in the first process, and None in the others. If it fails, it fails in all."""
+        made = None
+        with self.together():
+            if self.is_first:
+                made = make()
+        return made
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is refused inside in one process is refused in all, and said once.
+
+        Raises:
+            ElsewhereError: Another process says it.
+        """
+        if self.count == 1:
+            yield
+            return
+        error: Exception | None = None
+        try:
+            yield
+        except (UsageError, DataError, OSError) as refused:
+            error = refused
+        said = self._all_say("" if error is None else str(error) or repr(error))
+        if not any(said):
+            return
+        if self.is_first:
+            who = next(rank for rank, text in enumerate(said) if text)
+            raise error or DataError(f"process {who} of {self.count}: {said[who]}")
+        raise ElsewhereError(next(filter(None, said)))
+
+    def agree(self, what: str, value: str) -> None:
+        """Refuses processes that do not have the same `value`.
+
+        Args:
+            what: What it is, in the plural, such as "rows".
+            value: Any text that stands for it.
+        """
+        with self.together():
+            said = self._all_say(value) if self.count > 1 else [value]
+            other = next((rank for rank, text in enumerate(said) if text != said[0]), None)
+            if other is not None:
+                raise DataError(
+                    f"process {other} of {self.count} has other {what} than process 0; start all of them with the same"
+                    " command, the same version and the same files"
+                )
+
+    def _say(self, text: str) -> str:
+        """The text of the first process, in all."""
+        content = np.frombuffer(text.encode(), np.uint8).copy()
+        size = np.array([len(content)])
+        self._send(size, 0)
+        content = content if self.is_first else np.empty(size[0], np.uint8)
+        if len(content):
+            self._send(content, 0)
+        return content.tobytes().decode()
+
+    def _all_say(self, text: str) -> list[str]:
+        """The texts of all processes, in each."""
+        sizes = torch.zeros(self.count, dtype=torch.int64)
+        content = torch.from_numpy(np.frombuffer(text.encode(), np.uint8).copy())
+        sizes[self.rank] = len(content)
+        whole = torch.zeros((self.count, int(self.total(sizes).max())), dtype=torch.uint8)
+        whole[self.rank, : len(content)] = content
+        rows = self.total(whole).numpy()
+        return [row[:size].tobytes().decode() for row, size in zip(rows, sizes.tolist(), strict=True)]
+
+
+ALONE = Ranks()
+
+
+@contextmanager
+def _lost(ranks: Ranks) -> Iterator[None]:
+    """A connection that breaks, in the words of a user."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise DataError(
+            f"process {ranks.rank} of {ranks.count} has lost the others: one of them has ended or cannot be reached"
+            f" ({reason}). {RESUME}"
+        ) from None
+
+
+RESUME = (
+    "The run's folder keeps the last finished epoch: look for what the other process said, then start the same command"
+    " with --resume, on as many processes as you like"
+)
+
+
+# --- launchers -------------------------------------------------------------------------------------------------------
+
+
+def join(asked: int | None = None, environ: Mapping[str, str] | None = None) -> Ranks:
+    """Finds the other processes that a launcher has started, as its environment says.
+
+    Args:
+        asked: How many there must be; None takes as many as there are.
+        environ: The environment.
+
+    Raises:
+        UsageError: There are not as many as were asked for, or the environment contradicts itself.
+        DataError: They do not find each other in time.
+    """
+    environ = os.environ if environ is None else environ
+    if _is_connected():  # by the caller's own code, or before
+        found = Ranks(dist.get_rank(), dist.get_world_size(), _number(environ, "LOCAL_RANK") or 0)
+    else:
+        found = place_in(environ)
+    if asked is not None and found.count != asked:
+        raise UsageError(
+            f"{_processes(asked)} asked for, but {found.count} {'takes' if found.count == 1 else 'take'} part"
+            f"{_traces(environ) if found.count == 1 else ''}; {HOW.format(asked)}"
+        )
+    if found.count > 1 and not _is_connected():
+        _connect(found, environ)
+    return found
+
+
+def place_in(environ: Mapping[str, str]) -> Ranks:
+    """The place that a launcher's environment gives this process: torchrun's and Accelerate's, srun's or mpirun's."""
+    rank, count = _number(environ, "RANK"), _number(environ, "WORLD_SIZE")
+    if (count or 1) > 1 or rank is not None:
+        if rank is None or count is None or not 0 <= rank < count:
+            raise UsageError(
+                f"RANK is {environ.get('RANK', 'not set')} and WORLD_SIZE {environ.get('WORLD_SIZE', 'not set')}: a"
+                f" launcher sets both, with RANK from 0 to WORLD_SIZE - 1; unset them, or {HOW.format(count or 2)}"
+            )
+        if count > 1 and not environ.get("MASTER_ADDR"):
+            raise UsageError(
+                f"WORLD_SIZE is {count}, but MASTER_ADDR is not set: the processes cannot find each other; set it to"
+                " the name of the first machine"
+            )
+        return Ranks(rank, count, _number(environ, "LOCAL_RANK") or 0)
+    for launcher, rank_name, count_name, local_name in LAUNCHERS:
+        rank, count = _number(environ, rank_name), _number(environ, count_name)
+        if rank is None or count is None or count < 2:
+            continue
+        if environ.get("MASTER_ADDR"):
+            return Ranks(rank, count, _number(environ, local_name) or 0)
+        if count_name != "SLURM_NTASKS":  # of the job, not of this step: no sign that there are other processes
+            raise UsageError(
+                f"{launcher} started {count} processes, but MASTER_ADDR is not set, so they cannot find each other; set"
+                " it to the name of the first machine, or start one process (docs/distributed.md has the lines)"
+            )
+    return Ranks()
+
+
+def alone_among_others(environ: Mapping[str, str] | None = None) -> str:
+    """What to say where a launcher is around and one process takes part; else nothing."""
+    environ = os.environ if environ is None else environ
+    traces = _traces(environ)
+    return f"1 process takes part{traces}; --processes N stops a run that is not shared by N" if traces else ""
+
+
+def _traces(environ: Mapping[str, str]) -> str:
+    if any(name.startswith("ACCELERATE_") for name in environ):
+        return " (Accelerate's launcher started no other one: without GPUs it starts one whatever it is asked for)"
+    if (_number(environ, "SLURM_NTASKS") or 1) > 1:
+        return f" (SLURM has {environ['SLURM_NTASKS']} tasks here: `srun` before the command starts them)"
+    return ""
+
+
+def _processes(count: int) -> str:
+    return "1 process was" if count == 1 else f"{count} processes were"
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name, "").strip()
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise UsageError(f"the environment says {name}={text}, which is no number; a launcher sets it, or nobody does")
+    return int(text)
+
+
+def _connect(ranks: Ranks, environ: Mapping[str, str]) -> None:
+    """Joins the others, and sees to it that this process says something when a launcher ends it."""
+    if not dist.is_available():
+        raise UsageError("this build of torch has no torch.distributed; start one process, or install another build")
+    seconds = _number(environ, PATIENCE) or DEFAULT_PATIENCE
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    os.environ.setdefault("MASTER_PORT", PORT)
+    try:
+        dist.init_process_group(
+            backend, rank=ranks.rank, world_size=ranks.count, timeout=timedelta(seconds=seconds)
+        )  # fmt: skip
+    except (RuntimeError, ValueError) as error:
+        raise DataError(
+            f"process {ranks.rank} of {ranks.count} did not find the others at {environ['MASTER_ADDR']} within"
+            f" {seconds} s ({str(error).strip().splitlines()[0]}); start all {ranks.count}, and see that they can reach"
+            " each other"
+        ) from None
+    atexit.register(_leave)
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _ended_by_launcher)
+
+
+def _is_connected() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _leave() -> None:
+    if _is_connected():
+        dist.destroy_process_group()
+
+
+def _ended_by_launcher(*_: Any) -> None:
+    raise DataError(f"the launcher ended this process, since another one has ended. {RESUME}")
