@@ -70,7 +70,7 @@ def one(name: str) -> None:
         recipe="paper",
         config={"network": "small-cnn", "epochs": EPOCHS, "learning_rate": 0.05, **settings},
     )
-    problem, _, _ = noisy_problem(experiment.setting, load_data(experiment.setting))
+    problem, _, _ = noisy_problem(experiment, load_data(experiment))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     runtime = Clocked(0, device="cpu", progress=False)
     METHODS[method].fit(problem, resolve(experiment.method_config, problem), runtime)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny import random_states, same_state, state_of
 from torch.nn import functional as F
+from toys import random_states, same_state, state_of
 
 from labelloop.errors import UsageError
 from labelloop.methods.closed_loop import CorrectorConfig, corrector

@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
-from tiny import tiny_config, tiny_problem
+from tiny import tiny_config
+from toys import toy
 
 from labelloop.methods.closed_loop import halves, loop
 from labelloop.methods.closed_loop.halves import HeldOut, hold_out
@@ -40,7 +41,7 @@ def with_label(problem, row: int, label: int):
 
 
 def test_what_is_said_of_a_row_has_nothing_of_its_own_label_in_it():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     first, others = held_out(problem, warm_up=1), np.arange(1, len(problem.train))
     changed = held_out(with_label(problem, 0, (problem.train.labels[0] + 1) % 3), warm_up=1)
     assert (changed.noisy_train[0] == first.noisy_train[0]).all()
@@ -48,7 +49,7 @@ def test_what_is_said_of_a_row_has_nothing_of_its_own_label_in_it():
 
 
 def test_clean_rows_outside_clean_fit_teach_nothing():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     other = problem.clean.clean_labels.copy()
     other[30:] = (other[30:] + 1) % 3
     changed = replace(problem, clean=replace(problem.clean, clean_labels=other))
@@ -58,7 +59,7 @@ def test_clean_rows_outside_clean_fit_teach_nothing():
 
 
 def test_the_global_random_states_are_left_alone():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     before = torch.get_rng_state()
     held_out(problem)
     assert torch.equal(torch.get_rng_state(), before)
@@ -68,7 +69,7 @@ def test_the_global_random_states_are_left_alone():
 
 
 def test_the_first_correction_is_bayes_rule_and_better_than_the_given_labels():
-    problem, truth = tiny_problem(n=600, m=60, noise=0.4)
+    problem, truth = toy(n=600, m=60, noise=0.4)
     found = held_out(problem, warm_up=6)
     np.testing.assert_allclose(found.transition.sum(axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(found.train.sum(axis=1), 1, atol=1e-5)
@@ -78,7 +79,7 @@ def test_the_first_correction_is_bayes_rule_and_better_than_the_given_labels():
 
 
 def test_a_paired_row_keeps_its_label_and_others_are_drawn_from_the_matrix():
-    problem, _ = tiny_problem(n=300, m=300, paired=100)
+    problem, _ = toy(n=300, m=300, paired=100)
     found = held_out(problem)
     assert (found.labels[:100] == problem.clean.labels[:100]).all()
     for true in range(3):
@@ -88,7 +89,7 @@ def test_a_paired_row_keeps_its_label_and_others_are_drawn_from_the_matrix():
 
 
 def test_rows_without_a_label_are_corrected_by_the_networks_alone():
-    problem, truth = tiny_problem(n=400, unlabelled=50, noise=0.2)
+    problem, truth = toy(n=400, unlabelled=50, noise=0.2)
     found = held_out(problem, warm_up=6)
     assert (found.train[-50:].argmax(axis=1) == truth.train_labels[-50:]).mean() > 0.7
 
@@ -102,7 +103,7 @@ def test_draws_follow_their_rows():
 
 
 def test_every_pass_of_the_correction_network_draws_anew_but_for_paired_rows():
-    problem, _ = tiny_problem(m=80, paired=30)
+    problem, _ = toy(m=80, paired=30)
     found = held_out(problem)
     redraw = redraw_of(problem.clean, found)
     first, second = redraw(np.random.default_rng(1)), redraw(np.random.default_rng(2))
@@ -113,7 +114,7 @@ def test_every_pass_of_the_correction_network_draws_anew_but_for_paired_rows():
 
 
 def test_it_survives_a_checkpoint():
-    found = held_out(tiny_problem()[0])
+    found = held_out(toy()[0])
     again = HeldOut.from_arrays(found.to_arrays())
     for field in fields(HeldOut):
         assert np.array_equal(getattr(found, field.name), getattr(again, field.name))
@@ -121,7 +122,7 @@ def test_it_survives_a_checkpoint():
 
 
 def test_few_clean_rows_and_few_rows_are_no_error():
-    problem, _ = tiny_problem(n=6, m=5)
+    problem, _ = toy(n=6, m=5)
     found = held_out(problem, np.arange(4))
     assert np.isfinite(found.train).all()
     assert np.isfinite(found.transition).all()
@@ -136,7 +137,7 @@ def run(problem, truth=None, **changes):
 
 
 def test_the_half_networks_are_the_warm_up_and_their_time_is_recorded():
-    result, runtime = run(*tiny_problem(), epochs=9, warm_up=3)
+    result, runtime = run(*toy(), epochs=9, warm_up=3)
     assert len(runtime.history) == 9
     assert "halves" in runtime.history[0]["seconds"]
     assert all("halves" not in row["seconds"] for row in runtime.history[1:])
@@ -144,7 +145,7 @@ def test_the_half_networks_are_the_warm_up_and_their_time_is_recorded():
 
 
 def test_the_first_targets_are_given_labels_and_the_first_correction_combined(monkeypatch):
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     seen, train_epoch = [], loop.train_epoch
 
     def watch(model, rows, targets, *rest):
@@ -162,7 +163,7 @@ def test_the_first_targets_are_given_labels_and_the_first_correction_combined(mo
 
 @pytest.mark.parametrize("paired", [0, 15])
 def test_no_round_is_worse_on_clean_val_than_any_component_the_half_networks_among_them(paired):
-    result, _ = run(*tiny_problem(paired=paired), epochs=12)
+    result, _ = run(*toy(paired=paired), epochs=12)
     assert len(result.rounds) >= 2
     for number, entry in enumerate(result.rounds, start=1):
         assert len(entry["component_losses"]) == len(entry["weights"]) == number + 2
@@ -170,16 +171,16 @@ def test_no_round_is_worse_on_clean_val_than_any_component_the_half_networks_amo
 
 
 def test_the_posterior_of_the_noisy_label_is_that_of_the_half_networks():
-    result, _ = run(*tiny_problem(unlabelled=10))
+    result, _ = run(*toy(unlabelled=10))
     assert result.first_clean is not None
-    problem, _ = tiny_problem(unlabelled=10)
+    problem, _ = toy(unlabelled=10)
     clean_fit, _ = loop.stratified_split(problem.clean.clean_labels, 0.8, loop.stream(0, "clean-val"))
     np.testing.assert_array_equal(result.first_clean.noisy_posterior, held_out(problem, clean_fit).noisy_clean)
     np.testing.assert_allclose(result.targets.sum(axis=1), 1, atol=1e-5)
 
 
 def test_a_component_for_clean_rows_is_bayes_rule_for_their_simulated_label():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     found = held_out(problem)
     assert found.clean.shape == (40, 3)
     uniform = np.full((40, 3), 1 / 3)
@@ -188,7 +189,7 @@ def test_a_component_for_clean_rows_is_bayes_rule_for_their_simulated_label():
 
 def test_one_network_of_each_half_is_kept_as_it_was_at_its_best(monkeypatch):
     """An epoch that ruins the network does not count: what it said of unseen labels was better before."""
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     train_epoch = halves.train_epoch
 
     def ruin(model, *rest):
@@ -209,7 +210,7 @@ def test_one_network_of_each_half_is_kept_as_it_was_at_its_best(monkeypatch):
     [("never", 0, 0), ("always", 40, 40), ("after_last_correction", 0, 40)],
 )
 def test_when_clean_rows_train(when, early, late):
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     config = tiny_config(problem, epochs=10, warm_up=2, correct_every=2, clean_rows_train=when, correct_until=0.5)
     assert config.last_correction() == 4
     noisy = one_hot(problem.train.labels, 3)

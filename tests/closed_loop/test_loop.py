@@ -9,19 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny import (
-    assert_same,
-    new_folder,
-    quiet,
-    random_states,
-    run,
-    same_state,
-    state_of,
-    tiny_config,
-    tiny_problem,
-)
+from tiny import assert_same, run, tiny_config
 from torch import nn
 from torch.nn import functional as F
+from toys import new_folder, quiet, random_states, same_state, state_of, toy
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS
@@ -46,7 +37,7 @@ from labelloop.types import MISSING, Problem, Truth
     ],
 )
 def test_a_run_of_100_epochs_corrects_when_the_paper_does(every, expected):
-    problem, _ = tiny_problem(n=24, m=15)
+    problem, _ = toy(n=24, m=15)
     corrector = {"max_epochs": 1, "hidden": 4}
     config = tiny_config(problem, epochs=100, warm_up=40, correct_every=every, corrector=corrector)
     fitted = run(problem, config)
@@ -63,7 +54,7 @@ def test_the_defaults_give_twelve_corrections():
 
 
 def test_no_correction_follows_the_last_epoch_and_none_comes_before_the_end_of_warm_up():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     assert run(problem, tiny_config(problem, epochs=3, warm_up=3)).rounds == ()
     assert [r["epoch"] for r in run(problem, tiny_config(problem, epochs=4, warm_up=3)).rounds] == [3]
 
@@ -118,7 +109,7 @@ def plain_cross_entropy(problem: Problem, config: Config, seed: int) -> tuple[di
 @pytest.mark.parametrize("unlabelled", [0, 25])
 @pytest.mark.parametrize("seed", [0, 3])
 def test_without_the_noisy_loss_and_corrections_it_is_plain_cross_entropy_bit_for_bit(unlabelled, seed):
-    problem, _ = tiny_problem(n=117, unlabelled=unlabelled)  # 117: the last batch is smaller
+    problem, _ = toy(n=117, unlabelled=unlabelled)  # 117: the last batch is smaller
     config = tiny_config(problem, epochs=6, warm_up=6, noisy_loss_weight=0.0)
     runtime = quiet(seed)
     fitted = fit(problem, config, runtime)
@@ -132,7 +123,7 @@ def test_without_the_noisy_loss_and_corrections_it_is_plain_cross_entropy_bit_fo
 
 
 def test_the_cross_entropy_method_is_the_same_special_case():
-    problem, _ = tiny_problem(n=117)
+    problem, _ = toy(n=117)
     config = tiny_config(problem, epochs=6, warm_up=6, noisy_loss_weight=0.0)
     shared = {f.name: getattr(config, f.name) for f in dataclasses.fields(METHODS["cross-entropy"].config)}
     plain = METHODS["cross-entropy"].fit(problem, METHODS["cross-entropy"].config(**shared), quiet())
@@ -142,7 +133,7 @@ def test_the_cross_entropy_method_is_the_same_special_case():
 
 
 def test_the_noisy_loss_trains_the_noisy_head_and_the_encoder():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     without = run(problem, tiny_config(problem, epochs=2, warm_up=2, noisy_loss_weight=0.0)).model.state_dict()
     with_it = run(problem, tiny_config(problem, epochs=2, warm_up=2, noisy_loss_weight=0.5)).model.state_dict()
     for name in ("noisy_head.weight", "encoder.hidden.0.weight"):
@@ -160,14 +151,14 @@ def with_other_clean_rows(problem: Problem) -> Problem:
 
 
 def test_other_clean_rows_leave_the_warmed_up_classifier_bit_identical():
-    problem, _ = tiny_problem(paired=10)
+    problem, _ = toy(paired=10)
     config = tiny_config(problem, epochs=4, warm_up=4)
     fitted, other = run(problem, config), run(with_other_clean_rows(problem), config)
     assert same_state(fitted.model.state_dict(), other.model.state_dict())
 
 
 def test_clean_rows_reach_the_classifier_through_the_targets_alone(monkeypatch):
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     config = tiny_config(problem)
     corrected = run(problem, config), run(with_other_clean_rows(problem), config)
     assert not same_state(corrected[0].model.state_dict(), corrected[1].model.state_dict())
@@ -196,7 +187,7 @@ class Watching(Runtime):
 
 
 def watched(**changes) -> tuple[Watching, Problem, Config]:
-    problem, _ = tiny_problem(paired=10, unlabelled=5)
+    problem, _ = toy(paired=10, unlabelled=5)
     problem.train.inputs[:, 0] = np.arange(len(problem.train.inputs))
     config = tiny_config(problem, **changes)
     runtime = Watching()
@@ -221,7 +212,7 @@ def test_clean_rows_train_the_classifier_when_asked(value, epochs):
 
 
 def test_training_on_clean_rows_after_warm_up_changes_nothing_before():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     states = {}
     for value in ("never", "after_warm_up", "always"):
         fitted = run(problem, tiny_config(problem, epochs=3, warm_up=3, clean_rows_train=value))
@@ -234,7 +225,7 @@ def test_a_method_sees_no_truth():
     names = {name for name in dir(Problem) if not name.startswith("_")} | {f.name for f in dataclasses.fields(Problem)}
     assert names == {"train", "clean", "class_names", "num_classes"}
     assert list(inspect.signature(fit).parameters) == ["problem", "config", "runtime"]
-    problem, truth = tiny_problem()
+    problem, truth = toy()
     assert (problem.train.clean_labels == MISSING).all()
     config = tiny_config(problem)
     wrong = Truth((truth.train_labels + 1) % 3, replace(truth.test, clean_labels=(truth.test.clean_labels + 1) % 3))
@@ -248,7 +239,7 @@ def test_a_method_sees_no_truth():
 
 def test_corrections_leave_batch_norm_and_dropout_as_they_would_be_without(monkeypatch):
     """Extraction in a round must not move a running mean or a random number that the next epoch uses."""
-    problem, _ = tiny_problem(images=True)
+    problem, _ = toy(images=True)
     monkeypatch.setattr(loop, "combine", lambda components, _: loop.one_hot(problem.train.labels, 3))
     config = tiny_config(problem, images=True, epochs=6)
     corrected = run(problem, config)
@@ -259,7 +250,7 @@ def test_corrections_leave_batch_norm_and_dropout_as_they_would_be_without(monke
 
 @pytest.mark.parametrize("images", [False, True])
 def test_one_seed_agrees_with_itself_bit_for_bit_and_another_differs(images):
-    problem, _ = tiny_problem(images=images)
+    problem, _ = toy(images=images)
     config = tiny_config(problem, images=images)
     fitted = run(problem, config)
     assert_same(fitted, run(problem, config))
@@ -269,7 +260,7 @@ def test_one_seed_agrees_with_itself_bit_for_bit_and_another_differs(images):
 
 
 def test_a_run_leaves_the_global_random_states_alone():
-    problem, truth = tiny_problem()
+    problem, truth = toy()
     config = tiny_config(problem, network_options={"hidden": [16], "dropout": 0.5})
     before = random_states()
     run(problem, config, truth=truth)
@@ -277,7 +268,7 @@ def test_a_run_leaves_the_global_random_states_alone():
 
 
 def test_the_callers_random_states_do_not_matter():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     config = tiny_config(problem, network_options={"hidden": [16], "dropout": 0.5})
     fitted = run(problem, config)
     with torch.random.fork_rng(devices=[]):
@@ -316,7 +307,7 @@ class Noted:
 
 
 def test_paired_rows_show_their_real_label_and_unpaired_ones_the_posterior(monkeypatch):
-    problem, _ = tiny_problem(paired=15, noise=0.5)
+    problem, _ = toy(paired=15, noise=0.5)
     noted = Noted(monkeypatch)
     fitted = run(problem, tiny_config(problem))
     assert len(noted.corrector) == len(fitted.rounds) == 3
@@ -332,7 +323,7 @@ def test_paired_rows_show_their_real_label_and_unpaired_ones_the_posterior(monke
 
 
 def test_the_base_of_an_unlabelled_row_is_its_posterior(monkeypatch):
-    problem, _ = tiny_problem(unlabelled=30)
+    problem, _ = toy(unlabelled=30)
     noted = Noted(monkeypatch)
     config = tiny_config(problem, epochs=4, warm_up=3, learning_rate_drops=())
     run(problem, config)
@@ -344,7 +335,7 @@ def test_the_base_of_an_unlabelled_row_is_its_posterior(monkeypatch):
 
 
 def test_the_posterior_and_columns_are_those_of_the_classifier_in_evaluation_mode(monkeypatch):
-    problem, _ = tiny_problem(images=True)
+    problem, _ = toy(images=True)
     noted = Noted(monkeypatch)
     config = tiny_config(problem, images=True, epochs=4, warm_up=3, learning_rate_drops=())
     run(problem, config)
@@ -355,7 +346,7 @@ def test_the_posterior_and_columns_are_those_of_the_classifier_in_evaluation_mod
 
 
 def test_fit_and_val_rows_are_disjoint_cover_the_clean_rows_and_stay_the_same(monkeypatch):
-    problem, _ = tiny_problem(m=50)
+    problem, _ = toy(m=50)
     noted = Noted(monkeypatch)
     run(problem, tiny_config(problem))
     first = noted.corrector[0]
@@ -369,7 +360,7 @@ def test_fit_and_val_rows_are_disjoint_cover_the_clean_rows_and_stay_the_same(mo
 
 
 def test_components_are_the_base_and_every_correction_so_far_never_recomputed(monkeypatch):
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     noted = Noted(monkeypatch)
     fitted = run(problem, tiny_config(problem))
     for number, (on_val, on_train) in enumerate(zip(noted.components, noted.combined, strict=True), start=1):
@@ -395,7 +386,7 @@ def test_components_are_the_base_and_every_correction_so_far_never_recomputed(mo
     ],
 )
 def test_every_input_of_the_correction_network_works_in_a_run(monkeypatch, inputs):
-    problem, _ = tiny_problem(extra=True)
+    problem, _ = toy(extra=True)
     noted = Noted(monkeypatch)
     fitted = run(problem, tiny_config(problem, corrector={"inputs": inputs}))
     assert all(r["corrector"]["inputs"] in inputs for r in fitted.rounds)
@@ -404,7 +395,7 @@ def test_every_input_of_the_correction_network_works_in_a_run(monkeypatch, input
 
 
 def test_an_input_that_the_data_lacks_is_refused():
-    problem, _ = tiny_problem(extra=False)
+    problem, _ = toy(extra=False)
     with pytest.raises(UsageError, match="'extra'"):
         run(problem, tiny_config(problem, corrector={"inputs": ("features+extra",)}))
 
@@ -413,7 +404,7 @@ def test_an_input_that_the_data_lacks_is_refused():
 
 
 def test_targets_are_rows_of_probabilities_and_better_than_the_given_labels():
-    problem, truth = tiny_problem(n=200, m=80, noise=0.4)
+    problem, truth = toy(n=200, m=80, noise=0.4)
     runtime = quiet(truth=truth)
     fitted = fit(problem, tiny_config(problem, epochs=12), runtime)
     assert fitted.targets.shape == (200, 3)
@@ -425,7 +416,7 @@ def test_targets_are_rows_of_probabilities_and_better_than_the_given_labels():
 
 
 def test_the_accuracy_on_clean_val_is_that_of_the_rows_that_judge_the_corrections():
-    problem, truth = tiny_problem(noise=0.4)
+    problem, truth = toy(noise=0.4)
     runtime = quiet(truth=truth)
     config = tiny_config(problem, epochs=4)
     fitted = fit(problem, config, runtime)
@@ -439,7 +430,7 @@ def test_the_accuracy_on_clean_val_is_that_of_the_rows_that_judge_the_correction
 
 
 def test_unlabelled_rows_get_a_corrected_label():
-    problem, truth = tiny_problem(n=200, m=80, noise=0.2, unlabelled=60)
+    problem, truth = toy(n=200, m=80, noise=0.2, unlabelled=60)
     fitted = run(problem, tiny_config(problem, epochs=12))
     np.testing.assert_allclose(fitted.targets[140:].sum(axis=1), 1, atol=1e-6)
     assert (fitted.targets[140:].argmax(axis=1) == truth.train_labels[140:]).mean() > 0.6
@@ -448,7 +439,7 @@ def test_unlabelled_rows_get_a_corrected_label():
 @pytest.mark.parametrize("changes", [{}, {"noisy_loss_weight_after": 0.0}])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_no_round_is_worse_on_clean_val_than_any_of_its_components(changes, seed):
-    problem, _ = tiny_problem(paired=10, seed=seed)
+    problem, _ = toy(paired=10, seed=seed)
     fitted = run(problem, tiny_config(problem, epochs=12, correct_every=1, **changes), seed=seed)
     assert len(fitted.rounds) == 9
     for record in fitted.rounds:
@@ -459,7 +450,7 @@ def test_no_round_is_worse_on_clean_val_than_any_of_its_components(changes, seed
 
 
 def test_the_latest_correction_alone(monkeypatch):
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     noted = Noted(monkeypatch)
     fitted = run(problem, tiny_config(problem, combination="latest"))
     assert [r["weights"] for r in fitted.rounds] == [[0, 1], [0, 0, 1], [0, 0, 0, 1]]
@@ -469,7 +460,7 @@ def test_the_latest_correction_alone(monkeypatch):
 
 
 def test_labels_moved_counts_the_rows_whose_label_changed(monkeypatch):
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     noisy = np.eye(3, dtype=np.float32)[problem.train.labels]
     first, second = noisy.copy(), noisy.copy()
     first[:30] = np.roll(noisy[:30], 1, axis=1)
@@ -480,7 +471,7 @@ def test_labels_moved_counts_the_rows_whose_label_changed(monkeypatch):
 
 
 def test_an_unlabelled_row_has_no_label_that_could_move(monkeypatch):
-    problem, _ = tiny_problem(unlabelled=60)
+    problem, _ = toy(unlabelled=60)
     view = np.eye(3, dtype=np.float32)[np.where(problem.train.labels == MISSING, 1, problem.train.labels)]
     other = np.eye(3, dtype=np.float32)[np.where(problem.train.labels == MISSING, 0, problem.train.labels)]
     moved = []
@@ -493,7 +484,7 @@ def test_an_unlabelled_row_has_no_label_that_could_move(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_a_correction_network_that_diverges_does_not_ruin_the_targets():
     """An extra column of nanosecond time stamps is enough: 1.7e18 fits float32, its products do not."""
-    problem, _ = tiny_problem(extra=True)
+    problem, _ = toy(extra=True)
     for rows in (problem.train, problem.clean):
         rows.extra[:] = 1.7e18 * (1 + 0.01 * rows.extra)
     fitted = run(problem, tiny_config(problem, corrector={"inputs": ("features+extra",)}))
@@ -501,7 +492,7 @@ def test_a_correction_network_that_diverges_does_not_ruin_the_targets():
 
 
 def test_a_last_batch_of_one_image_is_trained_on():
-    problem, _ = tiny_problem(n=65, images=True)
+    problem, _ = toy(n=65, images=True)
     fitted = run(problem, tiny_config(problem, images=True, batch_size=32, epochs=4))
     assert len(fitted.rounds) == 1
 
@@ -543,7 +534,7 @@ VARIANTS = {
 
 def variant(name: str) -> tuple[Problem, Config, Truth]:
     images = VARIANTS[name].get("images", False)
-    problem, truth = tiny_problem(n=100, paired=10, unlabelled=10, extra=True, images=images)
+    problem, truth = toy(n=100, paired=10, unlabelled=10, extra=True, images=images)
     return problem, tiny_config(problem, **VARIANTS[name]), truth
 
 
@@ -623,14 +614,14 @@ def test_resuming_continues_rather_than_starting_again(tmp_path):
 
 
 def test_automatic_values_are_resolved_from_the_rows():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     assert resolve(Config(), problem).network == "mlp"
-    images, _ = tiny_problem(images=True)
+    images, _ = toy(images=True)
     resolved = resolve(Config(), images)
     assert (resolved.network, resolved.augment) == ("small-cnn", "crop-flip")
 
 
 def test_the_model_is_the_one_trained_last():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     fitted = run(problem, tiny_config(problem))
     assert not same_state(state_of(fitted.model), new_classifier(tiny_config(problem), problem, 0).state_dict())

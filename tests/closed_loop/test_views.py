@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tiny import tiny_config, tiny_problem
+from tiny import tiny_config
+from toys import toy
 
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import CorrectorConfig
@@ -34,7 +35,7 @@ def test_a_given_label_is_shown_as_it_is_and_a_missing_one_as_the_posterior():
 
 @pytest.mark.parametrize(("paired", "unlabelled"), [(0, 0), (15, 0), (0, 20), (15, 20)])
 def test_all_four_kinds_of_rows(paired, unlabelled):
-    problem, _ = tiny_problem(paired=paired, unlabelled=unlabelled)
+    problem, _ = toy(paired=paired, unlabelled=unlabelled)
     n, m = len(problem.train), len(problem.clean)
     on_train, on_clean = extracted(n), extracted(m, 1)
     train, clean = noisy_view(problem.train.labels, on_train), noisy_view(problem.clean.labels, on_clean)
@@ -46,7 +47,7 @@ def test_all_four_kinds_of_rows(paired, unlabelled):
 
 
 def test_the_verified_label_is_never_shown_as_the_noisy_one():
-    problem, _ = tiny_problem(paired=40, noise=0.5)
+    problem, _ = toy(paired=40, noise=0.5)
     view = noisy_view(problem.clean.labels, extracted(40))
     assert (view.argmax(axis=1) != problem.clean.clean_labels).any()
 
@@ -73,7 +74,7 @@ def test_a_missing_label_is_a_row_of_zeros():
 
 
 def test_rows_are_put_together_in_order():
-    problem, _ = tiny_problem(paired=3)
+    problem, _ = toy(paired=3)
     both = together(problem.train, problem.clean)
     assert both.inputs is problem.train.inputs
     for name in ("index", "labels", "clean_labels"):
@@ -86,7 +87,7 @@ def test_rows_are_put_together_in_order():
     [("never", {2: False, 3: False, 4: False}), ("always", {1: True, 4: True}), ("after_warm_up", {3: False, 4: True})],
 )
 def test_clean_rows_are_trained_on_only_when_asked(value, with_clean):
-    problem, _ = tiny_problem(paired=5)
+    problem, _ = toy(paired=5)
     noisy = one_hot(problem.train.labels, 3)
     targets = np.full_like(noisy, 1 / 3)
     config = tiny_config(problem, clean_rows_train=value, warm_up=3, noisy_loss_weight=0.7)
@@ -106,7 +107,7 @@ def test_clean_rows_are_trained_on_only_when_asked(value, with_clean):
 
 
 def test_the_weight_of_the_noisy_loss_may_change_after_warm_up():
-    problem, _ = tiny_problem()
+    problem, _ = toy()
     config = tiny_config(problem, warm_up=3, noisy_loss_weight=0.5, noisy_loss_weight_after=0.0)
     noisy = one_hot(problem.train.labels, 3)
     assert [rows_to_train_on(problem, noisy, noisy, config, epoch)[3] for epoch in (1, 3, 4, 8)] == [0.5, 0.5, 0, 0]

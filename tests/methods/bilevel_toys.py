@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor, nn
+from toys import quiet
 
-from labelloop.data.datasets.digits import digits
 from labelloop.methods import METHODS
 from labelloop.methods.bilevel import Batch
 from labelloop.models import Outputs, TwoHeadClassifier, build_encoder
-from labelloop.runs.folder import RunFolder
-from labelloop.runs.run_json import RunRecord
-from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
-from labelloop.types import MISSING, Fitted, Problem, Rows, Truth
+from labelloop.types import Fitted, Problem
 
 CLASSES = 4
 
@@ -76,19 +70,8 @@ def with_velocity(model: nn.Module, seed: int = 2, **settings: float) -> torch.o
     return optimizer
 
 
-def state_of(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
 def buffers_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in model.named_buffers()}
-
-
-def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    """Bit for bit."""
-    assert a.keys() == b.keys()
-    assert a
-    return all(torch.equal(a[name], b[name]) for name in a)
 
 
 def assert_close(a: dict[str, Tensor], b: dict[str, Tensor], tolerance: float) -> None:
@@ -107,26 +90,6 @@ def count_passes(model: nn.Module) -> list[int]:
 # --- whole runs ------------------------------------------------------------------------------------------------------
 
 
-def quiet(seed: int = 0, **arguments: Any) -> Runtime:
-    return Runtime(seed, device="cpu", progress=False, **arguments)
-
-
-def clouds(n: int = 90, m: int = 30, images: bool = False, unlabelled: int = 0) -> Problem:
-    """Three classes of points, or of coloured 8x8 images; 30% of the given labels are wrong, the last are missing."""
-    rng = np.random.default_rng(0)
-    true = rng.integers(3, size=n + m)
-    given = np.where(rng.random(n + m) < 0.3, (true + 1) % 3, true)
-    given[n - unlabelled : n] = MISSING
-    if images:
-        inputs = rng.integers(0, 120, (n + m, 8, 8, 3), dtype=np.uint8)
-        inputs[np.arange(n + m), :, :, true] += 60
-    else:
-        inputs = (rng.normal(size=(3, 6))[true] * 2 + rng.normal(size=(n + m, 6))).astype(np.float32)
-    none = np.full(n + m, MISSING)
-    train = Rows(inputs, np.arange(n), given[:n], none[:n])
-    return Problem(train, Rows(inputs, np.arange(n, n + m), none[n:], true[n:]), ("ant", "bee", "cat"))
-
-
 def configure(name: str, problem: Problem, **changes: Any) -> Any:
     images = problem.train.inputs.ndim == 4
     options = {"widths": [4, 6, 8]} if images else {"hidden": [16]}
@@ -141,50 +104,3 @@ def train(name: str, problem: Problem, seed: int = 0, **changes: Any) -> Fitted:
 def relabelled_clean(problem: Problem) -> Problem:
     labels = (problem.clean.clean_labels + 1) % 3
     return replace(problem, clean=replace(problem.clean, clean_labels=labels))
-
-
-def assert_resumes(name: str, problem: Problem, folder: Path, stop: int, **changes: Any) -> None:
-    """A run that is interrupted after `stop` epochs and resumed ends as one that was not, bit for bit."""
-    config = configure(name, problem, **changes)
-    whole_runtime = quiet()
-    whole = METHODS[name].fit(problem, config, whole_runtime)
-
-    class Interrupted(Runtime):
-        def save(self, epoch: int, *arguments: Any, **named: Any) -> None:
-            super().save(epoch, *arguments, **named)
-            if epoch == stop:
-                raise KeyboardInterrupt
-
-    new = RunFolder(folder)
-    new.write_record(RunRecord())
-    with pytest.raises(KeyboardInterrupt):
-        METHODS[name].fit(problem, config, Interrupted(0, device="cpu", progress=False, folder=new))
-    runtime = quiet(folder=RunFolder(folder, resume=True))
-    resumed = METHODS[name].fit(problem, config, runtime)
-    assert same(resumed.model.state_dict(), whole.model.state_dict())
-    np.testing.assert_array_equal(resumed.targets, whole.targets)
-    timeless = [
-        [{k: v for k, v in row.items() if k not in ("seconds", "peak_memory_mib")} for row in r.history]
-        for r in (runtime, whole_runtime)
-    ]
-    assert timeless[0] == timeless[1]
-    assert [row["epoch"] for row in runtime.history] == list(range(1, config.epochs + 1))
-
-
-@cache
-def digits_accuracy(name: str, noise: float, **changes: Any) -> float:
-    """Test accuracy after some epochs on 1,000 digits, with 200 clean ones."""
-    x, y, x_test, y_test = digits()
-    rng = np.random.default_rng(0)
-    given = np.where(rng.random(len(y)) < noise, (y + rng.integers(1, 10, len(y))) % 10, y)
-    none = np.full(len(y), MISSING)
-    problem = Problem(
-        Rows(x, np.arange(1000), given[:1000], none[:1000]),
-        Rows(x, np.arange(1000, 1200), none[1000:], y[1000:]),
-        tuple("0123456789"),
-    )
-    test = Rows(x_test, np.arange(len(x_test)), np.full(len(x_test), MISSING), y_test)
-    runtime = quiet(truth=Truth(test=test))
-    settings = {"network_options": {"hidden": [64]}, "epochs": 15, "batch_size": 50}
-    METHODS[name].fit(problem, resolve(METHODS[name].config(**(settings | changes)), problem), runtime)
-    return runtime.history[-1]["test_accuracy"]

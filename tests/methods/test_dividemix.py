@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from noisy_digits import check_resume, last_accuracy, noisy_digits, quiet, same, small_config, small_problem
+from small_settings import small_config
 from torch.nn import functional as F
+from toys import check_resume, digits_accuracy, noisy_digits, quiet, same, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import dividemix
@@ -117,20 +118,20 @@ QUICK = {"warm_up": 2}
 
 
 def test_clean_rows_are_not_read():
-    problem = small_problem()
+    problem = toy_problem(unlabelled=7)
     config = small_config("dividemix", problem, **QUICK)
     other = replace(problem, clean=replace(problem.clean, clean_labels=(problem.clean.clean_labels + 1) % 3))
     assert same(dividemix.fit(problem, config, quiet()), dividemix.fit(other, config, quiet()))
 
 
 def test_every_row_gets_a_label_and_the_unlabelled_ones_a_guess():
-    problem = small_problem()
+    problem = toy_problem(unlabelled=7)
     fitted = dividemix.fit(problem, small_config("dividemix", problem, epochs=6, **QUICK), quiet())
     np.testing.assert_allclose(fitted.targets.sum(axis=1), 1, rtol=1e-5)
 
 
 def test_each_network_is_divided_by_the_other(monkeypatch):
-    problem, seen = small_problem(), []
+    problem, seen = toy_problem(unlabelled=7), []
     trusts = []
     original_trusted, original_epoch = dividemix.trusted, dividemix.mix_epoch
 
@@ -152,7 +153,7 @@ def test_each_network_is_divided_by_the_other(monkeypatch):
 
 @pytest.mark.parametrize("trust", [0.0, 1.0])
 def test_it_goes_on_when_all_labels_are_trusted_or_none(monkeypatch, trust):
-    problem = small_problem(unlabelled=0)
+    problem = toy_problem(unlabelled=0)
     monkeypatch.setattr(dividemix, "lower_component", lambda losses, seed: np.full(len(losses), trust, np.float32))
     fitted = dividemix.fit(problem, small_config("dividemix", problem, **QUICK), quiet())
     assert np.isfinite(fitted.targets).all()
@@ -160,12 +161,12 @@ def test_it_goes_on_when_all_labels_are_trusted_or_none(monkeypatch, trust):
 
 @pytest.mark.parametrize("images", [False, True])
 def test_an_interrupted_run_resumes_bit_for_bit(images, tmp_path):
-    problem = small_problem(images)
+    problem = toy_problem(images=images, unlabelled=7)
     check_resume("dividemix", problem, small_config("dividemix", problem, **QUICK), (1, 2, 3), tmp_path / "run")
 
 
 def test_the_networks_differ_and_see_different_batches(monkeypatch):
-    problem, orders = small_problem(), []
+    problem, orders = toy_problem(unlabelled=7), []
     original = dividemix.augmented_batches
 
     def note(rows, order, *rest):
@@ -191,7 +192,7 @@ def test_a_value_that_does_not_fit_is_refused(changes):
 
 
 def test_a_confidence_penalty_softens_the_warm_up():
-    problem = small_problem()
+    problem = toy_problem(unlabelled=7)
     plain, soft = (
         dividemix.fit(problem, small_config("dividemix", problem, **QUICK, confidence_penalty=weight), quiet())
         for weight in (0.0, 1.0)
@@ -201,12 +202,12 @@ def test_a_confidence_penalty_softens_the_warm_up():
 
 def test_without_noise_it_loses_only_the_hardest_digits():
     """The mixture always doubts some rows, so it does not quite reach cross-entropy."""
-    assert last_accuracy("dividemix", 0.0) > last_accuracy("cross-entropy", 0.0) - 0.06
+    assert digits_accuracy("dividemix", 0.0) > digits_accuracy("cross-entropy", 0.0) - 0.06
 
 
 def test_with_noise_it_is_better_and_mends_labels():
     problem, truth = noisy_digits(0.4)
-    assert last_accuracy("dividemix", 0.4) > last_accuracy("cross-entropy", 0.4) + 0.15
+    assert digits_accuracy("dividemix", 0.4) > digits_accuracy("cross-entropy", 0.4) + 0.15
     runtime = quiet(truth=truth)
     config = small_config("dividemix", problem, epochs=20, network_options={"hidden": [64]}, learning_rate=0.1)
     dividemix.fit(problem, config, runtime)

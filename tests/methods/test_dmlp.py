@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from noisy_digits import SETTINGS, check_resume, last_accuracy, noisy_digits, quiet, small_config, small_problem
 from safetensors.torch import save_file
+from small_settings import small_config
 from torch.nn import functional as F
+from toys import SETTINGS, check_resume, digits_accuracy, noisy_digits, quiet, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, dmlp
@@ -187,7 +188,7 @@ QUICK = {"purify_epochs": 3}
 
 
 def test_the_features_are_the_inputs_as_the_network_sees_them(monkeypatch):
-    problem, seen = small_problem(), []
+    problem, seen = toy_problem(unlabelled=7), []
     original = dmlp.purify
     monkeypatch.setattr(dmlp, "purify", lambda *arguments: (seen.append(arguments[:2]), original(*arguments))[1])
     config = small_config("dmlp", problem, **QUICK)
@@ -200,7 +201,7 @@ def test_the_features_are_the_inputs_as_the_network_sees_them(monkeypatch):
 
 
 def test_the_features_of_weights_are_those_of_their_encoder(monkeypatch, tmp_path):
-    problem, seen = small_problem(images=True), []
+    problem, seen = toy_problem(images=True, unlabelled=7), []
     encoder = new_classifier(small_config("dmlp", problem), problem, 5).encoder
     save_file(encoder.state_dict(), tmp_path / "ssl.safetensors")
     config = small_config("dmlp", problem, weights=str(tmp_path / "ssl.safetensors"), **QUICK)
@@ -213,7 +214,7 @@ def test_the_features_of_weights_are_those_of_their_encoder(monkeypatch, tmp_pat
 
 
 def test_the_retraining_is_cross_entropy_on_the_purified_labels():
-    problem = small_problem(unlabelled=0)
+    problem = toy_problem(unlabelled=0)
     fitted = dmlp.fit_without_ssl(problem, small_config("dmlp-nossl", problem, warm_up=3, **QUICK), quiet())
     train = problem.train
     purified = Rows(train.inputs, train.index, fitted.targets.argmax(axis=1), train.clean_labels)
@@ -225,16 +226,16 @@ def test_the_retraining_is_cross_entropy_on_the_purified_labels():
 
 
 def test_the_record_says_what_an_epoch_was_and_where_the_features_came_from():
-    problem, runtime = small_problem(), quiet()
+    problem, runtime = toy_problem(unlabelled=7), quiet()
     fitted = dmlp.fit_without_ssl(problem, small_config("dmlp-nossl", problem, warm_up=3, **QUICK), runtime)
     assert [row["stage"] for row in runtime.history] == ["warm-up"] * 3 + ["purified labels"] * 4
     assert fitted.rounds[0]["features"] == "warm-up"
-    np.testing.assert_allclose(fitted.targets[7:].sum(axis=1), 1, rtol=1e-5)
-    np.testing.assert_array_equal(fitted.targets[:7], 0)
+    np.testing.assert_allclose(fitted.targets[:-7].sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(fitted.targets[-7:], 0)
 
 
 def test_images_without_weights_are_refused_with_the_way_out():
-    problem = small_problem(images=True)
+    problem = toy_problem(images=True, unlabelled=7)
     with pytest.raises(UsageError, match="dmlp-nossl"):
         dmlp.fit(problem, small_config("dmlp", problem), quiet())
 
@@ -243,7 +244,7 @@ def test_images_without_weights_are_refused_with_the_way_out():
     ("dmlp", False, (1, 3)), ("dmlp-nossl", False, (1, 2, 4)), ("dmlp-nossl", True, (2, 3))
 ])  # fmt: skip
 def test_an_interrupted_run_resumes_bit_for_bit(method, images, stops, tmp_path):
-    problem = small_problem(images)
+    problem = toy_problem(images=images, unlabelled=7)
     changes = QUICK if method == "dmlp" else QUICK | {"warm_up": 2}
     check_resume(method, problem, small_config(method, problem, **changes), stops, tmp_path / "run")
 
@@ -267,14 +268,14 @@ def test_there_is_a_warm_up():
 
 
 def test_without_noise_it_is_nearly_as_good_as_cross_entropy():
-    plain = last_accuracy("cross-entropy", 0.0)
-    assert last_accuracy("dmlp-nossl", 0.0, warm_up=10) > plain - 0.02
-    assert last_accuracy("dmlp", 0.0) > plain - 0.05  # a linear probe of raw pixels cannot do better
+    plain = digits_accuracy("cross-entropy", 0.0)
+    assert digits_accuracy("dmlp-nossl", 0.0, warm_up=10) > plain - 0.02
+    assert digits_accuracy("dmlp", 0.0) > plain - 0.05  # a linear probe of raw pixels cannot do better
 
 
 def test_with_noise_it_is_better_and_mends_labels():
-    plain = last_accuracy("cross-entropy", 0.4)
-    assert last_accuracy("dmlp", 0.4) > plain + 0.1
+    plain = digits_accuracy("cross-entropy", 0.4)
+    assert digits_accuracy("dmlp", 0.4) > plain + 0.1
     problem, truth = noisy_digits(0.4)
     runtime = quiet(truth=truth)
     config = resolve(dmlp.NoSslConfig(**SETTINGS, warm_up=10), problem)

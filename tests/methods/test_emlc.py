@@ -12,26 +12,21 @@ from bilevel_toys import (
     CLASSES,
     TwoByOne,
     assert_close,
-    assert_resumes,
     buffers_of,
     by_hand,
-    clouds,
     configure,
     conv_batch,
     conv_model,
     count_passes,
-    digits_accuracy,
     permuted_clean,
-    quiet,
     relabelled_clean,
-    same,
     sgd,
-    state_of,
     train,
     with_velocity,
 )
 from safetensors.torch import save_file
 from torch.nn import functional as F
+from toys import check_resume, digits_accuracy, quiet, same_state, state_of, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, emlc
@@ -227,7 +222,7 @@ def test_which_clean_labels_the_student_feels_at_once(mix_g):
             group = Group(mix_g=mix_g)
             group.step(batch._replace(clean_labels=clean_labels))
             states.append(state_of(group.student))
-        assert same(*states) is not felt
+        assert same_state(*states) is not felt
 
 
 def test_running_statistics_are_those_of_the_steps_and_of_the_clean_pass():
@@ -236,9 +231,9 @@ def test_running_statistics_are_those_of_the_steps_and_of_the_clean_pass():
     _, targets, _ = group.step(batch)
     teach(twin, with_velocity(twin), batch, targets, group.config)
     twin(batch.clean_x)
-    assert same(buffers_of(group.student), buffers_of(twin))
+    assert same_state(buffers_of(group.student), buffers_of(twin))
     teacher(torch.cat([batch.x, batch.clean_x]))
-    assert same(buffers_of(group.teacher), buffers_of(teacher))
+    assert same_state(buffers_of(group.teacher), buffers_of(teacher))
 
 
 def test_a_group_passes_over_its_rows_once_with_a_graph_and_once_in_forward_mode():
@@ -278,7 +273,7 @@ def test_the_teacher_also_learns_the_clean_labels():
     for _ in range(5):
         group.step(batch)
     assert clean_loss(group.teacher, batch) < before - 0.1
-    assert same(gate, state_of(group.gate))
+    assert same_state(gate, state_of(group.gate))
 
 
 def test_false_labels():
@@ -347,17 +342,18 @@ def test_noisy_it_is_better_than_cross_entropy():
 def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(images, stop, tmp_path):
     options = {} if images else {"network_options": {"hidden": [16], "dropout": 0.3}}
     options |= {"student_steps": 2, "gate_loss": "random", "gate_width": 8}
-    assert_resumes("emlc", clouds(images=images), tmp_path / "run", stop, **options)
+    problem = toy_problem(images=images)
+    check_resume("emlc", problem, configure("emlc", problem, **options), (stop,), tmp_path / "run")
 
 
 def test_unlabelled_rows_play_no_part_and_clean_labels_do():
-    problem = clouds(unlabelled=7)
+    problem = toy_problem(unlabelled=7)
     fitted = train("emlc", problem, student_steps=2)
     assert (problem.train.labels[-7:] == MISSING).all()
     assert (fitted.targets[-7:] == 0).all()
     np.testing.assert_allclose(fitted.targets[:-7].sum(axis=1), 1, atol=1e-6)
     other = train("emlc", relabelled_clean(problem), student_steps=2)
-    assert not same(fitted.model.state_dict(), other.model.state_dict())
+    assert not same_state(fitted.model.state_dict(), other.model.state_dict())
 
 
 class Stopped(Exception):
@@ -380,27 +376,27 @@ class Watching(type(quiet())):
 
 
 def started(**changes):
-    problem, runtime = clouds(), Watching()
+    problem, runtime = toy_problem(), Watching()
     config = configure("emlc", problem, **changes)
     with pytest.raises(Stopped):
         fit(problem, config, runtime)
     student, teacher = runtime.networks
-    assert same(state_of(student), state_of(new_classifier(config, problem, 0)))
+    assert same_state(state_of(student), state_of(new_classifier(config, problem, 0)))
     return state_of(student.encoder), state_of(teacher.encoder)
 
 
 def test_student_and_teacher_start_apart_or_from_the_weights_of_a_file(tmp_path):
     student, teacher = started()
-    assert not same(student, teacher)
+    assert not same_state(student, teacher)
     weights = {name: torch.full_like(value, 0.25) for name, value in student.items()}
     save_file(weights, tmp_path / "encoder.safetensors")
     student, teacher = started(weights=str(tmp_path / "encoder.safetensors"))
-    assert same(student, weights)
-    assert same(teacher, weights)
+    assert same_state(student, weights)
+    assert same_state(teacher, weights)
 
 
 def test_the_record_says_how_much_is_kept():
-    problem, runtime = clouds(), quiet()
+    problem, runtime = toy_problem(), quiet()
     fit(problem, configure("emlc", problem), runtime)
     assert all(0 < row["kept"] < 1 for row in runtime.history)
     assert all(np.isfinite(row["loss"]) for row in runtime.history)

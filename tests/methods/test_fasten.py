@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from noisy_digits import check_resume, last_accuracy, noisy_digits, quiet, small_config, small_problem, without_clean
+from small_settings import small_config, without_clean
 from torch.nn import functional as F
+from toys import check_resume, digits_accuracy, noisy_digits, quiet, toy_problem
 
 from labelloop.errors import DataError, UsageError
 from labelloop.methods import fasten
@@ -42,7 +43,7 @@ def test_no_gradient_reaches_the_noisy_head_from_the_clean_rows():
 
 
 def test_the_noisy_head_has_the_same_gradient_whatever_the_clean_batch():
-    problem = small_problem(images=True)
+    problem = toy_problem(images=True, unlabelled=7)
     model = new_classifier(small_config("fasten", problem), problem, 0).train()
     images = torch.from_numpy(problem.train.inputs).permute(0, 3, 1, 2)
     labels, clean_labels = torch.from_numpy(problem.train.labels[10:40]), torch.arange(9) % 3
@@ -92,7 +93,7 @@ class Steps:
 
 
 def test_a_step_uses_the_labels_of_the_visit_before(monkeypatch):
-    problem = small_problem(unlabelled=0)
+    problem = toy_problem(unlabelled=0)
     given = sorted(problem.train.labels.tolist())
     steps = Steps(monkeypatch, sure=lambda number: number in (2, 4))  # in epochs 2 and 4 of 5, a batch an epoch
     fitted = fasten.fit(problem, small_config("fasten", problem, epochs=5, batch_size=90), quiet())
@@ -101,10 +102,10 @@ def test_a_step_uses_the_labels_of_the_visit_before(monkeypatch):
 
 
 def test_a_network_that_is_never_sure_leaves_the_labels_as_they_are():
-    problem = small_problem()
+    problem = toy_problem(unlabelled=7)
     fitted = fasten.fit(problem, small_config("fasten", problem, threshold=1.1), quiet())
-    np.testing.assert_array_equal(fitted.targets[7:], np.eye(3)[problem.train.labels[7:]])
-    np.testing.assert_array_equal(fitted.targets[:7], 0)
+    np.testing.assert_array_equal(fitted.targets[:-7], np.eye(3)[problem.train.labels[:-7]])
+    np.testing.assert_array_equal(fitted.targets[-7:], 0)
 
 
 def test_clean_batches_are_balanced_and_ordered_by_class():
@@ -119,18 +120,18 @@ def test_clean_batches_are_balanced_and_ordered_by_class():
 
 @pytest.mark.parametrize("images", [False, True])
 def test_an_interrupted_run_resumes_bit_for_bit(images, tmp_path):
-    problem = small_problem(images)
+    problem = toy_problem(images=images, unlabelled=7)
     config = small_config("fasten", problem, clean_per_class=2, threshold=0.5)
     check_resume("fasten", problem, config, (1, 3), tmp_path / "run")
 
 
 def test_a_left_over_row_is_trained_on():
-    problem = small_problem(unlabelled=25)  # 65 rows in batches of 32
+    problem = toy_problem(unlabelled=25)  # 65 rows in batches of 32
     assert fasten.fit(problem, small_config("fasten", problem), quiet()).stop_reason == "epoch limit"
 
 
 def test_a_class_without_clean_rows_is_named():
-    problem = small_problem()
+    problem = toy_problem(unlabelled=7)
     with pytest.raises(DataError, match="no clean row of class 'cat'"):
         fasten.fit(without_clean(problem, 2), small_config("fasten", problem), quiet())
 
@@ -142,11 +143,11 @@ def test_a_value_that_does_not_fit_is_refused(changes):
 
 
 def test_without_noise_it_is_as_good_as_cross_entropy():
-    assert last_accuracy("fasten", 0.0) > last_accuracy("cross-entropy", 0.0) - 0.03
+    assert digits_accuracy("fasten", 0.0) > digits_accuracy("cross-entropy", 0.0) - 0.03
 
 
 def test_with_noise_it_is_better_and_mends_labels():
-    assert last_accuracy("fasten", 0.4) > last_accuracy("cross-entropy", 0.4) + 0.1
+    assert digits_accuracy("fasten", 0.4) > digits_accuracy("cross-entropy", 0.4) + 0.1
     problem, truth = noisy_digits(0.4)
     runtime = quiet(truth=truth)
     config = small_config("fasten", problem, epochs=20, network_options={"hidden": [64]}, learning_rate=0.1)

@@ -11,25 +11,20 @@ import torch
 from bilevel_toys import (
     TwoByOne,
     assert_close,
-    assert_resumes,
     buffers_of,
     by_hand,
-    clouds,
     configure,
     conv_batch,
     conv_model,
     count_passes,
-    digits_accuracy,
     permuted_clean,
-    quiet,
     relabelled_clean,
-    same,
     sgd,
-    state_of,
     train,
     with_velocity,
 )
 from torch import nn
+from toys import check_resume, digits_accuracy, quiet, same_state, state_of, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, l2b
@@ -165,7 +160,7 @@ def test_if_nothing_helps_only_momentum_and_decay_move_the_network(monkeypatch):
 
 
 def test_steps_without_any_weight_are_counted_and_keep_the_labels(monkeypatch):
-    problem, runtime = clouds(), quiet()
+    problem, runtime = toy_problem(), quiet()
     monkeypatch.setattr(l2b, "gains", lambda model, optimizer, batch: -torch.ones(2, len(batch.x)))
     fitted = fit(problem, configure("l2b", problem, warm_up=1), runtime)
     assert [row["idle_steps"] for row in runtime.history] == [0, 6, 6, 6]
@@ -177,7 +172,7 @@ def test_running_statistics_are_those_of_one_plain_pass():
     twin = copy.deepcopy(model)
     step(model, with_velocity(model), batch, Config())
     twin(batch.x)
-    assert same(buffers_of(model), buffers_of(twin))
+    assert same_state(buffers_of(model), buffers_of(twin))
 
 
 def test_the_order_of_the_clean_rows_does_not_matter():
@@ -201,10 +196,10 @@ def test_a_step_passes_over_the_noisy_rows_twice_and_over_the_clean_rows_once():
 
 @pytest.mark.parametrize("images", [False, True])
 def test_the_warm_up_is_cross_entropy_bit_for_bit(images):
-    problem = clouds(images=images)
+    problem = toy_problem(images=images)
     plain = train("cross-entropy", problem).model.state_dict()
-    assert same(plain, train("l2b", problem).model.state_dict())
-    assert not same(plain, train("l2b", problem, warm_up=3).model.state_dict())
+    assert same_state(plain, train("l2b", problem).model.state_dict())
+    assert not same_state(plain, train("l2b", problem, warm_up=3).model.state_dict())
 
 
 def test_noise_free_it_is_as_good_as_cross_entropy():
@@ -218,17 +213,18 @@ def test_noisy_it_is_better_than_cross_entropy():
 @pytest.mark.parametrize(("images", "stop"), [(False, 1), (False, 2), (True, 3)])
 def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(images, stop, tmp_path):
     options = {} if images else {"network_options": {"hidden": [16], "dropout": 0.3}}
-    assert_resumes("l2b", clouds(images=images), tmp_path / "run", stop, warm_up=1, **options)
+    problem = toy_problem(images=images)
+    check_resume("l2b", problem, configure("l2b", problem, warm_up=1, **options), (stop,), tmp_path / "run")
 
 
 def test_unlabelled_rows_play_no_part_and_clean_labels_do():
-    problem = clouds(unlabelled=7)
+    problem = toy_problem(unlabelled=7)
     fitted = train("l2b", problem, warm_up=1)
     assert (problem.train.labels[-7:] == MISSING).all()
     assert (fitted.targets[-7:] == 0).all()
     np.testing.assert_allclose(fitted.targets[:-7].sum(axis=1), 1, atol=1e-6)
     other = train("l2b", relabelled_clean(problem), warm_up=1)
-    assert not same(fitted.model.state_dict(), other.model.state_dict())
+    assert not same_state(fitted.model.state_dict(), other.model.state_dict())
 
 
 def test_the_defaults_are_the_published_ones():

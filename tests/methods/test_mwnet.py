@@ -10,25 +10,20 @@ import torch
 from bilevel_toys import (
     TwoByOne,
     assert_close,
-    assert_resumes,
     buffers_of,
     by_hand,
-    clouds,
     configure,
     conv_batch,
     conv_model,
     count_passes,
-    digits_accuracy,
     permuted_clean,
-    quiet,
     relabelled_clean,
-    same,
     sgd,
-    state_of,
     train,
     with_velocity,
 )
 from torch.nn import functional as F
+from toys import check_resume, digits_accuracy, quiet, same_state, state_of, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, mwnet
@@ -155,8 +150,8 @@ def test_clean_rows_reach_the_classifier_only_through_the_weighting_network():
             model, weighting = conv_model(), weighting_network()
             step(model, weighting, sgd(model), adam(weighting, lr=lr), batch, "mean")
             states.setdefault(lr, []).append(state_of(model))
-    assert same(*states[0.0])
-    assert not same(*states[0.1])
+    assert same_state(*states[0.0])
+    assert not same_state(*states[0.1])
 
 
 def test_running_statistics_are_those_of_one_plain_pass():
@@ -164,7 +159,7 @@ def test_running_statistics_are_those_of_one_plain_pass():
     twin = copy.deepcopy(model)
     step(model, weighting, sgd(model), adam(weighting), batch, "mean")
     twin(batch.x)
-    assert same(buffers_of(model), buffers_of(twin))
+    assert same_state(buffers_of(model), buffers_of(twin))
 
 
 def test_the_order_of_the_clean_rows_does_not_matter():
@@ -189,9 +184,9 @@ def test_a_step_passes_over_the_noisy_rows_twice_and_over_the_clean_rows_once():
 @pytest.mark.parametrize("images", [False, True])
 def test_with_all_weights_one_it_is_cross_entropy_bit_for_bit(images, monkeypatch):
     monkeypatch.setattr(WeightingNetwork, "forward", lambda self, losses: torch.ones_like(losses) + 0 * self.out.bias)
-    problem = clouds(images=images)
+    problem = toy_problem(images=images)
     plain = train("cross-entropy", problem)
-    assert same(plain.model.state_dict(), train("mw-net", problem).model.state_dict())
+    assert same_state(plain.model.state_dict(), train("mw-net", problem).model.state_dict())
 
 
 def test_noise_free_it_is_as_good_as_cross_entropy():
@@ -206,20 +201,27 @@ def test_noisy_it_is_better_than_cross_entropy():
 @pytest.mark.parametrize(("images", "stop"), [(False, 1), (True, 3)])
 def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(images, stop, tmp_path):
     options = {} if images else {"network_options": {"hidden": [16], "dropout": 0.3}}
-    assert_resumes("mw-net", clouds(images=images), tmp_path / "run", stop, weighting_learning_rate=0.05, **options)
+    problem = toy_problem(images=images)
+    check_resume(
+        "mw-net",
+        problem,
+        configure("mw-net", problem, weighting_learning_rate=0.05, **options),
+        (stop,),
+        tmp_path / "run",
+    )
 
 
 def test_clean_labels_are_read_and_given_labels_are_handed_back():
-    problem = clouds(unlabelled=7)
+    problem = toy_problem(unlabelled=7)
     fitted = train("mw-net", problem)
     other = train("mw-net", relabelled_clean(problem))
-    assert not same(fitted.model.state_dict(), other.model.state_dict())
+    assert not same_state(fitted.model.state_dict(), other.model.state_dict())
     assert (fitted.targets == one_hot(problem.train.labels, 3)).all()
     assert (fitted.rounds, fitted.stop_reason) == ((), "epoch limit")
 
 
 def test_the_record_has_the_mean_weight():
-    problem, runtime = clouds(), quiet()
+    problem, runtime = toy_problem(), quiet()
     fit(problem, configure("mw-net", problem), runtime)
     assert all(0 < row["mean_weight"] < 1 for row in runtime.history)
     assert runtime.history[-1]["loss"] < runtime.history[0]["loss"]

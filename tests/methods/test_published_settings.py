@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import torch
-from bilevel_toys import clouds, configure, quiet
-from noisy_digits import small_config, small_problem
+from bilevel_toys import configure
+from small_settings import small_config
+from toys import quiet, toy_problem
 
 from labelloop.config.base import TrainingConfig
 from labelloop.methods import METHODS, dmlp, emlc, fasten, l2b, mwnet
@@ -62,7 +63,7 @@ def groups_seen(module, monkeypatch, name: str, which: int, **changes) -> list[d
         return original(*arguments)
 
     monkeypatch.setattr(module, "step", note)
-    problem = clouds()
+    problem = toy_problem()
     METHODS[name].fit(problem, configure(name, problem, epochs=5, batch_size=90, **changes), quiet())
     return seen
 
@@ -108,7 +109,7 @@ def test_the_order_of_the_clean_rows_does_not_matter_to_the_purifier():
 
 
 def test_the_warm_up_of_dmlp_does_not_see_the_clean_rows(monkeypatch):
-    problem, states = small_problem(), []
+    problem, states = toy_problem(unlabelled=7), []
     original = dmlp._features
 
     def note(model, *rest):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny_rows import float_rows, make_model, same_state, state_of
+from tiny_rows import float_rows, make_model
+from toys import same_state, state_of
 
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError

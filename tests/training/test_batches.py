@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_rows import Items, float_rows, image_rows, make_rows, random_states
+from tiny_rows import Items, float_rows, image_rows, make_rows
+from toys import random_states
 
 from labelloop.training.batches import batches, input_shape, is_images
 

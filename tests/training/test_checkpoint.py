@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_rows import make_model, same_state, state_of
+from tiny_rows import make_model
+from toys import same_state, state_of
 
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import DataError

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_rows import float_problem, new_folder, quiet, same_state
 from torch import nn
 from torch.nn import functional as F
+from toys import new_folder, quiet, same_state, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS
@@ -53,7 +53,7 @@ READS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_which_labels_are_read(name):
-    problem = float_problem()
+    problem = toy_problem()
     state = train(name, problem).model.state_dict()
     reads_noisy, reads_clean = READS[name]
     other_noisy = train(name, relabelled(problem, noisy=True)).model.state_dict()
@@ -64,7 +64,7 @@ def test_which_labels_are_read(name):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_given_label_of_a_paired_clean_row_is_never_read(name):
-    problem = float_problem()
+    problem = toy_problem()
     paired = replace(problem, clean=replace(problem.clean, labels=(problem.clean.clean_labels + 1) % 3))
     assert same_state(train(name, problem).model.state_dict(), train(name, paired).model.state_dict())
 
@@ -89,7 +89,7 @@ class Watching(Runtime):
 
 
 def rows_by_epoch(name: str, **changes) -> tuple[Problem, list[list[int]]]:
-    problem = float_problem()
+    problem = toy_problem()
     problem.train.inputs[:, 0] = np.arange(len(problem.train.inputs))
     runtime = Watching()
     METHODS[name].fit(problem, configure(name, problem, **changes), runtime)
@@ -118,7 +118,7 @@ def test_fine_tune_sees_the_noisy_rows_first_and_the_clean_rows_afterwards():
 
 
 def test_fine_tune_begins_as_cross_entropy():
-    problem = float_problem()
+    problem = toy_problem()
     first = train("cross-entropy", problem).model.state_dict()
 
     class Stopped(Exception):
@@ -137,7 +137,7 @@ def test_fine_tune_begins_as_cross_entropy():
 def test_fine_tune_has_its_own_learning_rate_and_no_drops(monkeypatch):
     from labelloop.methods import cross_entropy
 
-    problem, rates = float_problem(), []
+    problem, rates = toy_problem(), []
     original = cross_entropy.train_epoch
 
     def note(model, rows, targets, noisy, weight, optimizer, *rest):
@@ -172,7 +172,7 @@ def plain_cross_entropy(problem: Problem, config, x: torch.Tensor, y: torch.Tens
 
 @pytest.mark.parametrize("name", ["cross-entropy", "clean-only", "noisy-and-clean"])
 def test_each_equals_a_plain_loop_bit_for_bit(name):
-    problem = float_problem()
+    problem = toy_problem()
     train_rows, clean = problem.train, problem.clean
     index = {
         "cross-entropy": train_rows.index,
@@ -193,7 +193,7 @@ def test_each_equals_a_plain_loop_bit_for_bit(name):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_given_labels_are_handed_back_as_they_are(name):
-    problem = float_problem()
+    problem = toy_problem()
     problem.train.labels[-5:] = MISSING
     fitted = train(name, problem)
     np.testing.assert_array_equal(fitted.targets[:-5], np.eye(3)[problem.train.labels[:-5]])
@@ -205,7 +205,7 @@ def test_the_given_labels_are_handed_back_as_they_are(name):
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(name, stop, tmp_path):
-    problem = float_problem()
+    problem = toy_problem()
     changes = {"network_options": {"hidden": [16], "dropout": 0.3}, "epochs": 6 if name != "fine-tune" else 4}
     config = configure(name, problem, **changes)
     whole = METHODS[name].fit(problem, config, quiet())
@@ -228,14 +228,14 @@ def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(name, stop, t
 
 @pytest.mark.parametrize("name", ROWS)
 def test_one_seed_agrees_with_itself_and_another_differs(name):
-    problem = float_problem()
+    problem = toy_problem()
     state = train(name, problem).model.state_dict()
     assert same_state(state, train(name, problem).model.state_dict())
     assert not same_state(state, train(name, problem, seed=1).model.state_dict())
 
 
 def test_clean_rows_help_to_find_the_true_labels():
-    problem = float_problem(n=200, m=100)
+    problem = toy_problem(n=200, m=100)
     clean = train("clean-only", problem, epochs=10)
     rows = problem.clean
     with torch.no_grad():

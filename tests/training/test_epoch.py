@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_rows import Items, float_rows, image_rows, make_model, make_rows, quiet, random_states, same_state, state_of
+from tiny_rows import Items, float_rows, image_rows, make_model, make_rows
 from torch.nn import functional as F
+from toys import quiet, random_states, same_state, state_of
 
 from labelloop.config.base import TrainingConfig
 from labelloop.seeds import integer, stream

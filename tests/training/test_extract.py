@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny_rows import Items, float_rows, image_rows, make_model, make_rows, quiet, random_states, same_state, state_of
+from tiny_rows import Items, float_rows, image_rows, make_model, make_rows
+from toys import quiet, random_states, same_state, state_of
 
 from labelloop.training import extract as module
 from labelloop.training.extract import extract

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_rows import float_rows, image_rows, make_model, quiet, same_state, state_of
+from tiny_rows import float_rows, image_rows, make_model
 from torch.nn import functional as F
+from toys import quiet, same_state, state_of
 
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError

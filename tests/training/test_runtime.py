@@ -8,7 +8,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from tiny_rows import float_problem, image_rows, make_model, new_folder, quiet, random_states, same_state, state_of
+from tiny_rows import image_rows, make_model
+from toys import new_folder, quiet, random_states, same_state, state_of, toy_problem
 
 from labelloop.runs.folder import RunFolder
 from labelloop.training.extract import extract
@@ -50,7 +51,7 @@ def test_a_run_leaves_the_callers_random_state_alone(ending):
 
 
 def test_seconds_are_kept_by_phase_and_start_again_every_epoch():
-    runtime, problem, model = quiet(), float_problem(), make_model()
+    runtime, problem, model = quiet(), toy_problem(), make_model()
     for epoch in runtime.epochs(2):
         with runtime.phase("train"):
             pass
@@ -65,7 +66,7 @@ def test_seconds_are_kept_by_phase_and_start_again_every_epoch():
 
 
 def test_the_record_compares_with_the_truth():
-    problem = float_problem()
+    problem = toy_problem()
     truth, model = truth_of(problem), make_model()
     targets = np.random.default_rng(0).dirichlet(np.ones(3), len(problem.train)).astype(np.float32)
     runtime = quiet(truth=truth)
@@ -83,14 +84,14 @@ def test_the_record_compares_with_the_truth():
 
 
 def test_without_truth_the_record_says_nothing_of_it():
-    problem, runtime = float_problem(), quiet()
+    problem, runtime = toy_problem(), quiet()
     runtime.record(1, make_model(), problem, one_hot(problem.train.labels, 3), {"loss": 0.5})
     assert set(runtime.history[0]) >= {"epoch", "loss", "seconds"}
     assert not [name for name in runtime.history[0] if "accuracy" in name or "broken" in name]
 
 
 def test_true_labels_that_are_not_known_are_not_counted():
-    problem = float_problem()
+    problem = toy_problem()
     truth = truth_of(problem)
     truth.train_labels[10:] = MISSING
     targets = one_hot(truth.train_labels, 3)
@@ -101,7 +102,7 @@ def test_true_labels_that_are_not_known_are_not_counted():
 
 
 def test_the_record_leaves_the_network_and_the_random_states_alone():
-    problem = float_problem()
+    problem = toy_problem()
     model = make_model("mlp", hidden=[16], dropout=0.5).train()
     before, states = state_of(model), random_states()
     quiet(truth=truth_of(problem)).record(1, model, problem, one_hot(problem.train.labels, 3), {})
@@ -111,7 +112,7 @@ def test_the_record_leaves_the_network_and_the_random_states_alone():
 
 
 def test_the_folder_holds_a_row_an_epoch(tmp_path):
-    problem, model = float_problem(), make_model()
+    problem, model = toy_problem(), make_model()
     runtime = quiet(folder=new_folder(tmp_path / "run"))
     for epoch in runtime.epochs(3):
         runtime.record(epoch, model, problem, one_hot(problem.train.labels, 3), {"loss": 1 / epoch})
@@ -130,7 +131,7 @@ def run_epochs(runtime: Runtime, problem, model, optimizer, until: int) -> list[
 
 
 def test_restoring_puts_network_optimiser_epoch_and_record_back(tmp_path):
-    problem, model = float_problem(), make_model()
+    problem, model = toy_problem(), make_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model(torch.ones(4, 6)).logits.sum().backward()
     optimizer.step()
@@ -195,6 +196,6 @@ def test_progress_is_drawn_only_when_asked(capfd):
 
 
 def test_truth_is_held_by_the_runtime_alone():
-    problem = float_problem()
+    problem = toy_problem()
     assert not {"truth", "test", "train_labels"} & {f.name for f in dataclasses.fields(problem)}
     assert quiet()._truth == Truth()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny_rows import Items, float_problem, float_rows, image_rows, make_rows, random_states, same_state
+from tiny_rows import Items, float_rows, image_rows, make_rows
+from toys import random_states, same_state, toy_problem
 
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
@@ -80,7 +81,7 @@ def test_automatic_values_follow_from_the_rows(rows, network, augment):
 
 
 def test_the_seed_alone_fixes_the_network():
-    problem = float_problem()
+    problem = toy_problem()
     config = resolve(TrainingConfig(network_options={"hidden": [8]}), problem)
     before = random_states()
     first = new_classifier(config, problem, 3)
@@ -92,14 +93,14 @@ def test_the_seed_alone_fixes_the_network():
 
 
 def test_the_two_heads_start_apart():
-    problem = float_problem()
+    problem = toy_problem()
     model = new_classifier(resolve(TrainingConfig(network_options={"hidden": [8]}), problem), problem, 0)
     assert not torch.equal(model.head.weight, model.noisy_head.weight)
     assert model.head.weight.shape == model.noisy_head.weight.shape == (3, 8)
 
 
 def test_inputs_are_scaled_by_the_training_rows_alone():
-    problem = float_problem()
+    problem = toy_problem()
     problem.train.inputs[problem.clean.index] = 1e6  # clean rows share the store
     problem.train.inputs[problem.train.index] *= 50
     problem.train.inputs[problem.train.index] += 30
@@ -120,7 +121,7 @@ def test_images_are_scaled_by_channel():
 
 
 def test_the_optimiser_has_every_parameter_and_the_settings_of_the_configuration():
-    problem = float_problem()
+    problem = toy_problem()
     config = resolve(TrainingConfig(learning_rate=0.3, momentum=0.8, weight_decay=1e-3), problem)
     model = new_classifier(config, problem, 0)
     optimizer = new_optimizer(model, config)
@@ -131,7 +132,7 @@ def test_the_optimiser_has_every_parameter_and_the_settings_of_the_configuration
 
 def test_an_encoder_may_have_a_lower_learning_rate_than_the_heads():
     config = TrainingConfig(epochs=10, learning_rate=0.5, encoder_learning_rate_factor=0.01)
-    model = new_classifier(resolve(config, float_problem()), float_problem(), 0)
+    model = new_classifier(resolve(config, toy_problem()), toy_problem(), 0)
     optimizer = new_optimizer(model, config)
     set_learning_rate(optimizer, config.learning_rate_in(7))
     rates = {id(weight): group["lr"] for group in optimizer.param_groups for weight in group["params"]}

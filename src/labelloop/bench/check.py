@@ -31,7 +31,7 @@ def check_experiments(experiments: Iterable[Experiment]) -> None:
     for experiment in experiments:
         groups.setdefault(_key(experiment.dataset, experiment.dataset_options), []).append(experiment)
     for group in groups.values():
-        _check(group, load_data(group[0].setting))
+        _check(group, load_data(group[0]))
 
 
 def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
@@ -43,7 +43,7 @@ def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
             experiment.noise, experiment.noise_options, experiment.rate > 0, experiment.clean, experiment.paired
         )
         if wanted not in problems:
-            problem, truth, _ = noisy_problem(experiment.setting, data)
+            problem, truth, _ = noisy_problem(experiment, data)
             if len(problem.clean) < 2:
                 raise UsageError(f"{experiment.words}: one clean row is too few; some must judge what others teach")
             if not len(problem.train):

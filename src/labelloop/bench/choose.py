@@ -30,7 +30,7 @@ def held_out_right(experiment: Experiment) -> tuple[int, int]:
     """
     if method_named(experiment.method).is_oracle:
         raise UsageError(f"method {experiment.method!r} is given the true labels; there is nothing to choose")
-    problem, _, _ = noisy_problem(experiment.setting, load_data(experiment.setting))
+    problem, _, _ = noisy_problem(experiment, load_data(experiment))
     shown, judges = without_some_clean(problem, experiment.seed)
     task = make_task(experiment.method, experiment.method_config, shown, Truth(None, judges))
     runtime = RunOptions(experiment.seed, device="cpu", progress=False).runtime(truth=task.truth)

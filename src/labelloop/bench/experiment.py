@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,45 +41,24 @@ from labelloop.workflows.compose import (
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """All that decides a result, and nothing else.
+class Experiment(NoisySetting):
+    """All that decides a result, and nothing else: the rows and their labels, and what is made of them.
 
     Attributes:
-        dataset: A name in DATASETS.
-        dataset_options: Its options, such as {"limit": 20000}.
-        clean: How many clean rows are drawn, each class in proportion, before any label is corrupted. 0 takes those
-            that the data set itself names.
-        paired: Whether the clean rows also have a noisy label.
-        noise: A name in NOISES, "none", or "file".
-        rate: The nominal rate, where the noise does not bring its own.
-        noise_options: Options of the noise; the path of a noise file.
         method: A name in METHODS.
         recipe: A name in RECIPES.
         config: What differs from the recipe.
         name: What the table calls it; the method's name if empty. It does not decide the result.
-        seed: Names every random stream.
     """
 
-    dataset: str = "digits"
-    dataset_options: dict[str, Any] = field(default_factory=dict)
-    clean: int = 200
-    paired: bool = False
-    noise: str = "symmetric"
-    rate: float = 0.4
-    noise_options: dict[str, Any] = field(default_factory=dict)
     method: str = "closed-loop"
     recipe: str = DEFAULT_RECIPE
     config: dict[str, Any] = field(default_factory=dict)
     name: str = ""
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        _ = self.setting, self.method_config  # what does not exist is refused here, before anything runs
-
-    @cached_property
-    def setting(self) -> NoisySetting:
-        """The rows and their labels, which are the same for every method."""
-        return NoisySetting(**{one.name: getattr(self, one.name) for one in fields(NoisySetting)})
+        super().__post_init__()
+        _ = self.method_config  # what does not exist is refused here, before anything runs
 
     @cached_property
     def method_config(self) -> TrainingConfig:
@@ -102,8 +81,7 @@ class Experiment:
         Not the rate, where the noise brings its own, nor where a noise file lies; but what stands in it does. Nor
         which labels are returned, where no clean row has a given label, without which there is nothing to choose.
         """
-        decides = asdict(self) | {"name": "", "recipe": "", "config": deciding(self.method_config)}
-        decides |= self.setting.deciding()
+        decides = self.deciding() | {"name": "", "recipe": "", "config": deciding(self.method_config)}
         if not self.paired:
             decides["config"].pop("final_labels", None)
         text = json.dumps(decides, sort_keys=True, default=str)
@@ -118,8 +96,8 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
         folder: Where to record and keep checkpoints; None keeps everything in memory.
         surroundings: Further fields of RunOptions, such as device and progress.
     """
-    data = load_data(experiment.setting)
-    problem, truth, noisy = noisy_problem(experiment.setting, data)
+    data = load_data(experiment)
+    problem, truth, noisy = noisy_problem(experiment, data)
     task = make_task(experiment.method, experiment.method_config, problem, truth)
     going_on = folder is not None and holds_run(folder)
     options = RunOptions(experiment.seed, folder=folder, resume=going_on, **surroundings)

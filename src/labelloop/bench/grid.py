@@ -25,11 +25,11 @@ KINDS = {
     "noise": str,
     "rate": float,
     "noise_options": dict,
+    "seed": int,
     "method": str,
     "recipe": str,
     "config": dict,
     "name": str,
-    "seed": int,
 }
 KEYS = tuple(KINDS)
 
