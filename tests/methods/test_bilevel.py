@@ -233,7 +233,9 @@ def test_fewer_clean_rows_than_a_batch_are_all_used():
     config = configure("l2b", problem)
     found = list(batches_with_clean(problem.train, problem.clean, 16, 8, config, quiet(), 1))
     assert len(found) == 6
-    assert all(sorted(b.clean_x[:, 0].tolist()) == sorted(problem.clean.inputs[problem.clean.index, 0].tolist()) for b in found)
+    assert all(
+        sorted(b.clean_x[:, 0].tolist()) == sorted(problem.clean.inputs[problem.clean.index, 0].tolist()) for b in found
+    )
 
 
 def test_the_batches_of_an_epoch_depend_on_seed_and_epoch_alone():

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
 from small_rows import quick_fit, small_rows
 
 import labelloop
@@ -54,7 +56,8 @@ def test_clean_rows_make_digits_better_and_planned_ones_more_than_random_ones(tm
         clean = np.full(400, -1)
         clean[rows] = true[rows]
         hazy = inputs[keep] + 0.35 * rng.standard_normal((400, 64)).astype(np.float32)
-        np.savez(folder / "rows.npz", embedding=hazy, label=given, clean_label=clean)
+        probabilities = cross_val_predict(LogisticRegression(C=0.1), hazy, given, method="predict_proba")
+        np.savez(folder / "rows.npz", pred_probs=probabilities, label=given, clean_label=clean)
         correct_file(folder / "rows.npz", ReadOptions(), Outputs(folder=folder / "run"))
         planned = rows_to_verify(read_stored_run(folder / "run"), 40)
         assert not set(planned) & set(rows)
