@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from labelloop.correction.by_class import alternatives, by_class
 from labelloop.correction.pairs import MIN_PAIRS
@@ -39,8 +39,8 @@ Share = dict[str, Any]  # value, low, high, rows
 def interval(hits: float, rows: int) -> tuple[float, float]:
     """Where the share behind `hits` of `rows` lies, with 95% confidence; hits need not be whole."""
     tail = (1 - LEVEL) / 2
-    low = beta.ppf(tail, hits, rows - hits + 1) if hits > 0 else 0.0
-    high = beta.ppf(1 - tail, hits + 1, rows - hits) if hits < rows else 1.0
+    low = betaincinv(hits, rows - hits + 1, tail) if hits > 0 else 0.0
+    high = betaincinv(hits + 1, rows - hits, 1 - tail) if hits < rows else 1.0
     return float(low), float(high)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from labelloop.bench.tables import last, setting
 
@@ -116,7 +116,7 @@ def _pooled(found: Sequence[Duel], protocol: str) -> tuple[float, int]:
 def _half_width(duel: Duel, deviation: float, freedom: int) -> float | None:
     if not freedom:
         return None
-    return float(student.ppf((1 + LEVEL) / 2, freedom)) * deviation / np.sqrt(len(duel.differences))
+    return float(stdtrit(freedom, (1 + LEVEL) / 2)) * deviation / np.sqrt(len(duel.differences))
 
 
 def count(found: Sequence[Duel]) -> dict[str, int]:

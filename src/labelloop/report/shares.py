@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 LEVEL = 0.95
 
@@ -17,8 +17,8 @@ def share(hits: float, rows: int) -> Share | None:
     if rows <= 0:
         return None
     tail = (1 - LEVEL) / 2
-    low = float(beta.ppf(tail, hits, rows - hits + 1)) if hits > 0 else 0.0
-    high = float(beta.ppf(1 - tail, hits + 1, rows - hits)) if hits < rows else 1.0
+    low = float(betaincinv(hits, rows - hits + 1, tail)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, rows - hits, 1 - tail)) if hits < rows else 1.0
     return {"value": hits / rows, "low": low, "high": high, "rows": int(rows)}
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
 
 from labelloop.correction.instant.evidence import Evidence
 from labelloop.correction.instant.forest import grow, votes
 from labelloop.correction.instant.logistic import Array, fit_logistic, log_softmax
 from labelloop.types import Floats, Labels
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import RandomForestClassifier
 
 TREES = 100
 PRIOR_ROWS = 3.0  # rows spread over all classes that keep a learner of a few rows from being sure

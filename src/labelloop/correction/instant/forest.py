@@ -5,11 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
 
 from labelloop.types import Floats, Labels
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import RandomForestClassifier
 
 # Trees x rows x classes. A split is weighed by every class, and a leaf holds a number for every class: 200 trees on
 # 20,000 rows of ten classes are within the bound, 500 classes are given fewer trees.
@@ -33,6 +36,8 @@ def grow(inputs: Floats, labels: Labels, trees: int, seed: int, *, leaf: int, un
         leaf: The fewest rows in a leaf.
         unseen: Whether to keep what trees say of the rows they have not seen.
     """
+    from sklearn.ensemble import RandomForestClassifier  # slow to import, so only when asked for
+
     forest = RandomForestClassifier(trees, min_samples_leaf=leaf, oob_score=unseen, random_state=seed, n_jobs=1)
     with _quiet():
         return forest.fit(inputs, labels)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betainc
 
 from labelloop.correction.instant.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
@@ -57,7 +57,7 @@ class Guard:
     @property
     def sure(self) -> float:
         """The chance that changes fix more than they break: P(share fixed > ½) with Beta(W + 1, L + ½ + 1)."""
-        return float(beta.sf(0.5, self.fixed + 1, self.broken + BROKEN_BEFORE + 1))
+        return float(betainc(self.broken + BROKEN_BEFORE + 1, self.fixed + 1, 0.5))
 
     @property
     def bounds(self) -> Array:

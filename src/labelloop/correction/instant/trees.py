@@ -6,7 +6,6 @@ The forest scores a row by the trees that have not seen it (out of bag), so one 
 from __future__ import annotations
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
 from labelloop.correction.instant.forest import grow, tree_count, votes
@@ -45,6 +44,8 @@ def boosted_scores(inputs: Floats, given: Labels, num_classes: int, rng: np.rand
     labelled = given != MISSING
     if labelled.sum() < BOOSTED_ROWS or len(np.unique(given[labelled])) > BOOSTED_CLASSES:
         return None
+    from sklearn.ensemble import HistGradientBoostingClassifier  # slow to import, so only when asked for
+
     fold = rng.permutation(len(inputs)) % FOLDS
     scores = np.full((len(inputs), num_classes), 1e-4)
     for k in range(FOLDS):
