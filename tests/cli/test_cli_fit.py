@@ -170,7 +170,8 @@ def test_labels_parquet_says_what_its_columns_mean(labelloop, tmp_path):
         assert labels["corrected_label"][i] == NAMES[best]
         assert labels["corrected_confidence"][i] == pytest.approx(targets[i].max())
         assert labels["verified"][i] == (clean >= 0)
-        assert labels["changed"][i] == labels["is_label_issue"][i] == (given >= 0 and given != best)
+        assert labels["is_label_issue"][i] == (given >= 0 and given != best)
+        assert labels["changed"][i] == (labels["is_label_issue"][i] and clean < 0)
         if given < 0:
             assert labels["label_score"][i] is None
         else:

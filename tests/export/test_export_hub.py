@@ -52,7 +52,7 @@ def test_a_data_set_keeps_its_class_label(labelloop, tmp_path, split):
     assert added.features["corrected_label"] == features["label"]
     assert list(added["label"]) == GIVEN
     assert list(added["corrected_label"]) == [1, 1, 1, 2]  # no given label is an owl, yet it is number 2
-    assert list(added["changed"]) == [True, True, False, True]
+    assert list(added["changed"]) == [False, True, False, False]
     assert (tmp_path / "added.changes.csv").exists()
 
     assert labelloop("export", run, "--to", "hf", "--replace", "--output", tmp_path / "new").code == 0

@@ -64,7 +64,7 @@ def test_replaced_added_dropped_and_back(labelloop, tmp_path, name):
     before, after = rows_of(path), rows_of(tmp_path / "added.jsonl")
     assert [row.pop("corrected_label") for row in after] == ["dog", "dog", "dog", "cat", "dog"]
     assert [row.pop("corrected_confidence") for row in after] == [1, 0.875, 0.75, 0.75, 0.75]
-    assert [row.pop("changed") for row in after] == [True, True, False, True, True]
+    assert [row.pop("changed") for row in after] == [False, True, False, False, False]
     assert after == before
 
     assert labelloop("export", run, "--to", "jsonl", "--action", "drop", "--output", tmp_path / "fewer.jsonl").code == 0

@@ -169,7 +169,7 @@ def test_a_file_without_a_label_column_has_none_to_replace(labelloop, tmp_path):
     assert ended.code == 2
     assert "no label column to replace" in ended.err
     assert labelloop("export", tmp_path / "run", "--to", "csv", "--output", tmp_path / "new.csv").code == 0
-    assert (tmp_path / "new.csv").read_text().splitlines()[3] == "3,,dog,0.8,true"
+    assert (tmp_path / "new.csv").read_text().splitlines()[3] == "3,,dog,0.8,false"
 
 
 def test_a_write_that_fails_leaves_nothing(labelloop, tmp_path, monkeypatch, run):

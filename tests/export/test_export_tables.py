@@ -83,7 +83,7 @@ def test_columns_are_added_and_no_other_byte(labelloop, tmp_path):
     assert labelloop("export", tmp_path / "run", "--to", "csv", "--output", tmp_path / "new.csv").code == 0
     assert (tmp_path / "new.csv").read_bytes() == (
         b"x,label,clean_label,corrected_label,corrected_confidence,changed\r\n"
-        b'1,"cat",dog,dog,1,true\r\n02.50,cat,,dog,0.875,true\r\n\r\n3,dog,"",dog,0.75,false'
+        b'1,"cat",dog,dog,1,false\r\n02.50,cat,,dog,0.875,true\r\n\r\n3,dog,"",dog,0.75,false'
     )
 
 
@@ -122,7 +122,7 @@ def test_the_confidence_is_that_of_the_label_beside_it(labelloop, tmp_path):
     assert labelloop("export", tmp_path / "run", "--to", "csv", *flags).code == 0
     shown = [(r["corrected_label"], r["corrected_confidence"], r["changed"]) for r in cells(tmp_path / "new.csv")]
     assert shown == [
-        ("dog", "1", "true"),
+        ("dog", "1", "false"),  # a clean label is no correction
         ("dog", "0.95", "true"),
         ("dog", "0.4", "false"),  # kept as given, of which the run believes 0.4
         ("", "", "false"),
@@ -221,7 +221,7 @@ def test_csv_becomes_parquet(labelloop, tmp_path):
     table = pq.read_table(tmp_path / "new.parquet").to_pydict()
     assert table["x"] == [1, 2, 3, 4, 5, 6]
     assert table["corrected_label"] == ["dog", "dog", "cat", "cat", "dog", "cat"]
-    assert table["changed"] == [True, True, True, True, False, False]
+    assert table["changed"] == [False, True, True, False, False, False]  # not the clean row, nor the blank one
 
 
 @pytest.mark.parametrize("to", ["parquet", "jsonl"])

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from labelloop.runs.labels import label_table
+from labelloop.runs.labels import as_now, label_table
 
 NAN = float("nan")
 # kind of row:          noisy, kept          noisy, changed       unlabelled           clean unpaired
@@ -45,8 +45,8 @@ def test_every_cell(table):
     assert found["given_label"] == ["x", "y", None, None, "z", "y", "x"]
     assert found["corrected_label"] == ["x", "z", "y", "z", "x", "y", None]
     assert found["corrected_confidence"] == [pytest.approx(v) for v in (0.7, 0.6, 0.5, 1, 1, 1)] + [None]
-    assert found["changed"] == [False, True, False, False, True, False, False]
-    assert found["is_label_issue"] == found["changed"]
+    assert found["changed"] == [False, True, False, False, False, False, False]  # a clean row is nobody's correction
+    assert found["is_label_issue"] == [False, True, False, False, True, False, False]  # its given label is wrong
     assert found["verified"] == [False, False, False, True, True, True, True]
     assert found["predicted_label"] == ["x", "x", "y", "z", "z", "y", "z"]
     scores = found["label_score"]
@@ -70,3 +70,9 @@ def test_a_missing_value_is_null_and_never_nan(table):
     for name in ("corrected_confidence", "label_score"):
         assert not any(value != value for value in table[name].to_pylist() if value is not None)
         assert table[name].null_count > 0
+
+
+def test_tables_of_older_runs_say_changed_as_new_ones_do(table):
+    older = table.set_column(table.column_names.index("changed"), "changed", table["is_label_issue"])
+    assert as_now(older).equals(table)
+    assert as_now(table).equals(table)

@@ -16,7 +16,7 @@ COLUMNS = ("id", "row", "column", "before", "after", "confidence", "reason", "ru
 
 def write_changes(path: Path, ids: list[str], decision: Decision, column: str, run: Path) -> int:
     """Writes them as CSV and returns how many there are. A row is counted from 0, in the order of the input."""
-    rows = np.flatnonzero(decision.changed | decision.dropped)
+    rows = np.flatnonzero(decision.relabelled | decision.dropped)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)

@@ -24,7 +24,7 @@ class Decision:
         final: The label it leaves with; None where it has none.
         proposed: What the run says; None where it says nothing.
         confidence: The probability of the final label; NaN where nobody knows it.
-        changed: Whether the final label is another than the given one.
+        relabelled: Whether the final label is another than the given one.
         dropped: Whether the row is left out.
         verified: Whether someone verified it.
     """
@@ -33,9 +33,15 @@ class Decision:
     final: NDArray
     proposed: NDArray
     confidence: NDArray
-    changed: NDArray[np.bool_]
+    relabelled: NDArray[np.bool_]
     dropped: NDArray[np.bool_]
     verified: NDArray[np.bool_]
+
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """As in labels.parquet: rows whose given label was corrected, those that someone verified aside [n]."""
+        had = np.array([label is not None for label in self.given], dtype=bool)
+        return self.relabelled & had & ~self.verified
 
     def reason(self, row: int) -> str:
         """Why the label of a row changed, or the row was dropped."""
@@ -69,15 +75,15 @@ def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
     had = np.array([value is not None for value in given], dtype=bool)
     differs = known & np.array([a != b for a, b in zip(given, proposed, strict=True)], dtype=bool)
     sure = differs & ~verified & (np.nan_to_num(sureness) >= np.float32(min_confidence))
-    changed = differs & verified | (sure if action == "relabel" else np.zeros_like(sure))
-    final = np.where(changed, proposed, given)
-    kept_against = differs & ~changed  # the confidence in the given label is then its label_score
+    relabelled = differs & verified | (sure if action == "relabel" else np.zeros_like(sure))
+    final = np.where(relabelled, proposed, given)
+    kept_against = differs & ~relabelled  # the confidence in the given label is then its label_score
     return Decision(
         given=given,
         final=final,
         proposed=proposed,
         confidence=np.where(kept_against, labels["label_score"].to_numpy(), sureness),
-        changed=changed,
+        relabelled=relabelled,
         dropped=sure & had if action == "drop" else np.zeros_like(sure),
         verified=verified,
     )

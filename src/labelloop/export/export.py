@@ -191,12 +191,12 @@ def _write_changes(path: Path, run: Run, decision: Decision, replace: bool) -> N
 
 def _summary(decision: Decision, output: Path, beside: list[Path]) -> str:
     unlabelled = np.array([label is None for label in decision.given], dtype=bool)
-    unverified = decision.changed & ~decision.verified
+    unverified = decision.relabelled & ~decision.verified
     return "\n".join(
         [
             f"{len(unlabelled)} rows: {int((unverified & ~unlabelled).sum())} labels corrected,"
             f" {int((unverified & unlabelled).sum())} blank ones filled in,"
-            f" {int((decision.changed & decision.verified).sum())} replaced by the clean one,"
+            f" {int((decision.relabelled & decision.verified).sum())} replaced by the clean one,"
             f" {int(decision.dropped.sum())} rows dropped",
             f"written to {output}; beside it {' and '.join(path.name for path in beside)}",
         ]

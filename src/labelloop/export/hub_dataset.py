@@ -72,7 +72,7 @@ def _corrected(data: Any, run: Run, source: Path, decision: Decision, replace: b
         if label is None:
             raise UsageError(f"{source} has no label column to replace; leave out --replace")
         names = data.column_names
-        values = [new if changed else old for old, new, changed in zip(cells, final, decision.changed, strict=True)]
+        values = [new if is_new else old for old, new, is_new in zip(cells, final, decision.relabelled, strict=True)]
         data = data.remove_columns(label).add_column(label, values, feature=feature).select_columns(names)
     else:
         confidence = [None if np.isnan(value) else float(value) for value in decision.confidence]

@@ -29,7 +29,7 @@ def new_places(files: list[str], rows: Mapping[str, int], decision: Decision) ->
         row = rows.get(name)
         if row is not None and decision.dropped[row]:
             places[name] = None
-        elif row is not None and decision.changed[row]:
+        elif row is not None and decision.relabelled[row]:
             moved.append((name, str(decision.final[row]), row))
         else:
             places[name] = name

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
 from labelloop.export.decision import Decision, spelling
@@ -84,6 +85,8 @@ def _edited_delimited(run: Run, source: Path, to: str, decision: Decision, repla
     cells = [table.cell(record, column) if label is not None else "" for record in table.rows]
     spelled = spelling(cells, decision, run.classes, f"{source}, column {label!r}")
 
+    changed = decision.changed
+
     def text(row: int) -> str:
         final = decision.final[row]
         return "" if final is None else str(spelled[final])
@@ -91,9 +94,9 @@ def _edited_delimited(run: Run, source: Path, to: str, decision: Decision, repla
     return edited(
         table,
         keep=lambda row: not decision.dropped[row],
-        replace=lambda row: (column, text(row)) if replace and decision.changed[row] else None,
+        replace=lambda row: (column, text(row)) if replace and decision.relabelled[row] else None,
         added=() if replace else ADDED,
-        add=lambda row: (text(row), _number(decision.confidence[row]), str(bool(decision.changed[row])).lower()),
+        add=lambda row: (text(row), _number(decision.confidence[row]), str(bool(changed[row])).lower()),
     )
 
 
@@ -113,7 +116,7 @@ def _edited_lines(run: Run, source: Path, decision: Decision, replace: bool) -> 
     ]
     spelled = spelling(values, decision, run.classes, f"{source}, key {label!r}")
     final = [None if value is None else spelled[value] for value in decision.final]
-    at = {number: row for row, number in enumerate(rows)}
+    at, changed = {number: row for row, number in enumerate(rows)}, decision.changed
     pieces = []
     for number, line in enumerate(lines):
         row = at.get(number)
@@ -122,19 +125,19 @@ def _edited_lines(run: Run, source: Path, decision: Decision, replace: bool) -> 
         if row is not None:
             mark, line = ("\ufeff", line[1:]) if line.startswith("\ufeff") else ("", line)
             if not replace:
-                line = with_members(line, dict(zip(ADDED, (final[row], *_of(decision, row)), strict=True)))
-            elif decision.changed[row] and label in places[number]:
+                line = with_members(line, dict(zip(ADDED, (final[row], *_of(decision, changed, row)), strict=True)))
+            elif decision.relabelled[row] and label in places[number]:
                 line = with_value(line, places[number][label], final[row])
-            elif decision.changed[row]:
+            elif decision.relabelled[row]:
                 line = with_members(line, {label: final[row]})
             line = mark + line
         pieces.append(line)
     return ["\n".join(pieces).encode()]
 
 
-def _of(decision: Decision, row: int) -> tuple[float | None, bool]:
+def _of(decision: Decision, changed: NDArray[np.bool_], row: int) -> tuple[float | None, bool]:
     confidence = float(decision.confidence[row])
-    return None if math.isnan(confidence) else float(f"{confidence:.6g}"), bool(decision.changed[row])
+    return None if math.isnan(confidence) else float(f"{confidence:.6g}"), bool(changed[row])
 
 
 def _delimiter(run: Run, kind: str) -> str:
@@ -194,7 +197,7 @@ def _labelled(run: Run, source: Path, table: pa.Table, decision: Decision, repla
     final = [None if value is None else spelled[value] for value in decision.final]
     if replace:
         column = table.column_names.index(label)
-        values = [new if changed else old for old, new, changed in zip(cells, final, decision.changed, strict=True)]
+        values = [new if is_new else old for old, new, is_new in zip(cells, final, decision.relabelled, strict=True)]
         field = table.schema.field(column)
         table = table.set_column(column, field, _array(values, field.type))
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelloop.types import MISSING, Floats, Labels
@@ -32,15 +33,15 @@ def label_table(
 
     Returns:
         Columns id, given_label, corrected_label, corrected_confidence, changed, verified, predicted_label,
-        is_label_issue, label_score. A missing value is null. `changed` says that the corrected label is another than
-        the given one. `is_label_issue` is the same under cleanlab's name, for tools that read that; here nothing does
-        but the export of issues.
+        is_label_issue, label_score. A missing value is null. `changed` marks corrections: rows that nobody verified
+        and whose corrected label is another than the given one. `is_label_issue` marks wrong given labels, as in
+        cleanlab: the same rows, and clean ones whose clean label is another than the given one.
     """
     scored: NDArray[np.bool_] = ~np.isnan(targets[:, 0])
     corrected = np.where(scored, np.nan_to_num(targets).argmax(axis=1), MISSING)
     rows = np.arange(len(given))
     known = scored & (given != MISSING)
-    changed = known & (corrected != given)
+    wrong = known & (corrected != given)
     score = np.where(known, targets[rows, np.where(known, given, 0)], np.nan)
     return pa.table(
         {
@@ -48,13 +49,21 @@ def label_table(
             "given_label": _names(given, classes),
             "corrected_label": _names(corrected, classes),
             "corrected_confidence": _numbers(targets.max(axis=1), scored),
-            "changed": changed,
+            "changed": wrong & (clean == MISSING),
             "verified": clean != MISSING,
             "predicted_label": _names(predicted, classes),
-            "is_label_issue": changed,  # cleanlab's name for it
+            "is_label_issue": wrong,
             "label_score": _numbers(score, known),  # cleanlab's name and meaning: low is bad
         }
     )
+
+
+def as_now(labels: pa.Table) -> pa.Table:
+    """labels.parquet of any version, with `changed` as it is now: it once counted clean rows too."""
+    if not {"changed", "verified"} <= set(labels.column_names):
+        return labels
+    changed = pc.and_not(labels["changed"], labels["verified"])
+    return labels.set_column(labels.column_names.index("changed"), "changed", changed)
 
 
 def _names(labels: Labels, classes: Sequence[Any]) -> pa.Array:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from labelloop.errors import DataError
 from labelloop.runs.arrays import LARGEST, RowArrays, read_row_arrays
 from labelloop.runs.folder import read_record
+from labelloop.runs.labels import as_now
 from labelloop.runs.run_json import RunRecord
 from labelloop.types import Floats
 
@@ -90,7 +91,7 @@ def read_run(path: Path) -> Run:
     if lacking:
         raise DataError(f"{path} is not a whole run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
     try:
-        labels = pq.read_table(path / "labels.parquet")
+        labels = as_now(pq.read_table(path / "labels.parquet"))
         targets = np.load(path / "targets.npy", allow_pickle=False)
     except (pa.ArrowInvalid, OSError, ValueError) as error:
         raise DataError(f"{path}: labels.parquet or targets.npy is damaged ({error}); {AGAIN}") from None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from labelloop.errors import DataError
 from labelloop.runs.folder import OUR_FILES, read_metrics
+from labelloop.runs.labels import as_now
 from labelloop.runs.preview import PREVIEW, Preview, read_preview
 from labelloop.runs.run_json import from_json, up_to_date
 from labelloop.types import MISSING, Floats, Labels
@@ -153,7 +154,7 @@ def _metrics(folder: Path, missing: list[str]) -> list[dict[str, Any]]:
 
 def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
     try:
-        table = pq.read_table(folder / "labels.parquet")
+        table = as_now(pq.read_table(folder / "labels.parquet"))
     except FileNotFoundError:
         missing.append("labels.parquet is not there: nothing is known of single rows yet")
         return None

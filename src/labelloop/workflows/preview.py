@@ -55,7 +55,7 @@ def wanted_rows(labels: pa.Table, most: int) -> NDArray[np.int64]:
     confidence = np.nan_to_num(labels["corrected_confidence"].to_numpy(), nan=2.0)
     clean, changed = (labels[name].to_numpy().astype(bool) for name in ("verified", "changed"))
     doubtful = np.argsort(np.where(clean, 3.0, confidence), kind="stable")
-    surest = np.argsort(np.where(changed & ~clean, -confidence, 3.0), kind="stable")[: int((changed & ~clean).sum())]
+    surest = np.argsort(np.where(changed, -confidence, 3.0), kind="stable")[: int(changed.sum())]
     parts = [np.flatnonzero(clean)[: most // 3]]
     both = np.empty(2 * min(len(doubtful), len(surest)), np.int64)
     both[0::2], both[1::2] = doubtful[: len(both) // 2], surest[: len(both) // 2]

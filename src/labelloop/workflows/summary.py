@@ -99,7 +99,7 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
             shrunk.append(f"CLASS {name!s} IS GONE: {before} rows had it as given label, and none after the correction")
         elif after < SHRUNK * before:
             shrunk.append(f"CLASS {name!s} SHRANK: from {before} rows to {after}")
-    changed = int((labels["changed"].to_numpy() & ~clean).sum())
+    changed = int(labels["changed"].to_numpy().sum())
     lines = [f"{changed} given labels were corrected ({int(clean.sum())} clean rows aside)"]
     lines += _table(("class", "given", "corrected", "clean rows", "good broken", "wrong fixed"), rows)
     advice = (
