@@ -1,5 +1,6 @@
 """What an encoder brings: corrected labels of an image folder and a text file, with and without one.
 
+Of the pages: the reviews and the photos that docs/text-embeddings.md and docs/image-folder.md make, by their own code.
 Images: the first rows of CIFAR-10 in class folders, with the labels that one person gave them (CIFAR-10N, random 1), or
 with symmetric noise of 40% ("images-40").
 Texts: comments with the majority of keyword rules as label (YouTube spam), none where no rule speaks. A tenth of the
@@ -13,6 +14,7 @@ import csv
 import io
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,7 +31,8 @@ from labelloop.noise.label_files import read_label_file
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 
-IMAGES = 1000
+IMAGES = 500
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 TRAINED = ["--train-encoder", "--set", "epochs=6", "--set", "warm_up=2", "--set", "correct_every=1"]
 TRAINED += ["--set", "batch_size=32"]
@@ -46,6 +49,10 @@ def measure(stored: dict[str, Any], seeds: list[int], only: list[str], keep: Cal
         (data, way, flags, seed)
         for seed in seeds
         for data, way, flags in (
+            ("page-texts", "none", []),
+            ("page-texts", "frozen", ["--encoder", sentences]),
+            ("page-images", "none", []),
+            ("page-images", "frozen", small),
             ("texts", "none", []),
             ("texts", "frozen", ["--encoder", sentences]),
             ("images", "frozen", small),
@@ -55,6 +62,10 @@ def measure(stored: dict[str, Any], seeds: list[int], only: list[str], keep: Cal
         )
     ]
     wanted.append(("images-40", "trained", [*small, *TRAINED], seeds[0]))
+    with tempfile.TemporaryDirectory() as folder:  # so that no run is charged for imports
+        for data, flags in (("page-texts", ["--encoder", sentences]), ("page-images", small)):
+            (Path(folder) / data).mkdir()
+            _run(data, Path(folder) / data, [*flags, "--set", "epochs=6", "--set", "warm_up=2"], 0)
     done = {(one["data"], one["way"], one["seed"]) for one in found}
     for data, way, flags, seed in wanted:
         if (data, way, seed) in done or (only and data not in only):
@@ -66,7 +77,8 @@ def measure(stored: dict[str, Any], seeds: list[int], only: list[str], keep: Cal
 
 
 def _run(data: str, folder: Path, flags: list[str], seed: int) -> dict[str, Any]:
-    place, truth, more = (_texts if data == "texts" else _images)(folder, seed, data)
+    place, truth, more = MAKERS[data](folder, seed, data)
+    load = os.getloadavg()[0]
     os.environ["LABELLOOP_CACHE"] = str(folder / "cache")
     arguments = ["fit", place, "--output-dir", folder / "run", "--seed", seed, *more, *flags]
     start, cpu = time.perf_counter(), time.process_time()
@@ -92,6 +104,8 @@ def _run(data: str, folder: Path, flags: list[str], seed: int) -> dict[str, Any]
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu_seconds, 1),
         "encoding_seconds": (run["source"].get("encoder") or {}).get("seconds"),
+        "load": round(max(load, os.getloadavg()[0]), 1),  # other processes on the machine slow this one down
+        "commit": run["versions"]["commit"],
         "flags": [str(flag).rpartition("/site-packages/")[2] for flag in flags],
     }
 
@@ -132,3 +146,33 @@ def _texts(folder: Path, seed: int, data: str) -> tuple[Path, dict[str, str], li
             writer.writerow([f"c{row}", text, label, names[true[row]] if row in clean else ""])
     truth = {f"c{row}": str(names[k]) for row, k in enumerate(true)}
     return folder / "comments.csv", truth, ["--text", "comment"]
+
+
+def _page(name: str, folder: Path, seed: int) -> None:
+    """Makes the data of a page with the page's own code, in a folder."""
+    code = re.search(r"^```python\n(.*?)^```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert code is not None
+    assert "random.seed(0)" in code[1]
+    with contextlib.chdir(folder):
+        exec(code[1].replace("random.seed(0)", f"random.seed({seed})"), {"__name__": "page"})
+
+
+def _page_texts(folder: Path, seed: int, data: str) -> tuple[Path, dict[str, str], list[Any]]:
+    _page("text-embeddings.md", folder, seed)
+    truth = {str(i): "good" if i % 2 else "bad" for i in range(200)}
+    return folder / "reviews.csv", truth, ["--text", "review"]
+
+
+def _page_images(folder: Path, seed: int, data: str) -> tuple[Path, dict[str, str], list[Any]]:
+    _page("image-folder.md", folder, seed)
+    truth = {f"{given}/{i}.png": ("red", "blue")[i % 2] for i in range(60) for given in ("red", "blue")}
+    return folder / "photos", truth, ["--clean-file", folder / "verified.csv"]
+
+
+MAKERS = {
+    "page-texts": _page_texts,
+    "page-images": _page_images,
+    "texts": _texts,
+    "images": _images,
+    "images-40": _images,
+}

@@ -29,13 +29,13 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 STORE = ROOT / "evidence" / "encoders.json"
 sys.path.insert(0, str(ROOT / "examples"))
-REPEATS = 7
+REPEATS = 15
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("throughput", "memory", "labels"))
-    parser.add_argument("--only", nargs="+", default=[], help="of the data sets of `labels`: texts, images, images-40")
+    parser.add_argument("--only", nargs="+", default=[], help="data sets of `labels`, such as page-texts")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
     stored = json.loads(STORE.read_text()) if STORE.exists() else {}
@@ -61,12 +61,13 @@ def write(stored: dict[str, Any]) -> None:
 
 
 def throughput() -> dict[str, Any]:
-    """Rows a second of `encode_rows` with an empty cache beside the library alone, on the same rows and batches."""
+    """The time of `encode_rows` with an empty cache beside the library alone, on the same rows and batches."""
     import torch
 
     torch.set_num_threads(1)
     found = {}
     for name, rows, ours, bare in (_sentences(), _vision(), _own_network()):
+        load = [os.getloadavg()[0]]
         seconds: dict[str, list[float]] = {"ours": [], "bare": []}
         cpu: dict[str, list[float]] = {"ours": [], "bare": []}
         for repeat in range(REPEATS + 1):
@@ -77,15 +78,17 @@ def throughput() -> dict[str, Any]:
                 if repeat:  # the first warms up
                     seconds[which].append(time.perf_counter() - start)
                     cpu[which].append(time.process_time() - cpu_start)
-        ratios = np.array(seconds["bare"]) / np.array(seconds["ours"])
+        load.append(os.getloadavg()[0])
         found[name] = {
             "rows": rows,
-            "ratio": round(float(np.median(ratios)), 3),
-            # Of CPU time, which other processes on the machine disturb less than the clock.
-            "cpu_ratio": round(float(np.median(np.array(cpu["bare"]) / np.array(cpu["ours"]))), 3),
-            "ratios": [round(float(r), 3) for r in ratios],
-            "rows_per_second": round(rows / float(np.median(seconds["ours"])), 1),
-            "bare_rows_per_second": round(rows / float(np.median(seconds["bare"])), 1),
+            # Of processor time, which other processes on the machine disturb less than the clock.
+            "cpu_ratio": round(float(np.median(cpu["bare"]) / np.median(cpu["ours"])), 3),
+            "clock_ratio": round(float(np.median(seconds["bare"]) / np.median(seconds["ours"])), 3),
+            "rows_per_cpu_second": round(rows / float(np.median(cpu["ours"])), 1),
+            "bare_rows_per_cpu_second": round(rows / float(np.median(cpu["bare"])), 1),
+            "cpu_seconds": {which: [round(one, 3) for one in times] for which, times in cpu.items()},
+            "clock_seconds": {which: [round(one, 3) for one in times] for which, times in seconds.items()},
+            "load": [round(one, 1) for one in load],  # processes that want one of the cores, before and after
         }
         print(name, found[name], flush=True)
     return found

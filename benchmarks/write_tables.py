@@ -14,7 +14,9 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import encoders_page
 import recipe_page
 from believe_page import page as believe_page
 from results_page import Page, correction_shares, overhead_setting
@@ -84,6 +86,10 @@ def believe() -> str:
     return believe_page(json.loads((EVIDENCE / "believe.json").read_text(encoding="utf-8")))
 
 
+def encoder_record() -> dict[str, Any]:
+    return json.loads((EVIDENCE / "encoders.json").read_text(encoding="utf-8"))
+
+
 PAGE = Page()
 WHERE = {
     "closed-loop": "closed loop",
@@ -109,6 +115,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "costs": costs,
     "vs-cleanlab": vs_cleanlab,
     "believe": believe,
+    "encoder-texts": lambda: encoders_page.labels(encoder_record(), ("page-texts", "texts")),
+    "encoder-images": lambda: encoders_page.labels(encoder_record(), ("page-images", "images", "images-40")),
+    "encoder-speed": lambda: encoders_page.speed(encoder_record()),
     "counts": PAGE.counts,
     "claims": PAGE.claims,
     "ranking": partial(PAGE.ranking, "closed loop"),

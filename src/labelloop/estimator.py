@@ -20,6 +20,7 @@ from labelloop.config.recipes import DEFAULT_RECIPE
 from labelloop.errors import DataError
 from labelloop.types import MISSING, Floats
 from labelloop.workflows.compose import RunOptions
+from labelloop.workflows.encode import raw_or_not
 from labelloop.workflows.fit_estimator import fit_estimator, known_labels
 
 OWN_PARAMETERS = ("network", "epochs", "warm_up", "batch_size", "learning_rate", "noisy_loss_weight")
@@ -132,6 +133,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if self.encoder is None:
+            X = raw_or_not(X, None, self.train_encoder)
             X = _dense(validate_data(self, X, accept_sparse="csr", allow_nd=True))
         given = _labels(y, "y")
         clean = None if y_clean is None else _labels(y_clean, "y_clean")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from stand_ins import stand_in_libraries as stand_in_libraries  # a fixture
 from tiny_encoders import pictures_of, sentences_of, words_of
 
 from labelloop.cli import main
@@ -19,6 +20,12 @@ def _saved(make: Callable[[Path], Path], folder: Path) -> Path:
             "ignore"
         )  # the libraries warn while they are imported and while they save; that is theirs
         return make(folder)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test asks a server whether it is there."""
+    monkeypatch.setattr("labelloop.encoders.libraries.why_unreachable", lambda: None)
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,10 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class FeatureCache:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._about = {"encoder": encoder.name, "kind": encoder.kind, "version": encoder.version}
         self._width: int | None = None
+        self._preprocessing: Mapping[str, Any] | None = None
         self._rows: dict[bytes, int] = {}
         self._sums: NDArray[np.uint32] = np.zeros(0, np.uint32)
         (self.folder / LOCK).touch()
@@ -75,6 +77,11 @@ class FeatureCache:
         """Numbers a row; None while nothing is kept."""
         return self._width
 
+    @property
+    def preprocessing(self) -> Mapping[str, Any] | None:
+        """What the encoder does to a row before its network; None while nothing is kept."""
+        return self._preprocessing
+
     def find(self, keys: Sequence[bytes | None]) -> Labels:
         """Where the features of each key are, -1 where they are not [n]."""
         return np.array([-1 if key is None else self._rows.get(key, -1) for key in keys], dtype=np.int64)
@@ -88,12 +95,14 @@ class FeatureCache:
         whole = [zlib.crc32(row.tobytes()) == self._sums[p] for row, p in zip(features, positions, strict=True)]
         return features, np.array(whole, dtype=bool)
 
-    def add(self, keys: Sequence[bytes], features: Floats) -> None:
+    def add(
+        self, keys: Sequence[bytes], features: Floats, preprocessing: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         """Keeps rows. Two processes may do so at a time; what one adds, the other sees when it opens the cache anew."""
         features = np.ascontiguousarray(features, np.float32)
         with self._locked():
             if not (self.folder / ABOUT).exists():
-                self._write_about(features.shape[1])
+                self._write_about(features.shape[1], preprocessing)
             elif (kept := self._read_about()) != features.shape[1]:
                 raise DataError(
                     f"encoder {self._about['encoder']!r} gives {features.shape[1]} numbers per row, and gave {kept}"
@@ -137,14 +146,16 @@ class FeatureCache:
 
     def _read_about(self) -> int | None:
         try:
-            return int(json.loads((self.folder / ABOUT).read_text(encoding="utf-8"))["width"])
+            about = json.loads((self.folder / ABOUT).read_text(encoding="utf-8"))
+            self._preprocessing = about.get("preprocessing")
+            return int(about["width"])
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{self.folder / ABOUT} is damaged; delete the folder, it only saves time") from None
 
-    def _write_about(self, width: int) -> None:
-        about: dict[str, Any] = {**self._about, "width": width}
+    def _write_about(self, width: int, preprocessing: Mapping[str, Any]) -> None:
+        about: dict[str, Any] = {**self._about, "width": width, "preprocessing": dict(preprocessing)}
         partial = self.folder / f".{ABOUT}.{os.getpid()}"
         partial.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         partial.replace(self.folder / ABOUT)

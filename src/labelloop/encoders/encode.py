@@ -34,12 +34,14 @@ class Encoded:
         unreadable: The row, the name and the reason of every image that cannot be opened.
         from_cache: Rows whose features were in the cache.
         encoded: Rows that the encoder was called for. Equal rows are encoded once.
+        preprocessing: What the encoder does to a row before its network.
     """
 
     features: Floats
     unreadable: tuple[tuple[int, str, str], ...]
     from_cache: int
     encoded: int
+    preprocessing: Mapping[str, Any]
 
 
 def encode_rows(
@@ -88,7 +90,9 @@ def encode_rows(
         first, reason = unreadable[0]
         raise DataError(f"{source}: no row can be read, such as {name_of(raw.items[first], first)} ({reason})")
     named = tuple((row, name_of(raw.items[row], row), reason) for row, reason in sorted(unreadable))
-    return Encoded(room.features, named, kept, len(raw) - len(named) - kept)
+    about = None if missing or store is None else store.preprocessing  # a full cache needs no library
+    about = encoder.load().preprocessing if about is None else about
+    return Encoded(room.features, named, kept, len(raw) - len(named) - kept, about)
 
 
 def _from_cache(store: FeatureCache, keys: Sequence[bytes | None], room: _Room) -> int:
@@ -129,7 +133,7 @@ def _encode_missing(
             if rows:
                 values = _call(loaded, rows, items, room.width or width, encoder, source)
                 if store is not None:
-                    store.add([twins[row][0] for row in rows], values)
+                    store.add([twins[row][0] for row in rows], values, loaded.preprocessing)
                 for row, value in zip(rows, values, strict=True):
                     room.put(np.array(twins[row][1]), value)
             bar.update(len(rows) + len(bad))

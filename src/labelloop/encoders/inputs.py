@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -74,10 +74,10 @@ def encoded_inputs(
         )
     if form.trained:
         values, unreadable = prepare_rows(raw, encoder, shape)
-        about = _filled(form, encoder, None)
+        about = _filled(form, encoder, None, encoder.load().preprocessing)
         return EncodedInputs(values, about, unreadable, 0, 0, time.perf_counter() - start)
     found = encode_rows(raw, encoder, source, width=form.width, progress=progress)
-    about = _filled(form, encoder, found.features.shape[1])
+    about = _filled(form, encoder, found.features.shape[1], found.preprocessing)
     seconds = time.perf_counter() - start
     return EncodedInputs(found.features, about, found.unreadable, found.from_cache, found.encoded, seconds)
 
@@ -104,8 +104,7 @@ def trained_place(form: EncoderForm, folder: Path) -> str | None:
     return f"{library}:{folder.absolute()}" if form.trained and library in LIBRARIES and folder.is_dir() else None
 
 
-def _filled(form: EncoderForm, encoder: Encoder, width: int | None) -> EncoderForm:
+def _filled(form: EncoderForm, encoder: Encoder, width: int | None, preprocessing: Mapping[str, Any]) -> EncoderForm:
     if form.version:  # of a trained model: it stays what it was
         return form
-    preprocessing = dict(encoder.load().preprocessing)
-    return replace(form, version=encoder.version, width=width, preprocessing=preprocessing)
+    return replace(form, version=encoder.version, width=width, preprocessing=dict(preprocessing))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
 from labelloop.errors import UsageError
+
+PATIENCE = 5.0  # seconds to wait for the hub
 
 
 def need(module: str, extra: str, name: str) -> None:
@@ -31,8 +33,12 @@ def device_of(device: str) -> str:
 @contextmanager
 def from_library(name: str, place: str, library: str) -> Iterator[None]:
     """Turns what a library raises while it loads a model into a message that says what to do."""
+    is_folder = Path(place).expanduser().is_dir()
+    looks_like_folder = os.sep in place and place.startswith((".", "/", "~"))
+    unreachable = None if is_folder or looks_like_folder else why_unreachable()
     try:
-        yield
+        with offline() if unreachable else nullcontext():
+            yield
     except ImportError as error:
         raise UsageError(
             f"encoder {name!r}: {library} cannot be imported ({error}); install it again with pip install"
@@ -41,17 +47,49 @@ def from_library(name: str, place: str, library: str) -> Iterator[None]:
     except UsageError:
         raise
     except Exception as error:  # the libraries raise many kinds
-        reason = " ".join(str(error).split())[:300]
-        if Path(place).expanduser().is_dir():
+        if is_folder:
             advice = f"the folder {place} holds no model that {library} can load; save one there with save_pretrained"
-        elif os.sep in place and place.startswith((".", "/", "~")):
+        elif looks_like_folder:
             advice = f"there is no folder {place}"
+        elif unreachable:
+            raise UsageError(
+                f"encoder {name!r}: there is no folder {place!r} here, no model of that name was downloaded before, and"
+                f" there is no network to look for it ({unreachable}); give the folder of a model, or download it where"
+                " there is a network"
+            ) from error
         else:
             advice = (
                 f"there is no folder {place!r} here, and {library} found no model of that name; check the spelling and"
                 " the network, or give a folder"
             )
+        reason = " ".join(str(error).split())[:300]
         raise UsageError(f"encoder {name!r}: {advice} ({type(error).__name__}: {reason})") from error
+
+
+def why_unreachable() -> str | None:
+    """Asks the Hugging Face hub once; None if it answers. The libraries would ask for every file several times."""
+    try:
+        from huggingface_hub import constants
+        from huggingface_hub.utils import get_session
+    except ImportError:
+        return None
+    try:
+        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+    except Exception as error:  # of whatever library makes the requests
+        return " ".join(f"{constants.ENDPOINT}: {error}".split())[:200]
+    return None
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """The libraries take what was downloaded before, and miss at once what was not."""
+    from huggingface_hub import constants
+
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 @contextmanager

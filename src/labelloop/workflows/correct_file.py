@@ -24,7 +24,7 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord
 from labelloop.runs.versions import versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
-from labelloop.workflows.encode import read_inputs
+from labelloop.workflows.encode import hint, read_inputs
 from labelloop.workflows.ending import leave_report
 from labelloop.workflows.summary import result_text, understood_text
 
@@ -115,7 +115,7 @@ def correct_file(
     if to.file is not None:
         write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(to.file, lambda place: write(result.labels, place))
-    return f"{understood_text(table)}\n{_summary(result)}\nthe corrected labels are in {to.file or to.folder}"
+    return f"{understood_text(table)}\n{_summary(result)}\n{_ending(to, tables[-1])}"
 
 
 def _readable(table: Table) -> Table:
@@ -176,6 +176,11 @@ def _column_names(path: Path) -> list[str]:
             return list(archive.files)
     except (OSError, ValueError, AttributeError):
         return []
+
+
+def _ending(to: Outputs, table: Table) -> str:
+    said = hint(table)
+    return f"the corrected labels are in {to.file or to.folder}" + (f"\nhint: {said}" if said else "")
 
 
 def _summary(result: CorrectionResult) -> str:

@@ -93,7 +93,16 @@ def raw_or_not(rows: Any, encoder: str | None, trained: bool) -> Any:
     """Rows of a caller as texts or images for an encoder; as they are where there is none."""
     if encoder is None and trained:
         raise UsageError("train_encoder trains an encoder further; name one with encoder")
+    if encoder is None and _are_texts(rows):
+        raise UsageError(
+            "these rows are texts, which need an encoder: encoder='sentence-transformers:all-MiniLM-L6-v2', or"
+            " encoder='words', which counts words and needs nothing"
+        )
     return rows if encoder is None or rows is None else raw_inputs(rows, encoder)
+
+
+def _are_texts(rows: Any) -> bool:
+    return isinstance(rows, list | tuple | np.ndarray) and bool(len(rows)) and all(isinstance(row, str) for row in rows)
 
 
 def shape_of(table: Table) -> Sequence[int] | None:

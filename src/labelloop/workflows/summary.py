@@ -38,9 +38,11 @@ def understood_text(table: Table) -> str:
 def _features(table: Table, said: Understood) -> Iterator[str]:
     if not said.features:
         shape = getattr(table.inputs, "shape", None)
-        form = table.image_form
+        form, encoder = table.image_form, table.encoder_form
         what = f"images of {form.height} x {form.width} pixels" if form is not None else f"an array {shape}"
-        yield f"  inputs: {what if shape is not None or form is not None else 'a dataset'}"
+        if encoder is not None:
+            what = f"{encoder.kind}s, through the encoder {encoder.name}"
+        yield f"  inputs: {what if shape is not None or form is not None or encoder is not None else 'a dataset'}"
     kinds: dict[str, list[Feature]] = {}
     for feature in said.features:
         kinds.setdefault(feature.how.split(" ")[0], []).append(feature)

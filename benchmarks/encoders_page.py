@@ -1,0 +1,63 @@
+"""What the pages say of the runs of encoders.py: labels and seconds with and without an encoder, speed, and memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+NAMES = {
+    "page-texts": "the {rows} reviews above",
+    "page-images": "the {rows} images above",
+    "texts": "{rows} comments, labels from keyword rules",
+    "images": "{rows} photographs (CIFAR-10), labels of one person",
+    "images-40": "{rows} photographs (CIFAR-10), symmetric noise of 40%",
+}
+WAYS = {"none": "none", "frozen": "frozen", "trained": "trained further"}
+
+
+def labels(record: dict[str, Any], datas: tuple[str, ...]) -> str:
+    """A line for each data set and way, over the seeds that are stored for it."""
+    lines = [
+        "Labels that are right, of the rows that are not clean, in %, mean ± deviation over seeds; seconds of processor"
+        " time of the whole run, one thread, without imports.",
+        "",
+        "| data | encoder | seeds | given right | corrected right | seconds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for data in datas:
+        for way, title in WAYS.items():
+            runs = [run for run in record.get("labels", ()) if (run["data"], run["way"]) == (data, way)]
+            if runs:
+                given, right = ([100 * run[f"{key}_label_accuracy"] for run in runs] for key in ("given", "corrected"))
+                seconds = np.median([run["cpu_seconds"] for run in runs])
+                cells = [NAMES[data].format(rows=runs[0]["rows"]), title, len(runs), f"{np.mean(given):.1f}"]
+                cells += [f"{np.mean(right):.1f} ± {np.std(right, ddof=len(runs) > 1):.1f}", f"{seconds:.0f}"]
+                lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
+def speed(record: dict[str, Any]) -> str:
+    """Encoding beside the bare library, and the memory it takes."""
+    found = record["throughput"]
+    repeats = {len(one["cpu_seconds"]["ours"]) for one in found.values()}
+    load = max(value for one in found.values() for value in one["load"])
+    lines = [
+        f"Encoding beside the same batches given to the library alone: medians of {min(repeats)} repeats of each, taken"
+        " in turn, of processor time, because the machine had other work (up to"
+        f" {load:.0f} processes for 2 cores).",
+        "",
+        "| encoder | rows per second | library alone | ratio |",
+        "|---|---|---|---|",
+    ]
+    for name, one in found.items():
+        speeds = f"{one['rows_per_cpu_second']:.0f} | {one['bare_rows_per_cpu_second']:.0f}"
+        lines.append(f"| {name} | {speeds} | {one['cpu_ratio']:.2f} |")
+    return "\n".join([*lines, "", _memory(record["memory"])])
+
+
+def _memory(found: dict[str, dict[str, int]]) -> str:
+    parts = [
+        f"{one['anonymous_mib']} MiB for {one['features_mib']} MiB of features ({name})" for name, one in found.items()
+    ]
+    return f"Memory of the process after encoding: {'; '.join(parts)}."
