@@ -17,7 +17,7 @@ from typing import Protocol
 
 from labelloop import __version__
 from labelloop.cli.messages import of_the_system, show_warning, with_flags
-from labelloop.errors import DataError, UsageError
+from labelloop.errors import DataError, ElsewhereError, UsageError
 
 COMMANDS = {
     "fit": "labelloop.cli.fit",
@@ -64,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = options.run(options)
         sys.stdout.flush()
         return code
+    except ElsewhereError:  # another process of the same run has said why
+        return 1
     except UsageError as error:
         print(f"labelloop: {with_flags(error)}", file=sys.stderr)
         return 2

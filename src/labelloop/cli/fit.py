@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from pathlib import Path
 
 from labelloop.cli.flags import (
@@ -85,11 +86,20 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="closed-loop", help="closed-loop, or a baseline to compare with")
     parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, ... (default auto)")
+    parser.add_argument(
+        "--processes",
+        type=processes,
+        metavar="N",
+        help="stop unless a launcher such as torchrun started N processes (default: as many as it did)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.workflows.fit_file import RunOptions, Settings, fit_file
+    from labelloop.workflows.fit_file import RunOptions, Settings, fit_file, join
 
+    ranks = join(options.processes)
+    if not ranks.is_first:
+        warnings.simplefilter("ignore")  # the first process says the same
     summary = fit_file(
         options.data,
         read_options(options),
@@ -104,13 +114,14 @@ def run(options: argparse.Namespace) -> int:
             overwrite=options.overwrite,
             report=not options.no_report,
             dry_run=options.dry_run,
+            ranks=ranks,
         ),
         noisy_labels=options.noisy_labels,
         test=options.test,
         allow_overlap=options.allow_overlap,
         max_unreadable=options.max_unreadable,
     )
-    if not options.quiet or options.dry_run:
+    if ranks.is_first and (not options.quiet or options.dry_run):
         print(summary)
     return 0
 

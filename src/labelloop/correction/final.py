@@ -53,7 +53,8 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
         fitted: What it ended with.
         runtime: Where to train further networks, if any. It must not have the folder of the loop's run.
     """
-    ours = judge_loop(problem, config, fitted, runtime.seed)
+    # Of several processes the first one judges; the others take part where networks are trained.
+    ours = judge_loop(problem, config, fitted, runtime.seed) if runtime.is_first else {}
     loop = FinalLabels(fitted.targets, LOOP, ours)
     if config.final_labels == "loop":
         return loop

@@ -58,6 +58,8 @@ def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corre
             f"the labels are those of the loop alone, since a network beside it failed: {error}", stacklevel=3
         )
         return None
+    if not runtime.is_first:  # it has trained its part of the networks; the first process makes the labels
+        return None
     inputs, table = None, False
     if (kept := kept_inputs(rows.inputs, config)) is not None:
         inputs, table = rows.inputs[index].astype(np.float32), kept == TABLE

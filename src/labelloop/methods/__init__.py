@@ -21,6 +21,8 @@ class Method:
         clean_rows: How it uses the clean rows, in a few words for tables.
         check: `check(problem, config)` refuses what it cannot be trained on, before anything is written.
         is_oracle: Whether it is given the true labels in place of the noisy ones. Only experiments know them.
+        shares_batches: Whether several processes can train it together: it trains by `train_epoch`, or adds up the
+            gradients of `shared_batches`. Others need whole batches in every step, and are refused there.
     """
 
     config: type[TrainingConfig]
@@ -28,10 +30,17 @@ class Method:
     clean_rows: str
     check: Callable[[Problem, Any], None]
     is_oracle: bool = False
+    shares_batches: bool = False
 
 
 def _method(
-    module: str, clean_rows: str, fit: str = "fit", config: str = "Config", check: str = "", is_oracle: bool = False
+    module: str,
+    clean_rows: str,
+    fit: str = "fit",
+    config: str = "Config",
+    check: str = "",
+    is_oracle: bool = False,
+    shares_batches: bool = False,
 ) -> Method:
     """The method of a file beside this one. By name, so that a method is its file and one line."""
     place = import_module(f"{__name__}.{module}")
@@ -41,6 +50,7 @@ def _method(
         clean_rows,
         getattr(place, check) if check else _any_will_do,
         is_oracle,
+        shares_batches,
     )
 
 
@@ -49,17 +59,19 @@ def _any_will_do(problem: Problem, config: TrainingConfig) -> None:
 
 
 METHODS: dict[str, Method] = {
-    "closed-loop": _method("closed_loop", "teach the correction"),
-    "cross-entropy": _method("cross_entropy", "not used", "fit_noisy"),
-    "clean-only": _method("cross_entropy", "trained on, alone", "fit_clean"),
-    "noisy-and-clean": _method("cross_entropy", "trained on", "fit_both"),
-    "fine-tune": _method("cross_entropy", "trained on, afterwards", "fit_fine_tune", "FineTuneConfig"),
-    "oracle": _method("cross_entropy", "not used", "fit_noisy", is_oracle=True),
-    "logistic-corrector": _method("logistic", "teach one correction", check="check"),
-    "glc": _method("glc", "estimate the noise, and trained on", check="check"),
+    "closed-loop": _method("closed_loop", "teach the correction", shares_batches=True),
+    "cross-entropy": _method("cross_entropy", "not used", "fit_noisy", shares_batches=True),
+    "clean-only": _method("cross_entropy", "trained on, alone", "fit_clean", shares_batches=True),
+    "noisy-and-clean": _method("cross_entropy", "trained on", "fit_both", shares_batches=True),
+    "fine-tune": _method(
+        "cross_entropy", "trained on, afterwards", "fit_fine_tune", "FineTuneConfig", shares_batches=True
+    ),
+    "oracle": _method("cross_entropy", "not used", "fit_noisy", is_oracle=True, shares_batches=True),
+    "logistic-corrector": _method("logistic", "teach one correction", check="check", shares_batches=True),
+    "glc": _method("glc", "estimate the noise, and trained on", check="check", shares_batches=True),
     "fasten": _method("fasten", "estimate the noise, and trained on", check="check"),
-    "dmlp": _method("dmlp", "teach the labels", check="check"),
-    "dmlp-nossl": _method("dmlp", "teach the labels", "fit_without_ssl", "NoSslConfig"),
+    "dmlp": _method("dmlp", "teach the labels", check="check", shares_batches=True),
+    "dmlp-nossl": _method("dmlp", "teach the labels", "fit_without_ssl", "NoSslConfig", shares_batches=True),
     "mw-net": _method("mwnet", "teach the weights"),
     "l2b": _method("l2b", "set the weights"),
     "emlc": _method("emlc", "teach and train the teacher"),

@@ -7,6 +7,7 @@ copies of the labels, on the same features; here there is one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,9 +144,11 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
                 )
                 runtime.check_outputs(epoch - 1, features, clean_features)
             with runtime.phase("purify"):
-                labels, summary = purify(
-                    features, clean_features, train.labels, problem.clean.clean_labels, problem.num_classes, config,
-                    runtime.seed,
+                labels, summary = runtime.from_first(
+                    partial(
+                        purify, features, clean_features, train.labels, problem.clean.clean_labels,
+                        problem.num_classes, config, runtime.seed,
+                    )
                 )  # fmt: skip
             targets = given.copy()
             targets[known] = labels

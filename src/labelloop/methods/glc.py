@@ -17,10 +17,9 @@ from labelloop.seeds import integer, stream
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.extract import extract
-from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.shares import augmented_batches
+from labelloop.training.shares import shared_batches
 from labelloop.training.targets import labelled_rows, one_hot, together
 from labelloop.training.transition import class_mean, forward_corrected_nll, need_every_class
 from labelloop.types import Fitted, Floats, Problem, Rows
@@ -115,24 +114,24 @@ def corrected_epoch(
     labels = torch.from_numpy(np.concatenate([noisy.labels, clean.clean_labels])).to(runtime.device)
     trusted = torch.arange(len(rows), device=runtime.device) >= len(noisy)
     matrix = runtime.tensor(transition)
-    torch.manual_seed(integer(runtime.seed, "dropout", epoch))
+    torch.manual_seed(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
-    alpha, blends = config.mixup_in(epoch - config.epochs), stream(runtime.seed, "mixup", epoch)
-    total = torch.zeros((), device=runtime.device)
-    for position, x in augmented_batches(rows, order, config.batch_size, config, runtime, epoch):
+    alpha, total = config.mixup_in(epoch - config.epochs), torch.zeros((), device=runtime.device)
+    for position, mine, x, partner, share in shared_batches(rows, order, alpha, config, runtime, epoch):
         index = torch.from_numpy(position).to(runtime.device)
         # Noisy and clean rows in one pass: batch norm would see a handful of clean rows otherwise.
-        x, partner, share = mix(x, alpha, blends)
-        logits = model(x).logits
-        loss = row_losses(logits, labels[index], trusted[index], matrix).mean()
+        logits, own = model(x).logits, index[mine]
+        loss = row_losses(logits, labels[own], trusted[own], matrix).sum() / len(index)
         if partner is not None:
-            other = index[partner]
-            loss = share * loss + (1 - share) * row_losses(logits, labels[other], trusted[other], matrix).mean()
+            other = index[partner][mine]
+            losses = row_losses(logits, labels[other], trusted[other], matrix)
+            loss = share * loss + (1 - share) * (losses.sum() / len(index))
         optimizer.zero_grad()
         loss.backward()
+        runtime.add_up_gradients(model)
         optimizer.step()
         total += loss.detach() * len(position)
-    return float(total) / len(rows)
+    return float(runtime.ranks.total(total)) / len(rows)
 
 
 def row_losses(

@@ -7,6 +7,7 @@ label, the network's log probabilities); it corrects every training label once, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,10 +82,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 on_clean = extract(average.model, problem.clean, runtime).logits  # [M, C]
                 runtime.check_outputs(epoch - 1, on_train, on_clean)
             with runtime.phase("corrector"):
-                regression = fit_regression(
-                    columns(problem.clean.labels, on_clean), problem.clean.clean_labels, config.penalty
-                )
-                targets = correct(regression, columns(problem.train.labels, on_train), problem.num_classes)
+                targets = runtime.from_first(partial(corrected, problem, on_train, on_clean, config.penalty))
             moved = noisy.any(axis=1) & (targets.argmax(axis=1) != noisy.argmax(axis=1))
             rounds.append({"round": 1, "epoch": config.warm_up, "labels_moved": float(moved.mean())})
             model = runtime.prepare(new_classifier(config, problem, runtime.seed))  # nothing of the first one stays
@@ -97,6 +95,12 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         runtime.record(epoch, average.model, problem, targets, {"loss": loss, "stage": stage})
         runtime.save(epoch, model, optimizer, {"targets": targets}, values={"rounds": rounds}, average=average)
     return Fitted(average.model, targets, tuple(rounds), "epoch limit")
+
+
+def corrected(problem: Problem, on_train: Floats, on_clean: Floats, penalty: float) -> Floats:
+    """The soft labels of the training rows [N, C], from the logits of both kinds of rows."""
+    regression = fit_regression(columns(problem.clean.labels, on_clean), problem.clean.clean_labels, penalty)
+    return correct(regression, columns(problem.train.labels, on_train), problem.num_classes)
 
 
 def columns(noisy_labels: Labels, logits: Floats) -> Floats:

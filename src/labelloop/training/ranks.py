@@ -259,6 +259,8 @@ def join(asked: int | None = None, environ: Mapping[str, str] | None = None) -> 
     else:
         found = place_in(environ)
     if asked is not None and found.count != asked:
+        if not found.is_first:
+            raise ElsewhereError("another number of processes was asked for")
         raise UsageError(
             f"{_processes(asked)} asked for, but {found.count} {'takes' if found.count == 1 else 'take'} part"
             f"{_traces(environ) if found.count == 1 else ''}; {HOW.format(asked)}"

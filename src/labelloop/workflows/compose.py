@@ -6,6 +6,7 @@ Task, which is checked, tried out, and trained in memory or in a run folder.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from labelloop.runs.versions import versions
 from labelloop.seeds import whole_seed
 from labelloop.training.checkpoint import read_checkpoint
 from labelloop.training.memory import keep_freed_memory
+from labelloop.training.ranks import ALONE, Ranks
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.types import MISSING, Fitted, Problem, Truth
@@ -77,6 +79,7 @@ class RunOptions:
         report: Write report.html into `folder`.
         dry_run: Only read and check, where rows come from a file.
         before: Called when all is checked, just before training.
+        ranks: The processes that share the run; the first one alone writes.
     """
 
     seed: int = 0
@@ -89,6 +92,7 @@ class RunOptions:
     report: bool = True
     dry_run: bool = False
     before: Callable[[], object] | None = None
+    ranks: Ranks = ALONE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", whole_seed(self.seed))
@@ -101,7 +105,7 @@ class RunOptions:
 
     def runtime(self, folder: RunFolder | None = None, truth: Truth | None = None, name: str = "training") -> Runtime:
         """Where a method runs, with or without a folder and someone who knows the truth."""
-        return Runtime(self.seed, self.device, folder, truth, self.progress, self.workers, name)
+        return Runtime(self.seed, self.device, folder, truth, self.progress, self.workers, name, self.ranks)
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,12 @@ def check_task(task: Task, source: str, options: RunOptions) -> None:
         options: What surrounds the run.
     """
     task.config.check_schedule()
+    if options.ranks.count > 1 and not METHODS[task.method].shares_batches:
+        able = ", ".join(name for name, method in METHODS.items() if method.shares_batches and not method.is_oracle)
+        raise UsageError(
+            f"method {task.method!r} trains in one process, since each of its steps needs a whole batch, and"
+            f" {options.ranks.count} take part; start one process, or take another method: {able}"
+        )
     try:
         check_method(task)
     except DataError as error:
@@ -260,6 +270,8 @@ def train(task: Task, options: RunOptions, record: RunRecord, folder: RunFolder 
         final = None
         if isinstance(task.config, ClosedLoopConfig):
             final = final_labels(task.problem, task.config, fitted, options.runtime(name="held-out networks"))
+        if options.ranks.count > 1:
+            fitted, final = _as_the_first_has_it(fitted, final, options.ranks)
     except KeyboardInterrupt:
         if folder is not None:
             folder.write_record(replace(record, state="interrupted"))
@@ -275,13 +287,33 @@ def train(task: Task, options: RunOptions, record: RunRecord, folder: RunFolder 
     return Trained(fitted, final, runtime, folder)
 
 
+def _as_the_first_has_it(fitted: Fitted, final: FinalLabels | None, ranks: Ranks) -> tuple[Fitted, FinalLabels | None]:
+    """What came of a task, the same in every process but for what only the writer needs."""
+    fitted = replace(fitted, rounds=tuple(ranks.from_first(lambda: fitted.rounds)))
+    if final is None:
+        return fitted, None
+    said = ranks.from_first(lambda: (final.train, final.labels_from, final.estimate, final.guard))
+    return fitted, final if ranks.is_first else FinalLabels(*said[:3], guard=said[3])
+
+
 def have_one_thread() -> None:
     """For a process that runs small experiments beside others."""
     torch.set_num_threads(1)
 
 
 def open_run(options: RunOptions, record: RunRecord) -> RunFolder | None:
-    """The run folder, new or resumed, with its run.json; None for a run in memory."""
+    """The run folder, new or resumed, with its run.json; None for a run in memory, and for all but the first process.
+
+    Processes that do not run the same are refused before that.
+    """
+    if options.ranks.count > 1:
+        same = {"method": record.method, "config": record.config, "seed": record.seed, "data": record.data}
+        options.ranks.agree("rows or settings", json.dumps(same, sort_keys=True, default=str))
+        return options.ranks.in_first(lambda: _open_run(options, record))
+    return _open_run(options, record)
+
+
+def _open_run(options: RunOptions, record: RunRecord) -> RunFolder | None:
     if options.folder is None:
         return None
     folder = RunFolder(options.folder, resume=options.resume, overwrite=options.overwrite)

@@ -34,6 +34,7 @@ from labelloop.runs.survey import Survey
 from labelloop.trained_model import TrainedModel
 from labelloop.training.batches import input_shape
 from labelloop.training.extract import extract
+from labelloop.training.ranks import ALONE, join
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, EncoderForm, Extracted, Fitted, Floats, Labels, Rows, Truth
 from labelloop.workflows.compose import (
@@ -124,6 +125,7 @@ def fit(
     report: bool = True,
     encoder: str | None = None,
     train_encoder: bool = False,
+    processes: int | None = None,
 ) -> Result:
     """Trains a classifier on noisy labels with the help of a few clean ones, and corrects the noisy ones.
 
@@ -152,7 +154,11 @@ def fit(
         encoder: Makes features of X, which are then texts, or images as paths, bytes, Pillow images or uint8 arrays:
             "sentence-transformers:NAME", "transformers:NAME", "timm:NAME" (a name or a folder), or "module:factory".
         train_encoder: Train the encoder too, at a lower learning rate, instead of encoding every row once.
+        processes: How many processes share the training, each of which a launcher such as torchrun has started and
+            calls `fit` with the same arguments; refused if it is another number. All get the same result, and the first
+            one writes. None trains in this process alone, whatever started it.
     """
+    ranks = ALONE if processes is None else join(processes)
     X, X_test = (raw_or_not(rows, encoder, train_encoder) for rows in (X, X_test))
     table = from_arrays(X, y, y_clean, ids=ids, extra=extra, class_names=class_names)
     if (X_test is None) != (y_test is None):
@@ -167,7 +173,7 @@ def fit(
     elif not isinstance(config, kind := type(recipe_config(method))):
         raise UsageError(f"method {method!r} is configured by a {kind.__module__}.{kind.__name__}, not {type(config)}")
     folder = None if output_dir is None else Path(output_dir)
-    options = RunOptions(seed, device, workers, progress, folder, resume, overwrite, report)
+    options = RunOptions(seed, device, workers, progress, folder, resume, overwrite, report, ranks=ranks)
     config = trained_config(config, table, method)
     return fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
 
@@ -186,17 +192,20 @@ def fit_table(
     """The same for tables, as they come from files. `about` goes into run.json as it is."""
     if method_named(method).is_oracle:
         raise UsageError(f"method {method!r} is given the true labels, which only `labelloop bench` has; take another")
-    made = make_problem(table)
-    check(made, test, allow_overlap=allow_overlap)
-    if len(made.clean) < 2:
-        raise DataError(f"{table.source}: only one clean row; verify more, so that some can judge what others teach")
-    task = _task(made, method, config, _truth(made, test, y_true))
-    check_task(task, table.source, options)
-    record = new_record("fit", task, options.seed, _describe(made, task.truth), table.origin, about)
+    with options.ranks.together():
+        made = make_problem(table)
+        check(made, test, allow_overlap=allow_overlap)
+        if len(made.clean) < 2:
+            raise DataError(f"{table.source}: only one clean row; verify more, so some can judge what others teach")
+        task = _task(made, method, config, _truth(made, test, y_true))
+        check_task(task, table.source, options)
+        shared = {} if options.ranks.count == 1 else {"processes": options.ranks.count}
+        described, about = _describe(made, task.truth), {**(about or {}), **shared}
+        record = new_record("fit", task, options.seed, described, table.origin, about)
     folder = open_run(options, record)
     if folder is not None and table.unreadable:
         list_unreadable(folder.path, table)
-    if options.before is not None:
+    if options.before is not None and options.ranks.is_first:
         options.before()
     trained = train(task, options, record, folder)
     extracted = _extracted(trained, made)

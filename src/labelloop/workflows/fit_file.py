@@ -20,11 +20,14 @@ from labelloop.errors import DataError, UsageError, some
 from labelloop.methods.configure import recipe_config
 from labelloop.runs.folder import UNREADABLE, holds_run
 from labelloop.runs.read import read_run
+from labelloop.training.ranks import Ranks, alone_among_others, join
 from labelloop.workflows.compose import RunOptions
 from labelloop.workflows.encode import hint, read_inputs, shape_of, trained_config
 from labelloop.workflows.fit import Result, fit_table, list_unreadable
 from labelloop.workflows.noise import with_noisy_labels
 from labelloop.workflows.summary import next_steps, result_text, understood_text
+
+__all__ = ["ReadOptions", "RunOptions", "Settings", "fit_file", "holds_run", "join", "summary"]
 
 MAX_UNREADABLE = 0.01  # of the rows
 
@@ -79,21 +82,23 @@ def fit_file(
         raise UsageError(
             f"{run.folder} is inside the data {path}, of which it would become a part; give another folder"
         )
-    config = settings.config()
-    columns = replace(columns, progress=run.progress)
-    table, true_labels = read_inputs(path, columns, device=run.device), None
-    config = trained_config(config, table, settings.method)
-    _check_unreadable(table, max_unreadable, run.folder)
-    if noisy_labels is not None:
-        table, true_labels = with_noisy_labels(table, noisy_labels)
-    test_table = _test_rows(path, test, _like(table, columns), table, run.device)
-    if test_table is not None:
-        _check_unreadable(test_table, max_unreadable, run.folder)
+    with run.ranks.together():
+        config = settings.config()
+        columns = replace(columns, progress=run.progress if run.ranks.is_first else False)
+        table, true_labels = read_inputs(path, columns, device=run.device), None
+        config = trained_config(config, table, settings.method)
+        _check_unreadable(table, max_unreadable, run)
+        if noisy_labels is not None:
+            table, true_labels = with_noisy_labels(table, noisy_labels)
+        test_table = _test_rows(path, test, _like(table, columns), table, run.device)
+        if test_table is not None:
+            _check_unreadable(test_table, max_unreadable, run)
     if run.dry_run:
         check(table, test_table, allow_overlap=allow_overlap)
         return f"{understood_text(table)}\nnothing was trained or written (--dry-run)"
     if run.progress is not False:
-        run = replace(run, before=lambda: print(understood_text(table), flush=True))
+        said = f"{processes_text(run.ranks)}{understood_text(table)}"
+        run = replace(run, before=lambda: print(said, flush=True))
     result = fit_table(
         table,
         config,
@@ -103,7 +108,13 @@ def fit_file(
         y_true=true_labels,
         allow_overlap=allow_overlap,
     )
-    return summary(table, result)
+    return summary(table, result) if run.ranks.is_first else ""
+
+
+def processes_text(ranks: Ranks) -> str:
+    """How many processes take part, as a line: where there are several, and where a launcher might have meant to."""
+    said = f"{ranks.count} processes take part" if ranks.count > 1 else alone_among_others()
+    return f"{said}\n" if said else ""
 
 
 def _test_rows(path: Path, test: Path | None, columns: ReadOptions, table: Table, device: str) -> Table | None:
@@ -138,11 +149,12 @@ def _with_labels(test: Table) -> Table | None:
     return test if known[1] else replace(test, clean_labels=None)
 
 
-def _check_unreadable(table: Table, most: float, output_dir: Path) -> None:
+def _check_unreadable(table: Table, most: float, run: RunOptions) -> None:
     """Warns of images that cannot be read, and stops where they are more than a share of the rows."""
-    count = len(table.unreadable)
+    count, output_dir = len(table.unreadable), run.folder
     if not count:
         return
+    assert output_dir is not None
     where = output_dir / UNREADABLE
     message = f"{table.source}: {count} of {len(table)} images cannot be read ({100 * count / len(table):.1f}%)"
     if count <= most * len(table):
@@ -150,7 +162,7 @@ def _check_unreadable(table: Table, most: float, output_dir: Path) -> None:
         return
     examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
     listed = f"such as {examples}"
-    if not holds_run(output_dir) and not output_dir.is_file():  # what is there is not replaced
+    if run.ranks.is_first and not holds_run(output_dir) and not output_dir.is_file():  # what is there is not replaced
         output_dir.mkdir(parents=True, exist_ok=True)
         listed = f"all are listed in {list_unreadable(output_dir, table)}"
     raise DataError(

@@ -39,6 +39,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         if config.simulation == "transition" and state.held_out is None:
             with runtime.phase("halves"):
                 state.begin(hold_out(problem, clean_fit, config, runtime), noisy, clean_val, val_labels)
+                state.targets = runtime.from_first(lambda: state.targets)
         with runtime.phase("train"):
             rows = rows_to_train_on(problem, state.targets, noisy, loop, epoch)
             loss = train_epoch(model, *rows, optimizer, loop, runtime, epoch)  # θ_t, Eq. 1 (4)
@@ -49,24 +50,27 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 state.first = state.first or on_clean
                 train_columns = columns(on_train, train.extra, config)
                 clean_columns = columns(on_clean, clean.extra, config)
-            base = Correction(noisy_view(train.labels, on_train), noisy_view(clean_labels, on_clean))  # ȳ_0, ȳᵐ_0 (6)
+            if runtime.is_first:  # of several processes one corrects, and the others take its labels
+                # ȳ_0, ȳᵐ_0 (6)
+                base = Correction(noisy_view(train.labels, on_train), noisy_view(clean_labels, on_clean))
 
-            with runtime.phase("corrector"), runtime.one_thread():  # φ*_t (7)
-                corrector = fit_corrector(
-                    base.clean, clean_columns, clean.clean_labels, clean_fit, clean_val, config.corrector,
-                    integer(seed, "corrector", state.next_round), redraw_of(clean, state.held_out),
-                )  # fmt: skip
-            with runtime.phase("update"):  # ȳ_t, ȳᵐ_t (8)
-                state.past.append(
-                    Correction(corrector(base.train, train_columns), corrector(base.clean, clean_columns))
-                )
-            components = state.components(base)
-            with runtime.phase("combination"):  # ω_t, Eq. 5 (8)
-                val = [component.clean[clean_val] for component in components]
-                weights = combination_weights(config.combination, val, val_labels, state.weights)
-            with runtime.phase("update"):  # ŷ_{t+1}, Eq. 2 (9)
-                targets = combine([component.train for component in components], weights)
-                state.close_round(epoch, targets, weights, val, val_labels, corrector)
+                with runtime.phase("corrector"), runtime.one_thread():  # φ*_t (7)
+                    corrector = fit_corrector(
+                        base.clean, clean_columns, clean.clean_labels, clean_fit, clean_val, config.corrector,
+                        integer(seed, "corrector", state.next_round), redraw_of(clean, state.held_out),
+                    )  # fmt: skip
+                with runtime.phase("update"):  # ȳ_t, ȳᵐ_t (8)
+                    state.past.append(
+                        Correction(corrector(base.train, train_columns), corrector(base.clean, clean_columns))
+                    )
+                components = state.components(base)
+                with runtime.phase("combination"):  # ω_t, Eq. 5 (8)
+                    val = [component.clean[clean_val] for component in components]
+                    weights = combination_weights(config.combination, val, val_labels, state.weights)
+                with runtime.phase("update"):  # ŷ_{t+1}, Eq. 2 (9)
+                    targets = combine([component.train for component in components], weights)
+                    state.close_round(epoch, targets, weights, val, val_labels, corrector)
+            state.targets = runtime.from_first(lambda: state.targets)
 
         values = {"loss": loss, "weights": state.rounds[-1]["weights"] if state.rounds else None}
         runtime.record(epoch, average.model, problem, state.targets, values, held_out=clean_val)
