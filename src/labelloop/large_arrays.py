@@ -124,7 +124,19 @@ def zeros(shape: Sequence[int], dtype: DTypeLike = np.float32) -> NDArray:
     with tempfile.TemporaryFile(dir=folder, prefix="labelloop-") as file:
         _reserve(file.fileno(), size, Path(folder or tempfile.gettempdir()))
         array = np.memmap(file, dtype, "r+", shape=tuple(shape))
-    _mapped.add(array._mmap)  # type: ignore[attr-defined]
+    keep_track(array._mmap)  # type: ignore[attr-defined]
+    return array
+
+
+def keep_track(mapped: Any) -> None:
+    """Lets `release` know of a map of a file that nobody else writes to."""
+    _mapped.add(mapped)
+
+
+def mapped_file(path: Path) -> NDArray:
+    """An .npy file, read when it is looked at."""
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    keep_track(array._mmap)
     return array
 
 
@@ -135,7 +147,11 @@ def is_large(size: int) -> bool:
 
 def is_on_disk(array: Any) -> bool:
     """Whether an array, or what it is a view of, is mapped from a file."""
-    return isinstance(array, np.memmap)
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
 
 
 def _reserve(handle: int, size: int, folder: Path) -> None:
@@ -209,6 +225,18 @@ def taken(array: NDArray, index: NDArray) -> NDArray:
     for rows in row_chunks(len(index), width):
         made[rows] = array[index[rows]]
     return made
+
+
+def mean_and_deviation(array: NDArray) -> tuple[NDArray, NDArray]:
+    """Of every column, chunk by chunk [D]."""
+    if len(array) * array.shape[1] <= CHUNK_VALUES:
+        return array.mean(axis=0), array.std(axis=0)
+    mean, squares = np.zeros(array.shape[1]), np.zeros(array.shape[1])
+    for rows in row_chunks(*array.shape):
+        mean += array[rows].sum(axis=0, dtype=np.float64) / len(array)
+    for rows in row_chunks(*array.shape):
+        squares += ((array[rows] - mean) ** 2).sum(axis=0) / len(array)
+    return mean, np.sqrt(squares)
 
 
 def put(array: NDArray, index: NDArray, values: NDArray) -> None:

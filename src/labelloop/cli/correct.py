@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, add_encoder, add_missing, add_report, add_text, names, read_options
+from labelloop.cli.flags import (
+    add_columns,
+    add_encoder,
+    add_memory,
+    add_missing,
+    add_report,
+    add_text,
+    names,
+    read_options,
+)
 
 HELP = "correct the labels of a file in seconds, without training"
 DESCRIPTION = (
@@ -15,7 +24,9 @@ DESCRIPTION = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", type=Path, metavar="DATA", help="a table, or a Hugging Face data set")
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", help="a table, a folder of Parquet parts, or a Hugging Face data set"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="the labels, as .parquet or .csv")
     parser.add_argument("--output-dir", type=Path, metavar="RUN", help="a run folder, for `labelloop export`")
     parser.add_argument("--overwrite", action="store_true", help="replace FILE, or the run in RUN")
@@ -29,6 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_missing(parser)
     add_text(parser)
     add_encoder(parser)
+    add_memory(parser)
     parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
     parser.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id")
     parser.add_argument("--class-names", metavar="A,B", type=names, help="the classes in the order of probabilities")
@@ -49,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
         class_names=options.class_names,
         seed=options.seed,
         dry_run=options.dry_run,
+        max_memory=options.max_memory,
     )
     if not options.quiet or options.dry_run:
         print(summary)

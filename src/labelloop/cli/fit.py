@@ -10,6 +10,7 @@ from labelloop.cli.flags import (
     Renamed,
     add_columns,
     add_encoder,
+    add_memory,
     add_missing,
     add_report,
     add_text,
@@ -27,7 +28,10 @@ DESCRIPTION = (
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "data", type=Path, metavar="DATA", help="a table, a folder of images, or a Hugging Face data set"
+        "data",
+        type=Path,
+        metavar="DATA",
+        help="a table, a folder of Parquet parts or of images, or a Hugging Face data set",
     )
     parser.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
     _add_data(parser)
@@ -92,6 +96,8 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="stop unless a launcher such as torchrun started N processes (default: as many as it did)",
     )
+    add_memory(parser)
+    parser.add_argument("--half-labels", action="store_true", help="keep soft labels in half precision")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,6 +121,8 @@ def run(options: argparse.Namespace) -> int:
             report=not options.no_report,
             dry_run=options.dry_run,
             ranks=ranks,
+            max_memory=options.max_memory,
+            half=options.half_labels,
         ),
         noisy_labels=options.noisy_labels,
         test=options.test,

@@ -14,6 +14,14 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-report", action="store_true", help="no report.html; `labelloop report` writes one later")
 
 
+def add_memory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-memory",
+        metavar="SIZE",
+        help="memory to use, such as 4G; larger arrays go to files (default: half of the machine's)",
+    )
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
 

@@ -18,6 +18,7 @@ FLAGS = {
         "max_unreadable",
         "clean_file",
         "clean_folder",
+        "max_memory",
     )
 } | {
     "labels_path": "--labels",

@@ -14,6 +14,7 @@ import numpy as np
 
 from labelloop.correction.held_out import held_out_labels, kept_inputs
 from labelloop.correction.judge import judge_held_out, judge_loop
+from labelloop.large_arrays import taken
 from labelloop.methods.closed_loop import Config
 from labelloop.training.runtime import Runtime
 from labelloop.types import Fitted, Floats, Problem
@@ -67,6 +68,6 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
     judged = judge_held_out(problem, found.cross_fitted[clean], ours, found.expected_right[clean])
     if judged is None:
         return loop
-    scores = found.scores.astype(np.float32)
     kept = kept_inputs(problem.train.inputs, config)
-    return FinalLabels(found.targets[train], HELD_OUT, judged, scores[train], scores[clean], kept, found.guard)
+    targets, scores, of_clean = taken(found.targets, train), taken(found.scores, train), taken(found.scores, clean)
+    return FinalLabels(targets, HELD_OUT, judged, scores, of_clean, kept, found.guard)

@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from labelloop.config.base import TrainingConfig
@@ -21,6 +22,7 @@ from labelloop.correction.instant.components import deal
 from labelloop.correction.instant.correction import FLOOR, side_by_side
 from labelloop.correction.instant.sources import column_scores
 from labelloop.errors import DataError
+from labelloop.large_arrays import by_chunks, put, taken, zeros
 from labelloop.methods import cross_entropy
 from labelloop.methods.closed_loop import Config
 from labelloop.seeds import stream
@@ -52,7 +54,7 @@ def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corre
     )
     rows = Rows(train.inputs, index, labels, verified)
     try:
-        sources = [_held_out(rows, problem, config, runtime)]
+        sources: list[NDArray] = [_held_out(rows, problem, config, runtime)]
     except DataError as error:
         warnings.warn(
             f"the labels are those of the loop alone, since a network beside it failed: {error}", stacklevel=3
@@ -62,11 +64,9 @@ def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corre
         return None
     inputs, table = None, False
     if (kept := kept_inputs(rows.inputs, config)) is not None:
-        inputs, table = rows.inputs[index].astype(np.float32), kept == TABLE
-        sources += [
-            s.astype(np.float32) for s in column_scores(inputs, labels, problem.num_classes, table, runtime.seed)
-        ]
-    scores = side_by_side(sources)
+        inputs, table = taken(rows.inputs, index).astype(np.float32, copy=False), kept == TABLE
+        sources += column_scores(inputs, labels, problem.num_classes, table, runtime.seed)
+    scores = side_by_side(sources, np.float32)
     return correct_scores(scores, labels, verified, problem.num_classes, runtime.seed, inputs=inputs, table=table)
 
 
@@ -85,12 +85,13 @@ def _held_out(rows: Rows, problem: Problem, config: Config, runtime: Runtime) ->
     short = cross_entropy.Config(**shared | plain)
     teaches = (rows.labels != MISSING) & (rows.clean_labels == MISSING)
     fold = deal(2 * rows.labels + teaches, stream(runtime.seed, "held-out"), FOLDS)
-    logits = np.empty((len(rows), problem.num_classes), np.float32)
+    logits = zeros((len(rows), problem.num_classes))
     for k in range(FOLDS):
         half = Problem(_take(rows, teaches & (fold != k)), _take(rows, np.zeros(len(rows), bool)), problem.class_names)
         fitted = cross_entropy.fit_noisy(half, short, runtime)
-        logits[fold == k] = extract(fitted.model, _take(rows, fold == k), runtime).logits
-    return np.maximum(log_softmax(logits, axis=1), np.log(FLOOR)).astype(np.float32)
+        put(logits, np.flatnonzero(fold == k), extract(fitted.model, _take(rows, fold == k), runtime).logits)
+    floor = np.log(FLOOR)
+    return by_chunks(lambda some: np.maximum(log_softmax(logits[some], axis=1), floor), logits.shape)
 
 
 def _take(rows: Rows, mask: np.ndarray) -> Rows:

@@ -28,8 +28,10 @@ from labelloop.data.table import to_float32
 from labelloop.data.understood import Feature, LeftOut
 from labelloop.data.written import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
+from labelloop.large_arrays import release, zeros
 from labelloop.types import Floats
 
+EMBEDDINGS = 16_384  # read at a time
 ALMOST_ALL = 0.9  # a text column with this share of numbers is a column of numbers with a slip in it
 
 
@@ -184,8 +186,15 @@ def _embedding(column: pa.ChunkedArray, name: str, path: Path) -> Floats:
             f"{path}: column {name!r} has {widths[0]} numbers in row 0 and {widths[other[0]]} in row {other[0]};"
             " every embedding needs the same number"
         )
-    flat = pc.list_flatten(column).cast(pa.float64()).to_numpy()  # [n * D]
-    return to_float32(flat.reshape(len(column), int(widths[0])))
+    values, start = zeros((len(column), int(widths[0]))), 0
+    for chunk in column.chunks:
+        for offset in range(0, len(chunk), EMBEDDINGS):
+            part = chunk.slice(offset, EMBEDDINGS)
+            flat = pc.list_flatten(part).cast(pa.float64()).to_numpy(zero_copy_only=False)  # [m * D]
+            values[start : start + len(part)] = to_float32(flat.reshape(len(part), -1))
+            start += len(part)
+        release()
+    return values
 
 
 def _fit_named(

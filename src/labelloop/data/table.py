@@ -15,6 +15,7 @@ from labelloop.data.encoding import Column
 from labelloop.data.images.store import ImageForm, Unreadable
 from labelloop.data.understood import Understood
 from labelloop.errors import DataError
+from labelloop.large_arrays import by_chunks, is_large
 from labelloop.types import EncoderForm, Floats, RawInputs
 
 CHANNELS = (1, 3, 4)
@@ -200,4 +201,7 @@ def _extra(extra: ArrayLike, source: str) -> Floats:
 def to_float32(array: NDArray) -> Floats:
     """Numbers in float32; one too large for it becomes infinite, and is reported by the check of the features."""
     with np.errstate(over="ignore"):
-        return array.astype(np.float32, copy=False)
+        if array.dtype == np.float32 or not is_large(4 * array.size):
+            return array.astype(np.float32, copy=False)
+        flat = by_chunks(lambda rows: array[rows].reshape(len(array[rows]), -1), (len(array), array[0].size))
+        return flat.reshape(array.shape)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelloop.large_arrays import by_chunks
 from labelloop.runs.files import write_atomically
 from labelloop.types import MISSING, Floats, Labels
 
@@ -39,10 +41,16 @@ def row_arrays(given: Labels, clean: Labels, **said: Floats | None) -> RowArrays
     kept: dict[str, NDArray] = {}
     for name, values in said.items():
         if values is not None:
-            wide = name not in ("features", "extra") or np.abs(values).max(initial=0) > np.finfo(np.float16).max
-            kept[name] = values.astype(np.float32 if wide else np.float16)
+            most = max(values.max(initial=0), -values.min(initial=0))
+            wide = name not in ("features", "extra") or most > np.finfo(np.float16).max
+            narrow = None if wide else by_chunks(partial(_rows_of, values), values.shape, np.float16)
+            kept[name] = values.astype(np.float32, copy=False) if narrow is None else narrow
     arrays = RowArrays(given, clean, clean != MISSING, kept)
     return arrays if sum(values.nbytes for values in _by_name(arrays).values()) <= LARGEST else None
+
+
+def _rows_of(values: Floats, rows: slice) -> Floats:
+    return values[rows]
 
 
 def write_row_arrays(folder: Path, arrays: RowArrays) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from labelloop.large_arrays import row_chunks
 from labelloop.types import MISSING, Floats, Labels
 
 
@@ -38,14 +39,14 @@ def label_table(
         cleanlab: the same rows, and clean ones whose clean label is another than the given one.
     """
     scored: NDArray[np.bool_] = ~np.isnan(targets[:, 0])
-    corrected = np.where(scored, np.nan_to_num(targets).argmax(axis=1), MISSING)
+    corrected = np.where(scored, likeliest(targets), MISSING)
     rows = np.arange(len(given))
     known = scored & (given != MISSING)
     wrong = known & (corrected != given)
     score = np.where(known, targets[rows, np.where(known, given, 0)], np.nan)
     return pa.table(
         {
-            "id": pa.array(ids.tolist(), pa.string()),
+            "id": pa.array(ids, pa.string()),
             "given_label": _names(given, classes),
             "corrected_label": _names(corrected, classes),
             "corrected_confidence": _numbers(targets.max(axis=1), scored),
@@ -64,6 +65,14 @@ def as_now(labels: pa.Table) -> pa.Table:
         return labels
     changed = pc.and_not(labels["changed"], labels["verified"])
     return labels.set_column(labels.column_names.index("changed"), "changed", changed)
+
+
+def likeliest(probabilities: Floats) -> Labels:
+    """The likeliest class of every row, 0 where it is not known [n]."""
+    best = np.zeros(len(probabilities), np.int64)
+    for rows in row_chunks(*probabilities.shape):
+        best[rows] = np.nan_to_num(probabilities[rows]).argmax(axis=1)
+    return best
 
 
 def _names(labels: Labels, classes: Sequence[Any]) -> pa.Array:

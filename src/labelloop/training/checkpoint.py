@@ -1,7 +1,8 @@
 """Checkpoints without pickle: tensors in safetensors, the rest in JSON, replaced in one step.
 
 checkpoint/state.json names the tensor files with their sizes and checksums and is written last, so a reader sees the
-old state or the new one, never a mixture. Arrays that only grow by appending are written once, a file for each.
+old state or the new one, never a mixture. Arrays that only grow by appending are written once, a file for each, and so
+are large arrays, which are not written again while they stay the same.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from labelloop.errors import DataError
+from labelloop.large_arrays import is_on_disk
 from labelloop.runs.files import read_json, write_atomically
-
-ADVICE = "restore it from a copy, or start again in another folder (nothing was changed)"
+from labelloop.training.large_files import ADVICE, large_file, read_large
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def write_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     state = read_json(folder / "state.json") if (folder / "state.json").exists() else {"files": {}}
     tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
-    tensors |= {f"array/{name}": torch.from_numpy(value) for name, value in arrays.items()}
+    small = {name: value for name, value in arrays.items() if not is_on_disk(value)}
+    tensors |= {f"array/{name}": torch.from_numpy(value) for name, value in small.items()}
     groups = optimizer.state_dict()
     scalars: dict[str, dict[str, Any]] = {}
     for index, entry in groups["state"].items():
@@ -70,11 +72,19 @@ def write_checkpoint(
                 scalars.setdefault(str(index), {})[name] = value
     name = f"epoch-{epoch:04d}.safetensors"
     files = {name: _write_tensors(folder / name, tensors)}
+    for key, value in arrays.items():
+        if key not in small:
+            files |= large_file(folder, key, value, state["files"])
     for number, entry_arrays in enumerate(past):
-        past_name = f"round-{number + 1:03d}.safetensors"
+        start = f"round-{number + 1:03d}"
+        large = {key for key, value in entry_arrays.items() if is_on_disk(value)}
+        past_name = f"{start}.safetensors"
         files[past_name] = state["files"].get(past_name) or _write_tensors(
-            folder / past_name, {key: torch.from_numpy(value) for key, value in entry_arrays.items()}
+            folder / past_name, {key: torch.from_numpy(v) for key, v in entry_arrays.items() if key not in large}
         )
+        for key in sorted(large):
+            written = {name: entry for name, entry in state["files"].items() if name.startswith(f"{start}-{key}-")}
+            files |= written or large_file(folder, f"{start}-{key}", entry_arrays[key], {})
     content = {
         "epoch": epoch,
         "files": files,
@@ -109,6 +119,10 @@ def _from_state(folder: Path, state: dict[str, Any]) -> Checkpoint:
     }
     past: list[dict[str, np.ndarray]] = []
     for name, expected in state["files"].items():
+        if "array" in expected:
+            start, _, key = expected["array"].rpartition("-")
+            (past[-1] if start else arrays)[key] = read_large(folder / name, expected)
+            continue
         tensors = _read_tensors(folder / name, expected)
         if name.startswith("round-"):
             past.append({key: value.numpy() for key, value in tensors.items()})

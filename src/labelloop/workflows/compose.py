@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from labelloop.config.build import to_dict
 from labelloop.correction.final import FinalLabels, final_labels
 from labelloop.data.datasets import LabelledData
 from labelloop.errors import DataError, UsageError
+from labelloop.large_arrays import memory_limit
 from labelloop.methods import METHODS, Method
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
@@ -80,6 +82,9 @@ class RunOptions:
         dry_run: Only read and check, where rows come from a file.
         before: Called when all is checked, just before training.
         ranks: The processes that share the run; the first one alone writes.
+        max_memory: About how much memory to use, in bytes or as 4G; larger arrays go to files beside `folder`. None
+            takes half of the machine's.
+        half: Keep soft labels in half precision.
     """
 
     seed: int = 0
@@ -93,6 +98,8 @@ class RunOptions:
     dry_run: bool = False
     before: Callable[[], object] | None = None
     ranks: Ranks = ALONE
+    max_memory: str | int | None = None
+    half: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", whole_seed(self.seed))
@@ -102,6 +109,10 @@ class RunOptions:
             raise UsageError("resume continues the run in a folder and overwrite deletes it; give one of them")
         if self.folder is None and (self.resume or self.overwrite):
             raise UsageError("resume and overwrite are about the run in a folder; give output_dir too")
+
+    def memory_limit(self) -> AbstractContextManager[object]:
+        """Bounds the memory of what is done inside."""
+        return memory_limit(self.max_memory, self.folder, half=self.half)
 
     def runtime(self, folder: RunFolder | None = None, truth: Truth | None = None, name: str = "training") -> Runtime:
         """Where a method runs, with or without a folder and someone who knows the truth."""

@@ -19,6 +19,7 @@ from labelloop.data.classes import decode, text_of
 from labelloop.data.problem import check, classes_of, make_problem
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, some
+from labelloop.large_arrays import by_chunks, put, row_chunks
 from labelloop.runs.arrays import RowArrays, row_arrays
 from labelloop.runs.labels import label_table
 from labelloop.runs.run_json import RunRecord, data_record
@@ -167,9 +168,9 @@ def correct_table(
     found = correct_labels(
         given, clean, len(classes), pred_probs=pred_probs, embeddings=embeddings, table=trees, seed=seed
     )
-    verified = (clean != MISSING)[:, None]
     rows = np.flatnonzero(clean != MISSING)
-    targets = np.where(verified, one_hot(clean, len(classes)), found.targets)  # [n, C]
+    targets = found.targets  # [n, C]
+    put(targets, rows, one_hot(clean[rows], len(classes)))
     labels = label_table(table.ids, classes.tolist(), given, clean, targets, found.predicted.argmax(axis=1))
     assert table.labels is not None  # else `check` has refused the table
     return CorrectionResult(
@@ -186,9 +187,7 @@ def correct_table(
         estimate=estimate(found.cross_fitted[rows], given[rows], clean[rows], expected=found.expected_right[rows]),
         guard=found.guard,
         labels=labels,
-        rows=row_arrays(
-            given, clean, scores=found.scores.astype(np.float32), **{"table_inputs" if trees else "inputs": embeddings}
-        ),
+        rows=row_arrays(given, clean, scores=found.scores, **{"table_inputs" if trees else "inputs": embeddings}),
     )
 
 
@@ -197,16 +196,18 @@ def _matrix(values: ArrayLike, what: str, shape: str) -> Floats:
     array = np.asarray(values)
     if array.dtype.kind not in "biuf" or array.ndim != 2:
         raise DataError(f"{what}: expected numbers {shape}, got {array.dtype} of shape {array.shape}")
-    return array.astype(np.float32)
+    return array.astype(np.float32, copy=False)
 
 
 def _checked(pred_probs: Floats) -> Floats:
     """Probabilities that sum to 1 exactly, or an error that names the rows."""
     advice = "(the first row is 0); give probabilities, not logits or scores"
-    bad = np.flatnonzero(~np.isfinite(pred_probs).all(axis=1))
+    chunks = list(row_chunks(*pred_probs.shape))
+    finite = np.concatenate([np.isfinite(pred_probs[rows]).all(axis=1) for rows in chunks] or [np.zeros(0, bool)])
+    bad = np.flatnonzero(~finite)
     if len(bad):
         raise DataError(f"pred_probs: not a number in row {some(bad)} (the first row is 0); leave these rows out")
-    bad = np.flatnonzero((pred_probs < -1e-6).any(axis=1))
+    bad = np.flatnonzero(pred_probs.min(axis=1) < -1e-6)
     if len(bad):
         raise DataError(f"pred_probs: negative in row {some(bad)} {advice}")
     sums = pred_probs.sum(axis=1, keepdims=True)  # [n, 1]
@@ -216,7 +217,7 @@ def _checked(pred_probs: Floats) -> Floats:
             f"pred_probs: row {bad[0]} sums to {sums[bad[0], 0]:.4g} and not to 1; {len(bad)} such rows: {some(bad)}"
             f" {advice}"
         )
-    return np.maximum(pred_probs, 0) / sums
+    return by_chunks(lambda rows: np.maximum(pred_probs[rows], 0) / sums[rows], pred_probs.shape)
 
 
 def _column_classes(table: Table, columns: int) -> tuple[str, ...] | None:

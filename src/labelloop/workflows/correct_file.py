@@ -17,8 +17,10 @@ from labelloop.data.readers import ReadOptions
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.compressed import ending_of
 from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
+from labelloop.data.readers.parquet_parts import parts_of
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
+from labelloop.large_arrays import memory_limit
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord
@@ -65,6 +67,7 @@ def correct_file(
     class_names: Sequence[str] | None = None,
     seed: int = 0,
     dry_run: bool = False,
+    max_memory: str | int | None = None,
 ) -> str:
     """Corrects the labels of a file without training, and returns a summary for people.
 
@@ -77,7 +80,21 @@ def correct_file(
         class_names: The classes in the order of the probabilities.
         seed: The same seed gives the same result.
         dry_run: Only read, and return what was understood.
+        max_memory: As for `fit`.
     """
+    with memory_limit(max_memory, to.folder or to.file):
+        return _correct_file(path, options, to, pred_probs_columns, class_names, seed, dry_run)
+
+
+def _correct_file(
+    path: Path,
+    options: ReadOptions,
+    to: Outputs,
+    pred_probs_columns: Sequence[str] | None,
+    class_names: Sequence[str] | None,
+    seed: int,
+    dry_run: bool,
+) -> str:
     if not dry_run and to.file is not None and to.file.exists() and not to.overwrite:
         raise DataError(f"{to.file} exists; give another name, or --overwrite")
     names = [] if path.is_dir() and options.encoder is not None else _column_names(path)
@@ -159,6 +176,8 @@ def _column_names(path: Path) -> list[str]:
     """The names of the columns or arrays of a file, without reading it. What is wrong is said by `read_table`."""
     if is_hub_dataset(path):
         return read_hub_dataset(path).arrow.column_names
+    if path.is_dir() and parts_of(path):
+        return open_columns(path).names
     if path.is_dir():
         raise DataError(
             f"{path} is a folder; {', '.join(FORMATS)} files are read here, and images where --encoder makes"

@@ -23,12 +23,13 @@ from labelloop.data.columns import are_array_names
 from labelloop.data.problem import TableProblem, check, encoded, held_out_rows, make_problem
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError
+from labelloop.large_arrays import by_chunks, joined, put, row_chunks, zeros
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
 from labelloop.report.notebook import in_notebook
 from labelloop.runs.arrays import row_arrays
 from labelloop.runs.folder import RunFolder, write_unreadable
-from labelloop.runs.labels import label_table
+from labelloop.runs.labels import label_table, likeliest
 from labelloop.runs.run_json import RunRecord, data_record
 from labelloop.runs.survey import Survey
 from labelloop.trained_model import TrainedModel
@@ -126,6 +127,7 @@ def fit(
     encoder: str | None = None,
     train_encoder: bool = False,
     processes: int | None = None,
+    max_memory: str | int | None = None,
 ) -> Result:
     """Trains a classifier on noisy labels with the help of a few clean ones, and corrects the noisy ones.
 
@@ -157,6 +159,8 @@ def fit(
         processes: How many processes share the training, each of which a launcher such as torchrun has started and
             calls `fit` with the same arguments; refused if it is another number. All get the same result, and the first
             one writes. None trains in this process alone, whatever started it.
+        max_memory: About how much memory to use, such as "4G"; larger arrays go to files beside `output_dir`. None
+            takes half of the machine's.
     """
     ranks = ALONE if processes is None else join(processes)
     X, X_test = (raw_or_not(rows, encoder, train_encoder) for rows in (X, X_test))
@@ -173,7 +177,11 @@ def fit(
     elif not isinstance(config, kind := type(recipe_config(method))):
         raise UsageError(f"method {method!r} is configured by a {kind.__module__}.{kind.__name__}, not {type(config)}")
     folder = None if output_dir is None else Path(output_dir)
-    options = RunOptions(seed, device, workers, progress, folder, resume, overwrite, report, ranks=ranks)
+    options = replace(
+        RunOptions(seed, device, workers, progress, folder, resume, overwrite, report),
+        ranks=ranks,
+        max_memory=max_memory,
+    )
     config = trained_config(config, table, method)
     return fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
 
@@ -192,6 +200,20 @@ def fit_table(
     """The same for tables, as they come from files. `about` goes into run.json as it is."""
     if method_named(method).is_oracle:
         raise UsageError(f"method {method!r} is given the true labels, which only `labelloop bench` has; take another")
+    with options.memory_limit():
+        return _fit_table(table, config, options, method, test, y_true, allow_overlap, about)
+
+
+def _fit_table(
+    table: Table,
+    config: TrainingConfig,
+    options: RunOptions,
+    method: str,
+    test: Table | None,
+    y_true: ArrayLike | None,
+    allow_overlap: bool,
+    about: Mapping[str, Any] | None,
+) -> Result:
     with options.ranks.together():
         made = make_problem(table)
         check(made, test, allow_overlap=allow_overlap)
@@ -319,11 +341,13 @@ def _result(
     """labels.parquet, and what is returned."""
     table, classes, fitted = made.table, made.classes, trained.fitted
     usable = table.usable[:, None]
-    predicted = np.where(usable, softmax(extracted.logits, axis=1), np.nan).astype(np.float32)  # [n, C]
-    best = np.where(table.usable, np.nan_to_num(predicted).argmax(axis=1), MISSING)
-    targets = np.full((len(table), len(classes)), np.nan, np.float32)
-    labelled = final.train.sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
-    targets[made.train] = np.where(labelled, final.train, np.nan)
+    shape, logits = (len(table), len(classes)), extracted.logits
+    predicted = by_chunks(lambda rows: np.where(usable[rows], softmax(logits[rows], axis=1), np.nan), shape)
+    best = np.where(table.usable, likeliest(predicted), MISSING)
+    targets = by_chunks(lambda rows: np.full((rows.stop - rows.start, shape[1]), np.nan), shape)
+    for rows in row_chunks(*final.train.shape):
+        labelled = final.train[rows].sum(axis=1, keepdims=True) > 0.5  # a baseline leaves unlabelled rows without one
+        targets[made.train[rows]] = np.where(labelled, final.train[rows], np.nan)
     targets[made.clean] = one_hot(task.problem.clean.clean_labels, len(classes))
     labels = label_table(table.ids, classes.tolist(), made.given, made.clean_labels, targets, best)
     result = Result(
@@ -376,9 +400,9 @@ def _store(
     teaching[made.clean] = made.clean_labels[made.clean]
     scores = None
     if final.train_scores is not None and final.clean_scores is not None:
-        both = np.concatenate([final.train_scores, final.clean_scores])
+        both = joined(final.train_scores, final.clean_scores)
         scores = _in_all_rows(both, np.concatenate([made.train, made.clean]), len(table))
-    inputs = {} if final.inputs_as is None else {final.inputs_as: np.asarray(table.inputs, np.float32)}
+    inputs = {} if final.inputs_as is None else {final.inputs_as: table.inputs.astype(np.float32, copy=False)}
     arrays = row_arrays(made.given, teaching, **vars(extracted), scores=scores, extra=table.extra, **inputs)
     if arrays is not None:
         folder.write_row_arrays(arrays)
@@ -388,14 +412,13 @@ def _in_all_rows(values: Floats, rows: Labels, count: int) -> Floats:
     """Values of some rows at their place among all, zeros elsewhere; the same array where it has all rows."""
     if np.array_equal(rows, np.arange(count)):
         return values
-    everywhere = np.zeros((count, *values.shape[1:]), values.dtype)
-    everywhere[rows] = values
+    everywhere = zeros((count, *values.shape[1:]), values.dtype)
+    put(everywhere, rows, values)
     return everywhere
 
 
 def _in_their_type(targets: Floats, classes: NDArray, table: Table) -> NDArray:
-    tested_only = np.isnan(targets).any(axis=1)
-    labels = np.where(tested_only, MISSING, np.nan_to_num(targets).argmax(axis=1))
+    labels = np.where(np.isnan(targets[:, 0]), MISSING, likeliest(targets))  # NaN: only tested on
     like = table.labels if table.labels is not None else table.clean_labels
     assert like is not None
     return decode(labels, classes, like.dtype)

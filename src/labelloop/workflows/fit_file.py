@@ -68,7 +68,7 @@ def fit_file(
     """Trains on a file, writes the run folder, and returns a summary for people.
 
     Args:
-        path: A table, a folder of images, or a Hugging Face data set.
+        path: A table, a folder of Parquet parts, a folder of images, or a Hugging Face data set.
         columns: How to read it.
         settings: The method and its settings.
         run: What surrounds the run; it has a folder.
@@ -77,6 +77,20 @@ def fit_file(
         allow_overlap: As for `fit`.
         max_unreadable: The share of images that may be unreadable.
     """
+    with run.memory_limit():
+        return _fit_file(path, columns, settings, run, noisy_labels, test, allow_overlap, max_unreadable)
+
+
+def _fit_file(
+    path: Path,
+    columns: ReadOptions,
+    settings: Settings,
+    run: RunOptions,
+    noisy_labels: Path | None,
+    test: Path | None,
+    allow_overlap: bool,
+    max_unreadable: float,
+) -> str:
     assert run.folder is not None
     if path.is_dir() and run.folder.resolve().is_relative_to(path.resolve()):
         raise UsageError(

@@ -10,6 +10,7 @@ import numpy as np
 from labelloop.correction.instant.evidence import Evidence
 from labelloop.correction.instant.forest import grow, votes
 from labelloop.correction.instant.logistic import Array, fit_logistic, log_softmax
+from labelloop.large_arrays import mean_and_deviation
 from labelloop.types import Floats, Labels
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def _columns(inputs: Floats, mean: Floats, scale: Floats) -> Array:
 def clean_logistic(evidence: Evidence, rows: Labels, strength: float) -> CleanLogistic:
     """Fits it to the clean rows."""
     assert evidence.inputs is not None
-    mean, scale = evidence.inputs.mean(axis=0), np.maximum(evidence.inputs.std(axis=0), 1e-6)
+    mean, deviation = mean_and_deviation(evidence.inputs)
+    scale = np.maximum(deviation, 1e-6)
     x = _columns(evidence.inputs[rows], mean, scale)
     centre = np.zeros((x.shape[1], evidence.num_classes))
     firm = np.append(np.full(x.shape[1] - 1, strength), 0.1)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.correction.instant.evidence import Evidence, Said
+from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.combination import clean_loss, combine, fit_simplex_weights
 from labelloop.types import MISSING, Floats, Labels
 
@@ -145,5 +146,7 @@ def _unseen(judges: Judges, candidate: Candidate, use_given: bool) -> Floats:
 
 
 def _final(judges: Judges, candidate: Candidate, use_given: bool) -> Floats:
-    everyone = np.arange(len(judges.evidence.given))
-    return judges.ask(candidate, EVERYBODY).about(judges.evidence, everyone, use_given=use_given)
+    evidence, said = judges.evidence, judges.ask(candidate, EVERYBODY)
+    everyone = np.arange(len(evidence.given))
+    shape = (len(everyone), evidence.num_classes)
+    return by_chunks(lambda rows: said.about(evidence, everyone[rows], use_given=use_given), shape)

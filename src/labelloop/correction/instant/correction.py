@@ -13,17 +13,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from labelloop.correction.instant.changes import look_at_changes
 from labelloop.correction.instant.clean_only import clean_forest, clean_logistic
 from labelloop.correction.instant.components import Candidate, Combined, Component, Judges, best_of_each, combination
 from labelloop.correction.instant.evidence import Evidence
-from labelloop.correction.instant.logistic import Array
 from labelloop.correction.instant.noise import estimate_noise, flatten, least_sharp
 from labelloop.correction.instant.opinions import Opinion, label_corrector, noise_model, recalibrated
 from labelloop.correction.instant.structured import structured
 from labelloop.correction.pairs import MIN_PAIRS
+from labelloop.large_arrays import by_chunks, put
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Floats, Labels
 
@@ -64,13 +64,18 @@ class Corrected:
     weights_without_label: dict[str, float]
     cross_fitted: Floats
     expected_right: Floats
-    scores: Array
+    scores: NDArray[np.floating]
     guard: dict[str, Any]
 
 
-def side_by_side(sources: Sequence[NDArray]) -> NDArray:
+def side_by_side(sources: Sequence[NDArray], dtype: DTypeLike | None = None) -> NDArray:
     """Log-probabilities of several sources as one [n, E], each row of each centred."""
-    return np.hstack([source - source.mean(axis=1, keepdims=True) for source in sources])
+
+    def centred(rows: slice) -> NDArray:
+        return np.hstack([part - part.mean(axis=1, keepdims=True) for part in (source[rows] for source in sources)])
+
+    shape = (len(sources[0]), sum(source.shape[1] for source in sources))
+    return by_chunks(centred, shape, dtype or np.result_type(*sources))
 
 
 def families_without_given(evidence: Evidence) -> dict[str, list[Candidate]]:
@@ -102,7 +107,7 @@ def families_with_given(evidence: Evidence) -> dict[str, list[Candidate]]:
 
 
 def correct_scores(
-    scores: Array,
+    scores: NDArray[np.floating],
     given: Labels,
     clean: Labels,
     num_classes: int,
@@ -124,7 +129,7 @@ def correct_scores(
     """
     noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
     evidence = Evidence(
-        scores=np.hstack([scores, np.ones((len(given), 1))]).astype(np.float64),
+        scores=scores,
         given=given,
         clean=clean,
         sample=np.sort(stream(seed, "noisy-sample").permutation(noisy)[:SAMPLE]),
@@ -148,8 +153,9 @@ def correct_scores(
         pairs = judges.among(paired)
         learnt = best_of_each(pairs, families_with_given(evidence), use_given=True)
         whole = combination(pairs, [*learnt, *(component.among(paired) for component in fixed)])
-        everyone = np.arange(len(given))
-        final = np.where((given != MISSING)[:, None], _keep_absent(whole.final, evidence, everyone), q)
+        final = _keep_absent(whole.final, evidence, np.arange(len(given)))
+        unlabelled = np.flatnonzero(given == MISSING)
+        put(final, unlabelled, q[unlabelled])
         unseen = q_unseen.copy()
         unseen[paired] = _keep_absent(whole.unseen, evidence, pairs.rows)
         answer = Combined(final, unseen, whole.weights)
@@ -180,7 +186,11 @@ def _keep_absent(said: Floats, evidence: Evidence, rows: Labels) -> Floats:
     if not absent.any():
         return said
     kept = Opinion(evidence.centre, np.zeros((evidence.num_classes, evidence.num_classes)))
-    as_they_are = kept.about(evidence, rows, use_given=False) * absent  # [m, C]
-    others = np.where(absent, 0, said)
-    share = 1 - as_they_are.sum(axis=1, keepdims=True)
-    return as_they_are + share * others / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
+
+    def mixed(some: slice) -> Floats:
+        as_they_are = kept.about(evidence, rows[some], use_given=False) * absent  # [m, C]
+        others = np.where(absent, 0, said[some])
+        share = 1 - as_they_are.sum(axis=1, keepdims=True)
+        return as_they_are + share * others / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
+
+    return by_chunks(mixed, said.shape, said.dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from labelloop.correction.instant.logistic import Array, log_softmax
+from labelloop.large_arrays import by_chunks, mean_and_deviation, row_chunks
 from labelloop.types import MISSING, Floats, Labels
 
 FOLDS = 4
@@ -23,25 +24,34 @@ def discriminant_scores(embeddings: Floats, given: Labels, num_classes: int, rng
         num_classes: C.
         rng: Deals the rows into folds.
     """
-    x = np.asarray(embeddings, np.float32)
-    x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-6)
-    fold = rng.permutation(len(x)) % FOLDS
-    labelled = given != MISSING
-    counts, sums, squares = [], [], []  # a fold each: [C], [C, D], [D, D]
-    for k in range(FOLDS):
-        mine = np.flatnonzero(labelled & (fold == k))
-        one_hot = np.eye(num_classes, dtype=np.float32)[given[mine]]  # [m, C]
-        counts.append(one_hot.sum(axis=0, dtype=np.float64))
-        sums.append((one_hot.T @ x[mine]).astype(np.float64))
-        squares.append((x[mine].T @ x[mine]).astype(np.float64))
-    scores = np.empty((len(x), num_classes))
-    for k in range(FOLDS):
-        weights, bias = _discriminant(
-            *(np.sum([part for j, part in enumerate(parts) if j != k], axis=0) for parts in (counts, sums, squares))
-        )
-        mine = np.flatnonzero(fold == k)
-        scores[mine] = log_softmax(x[mine] @ weights + bias)
-    return scores
+    mean, deviation = mean_and_deviation(embeddings)
+    mean, scale = mean.astype(np.float32), np.maximum(deviation, 1e-6).astype(np.float32)
+    fold = rng.permutation(len(embeddings)) % FOLDS
+    width = embeddings.shape[1]
+    counts = np.zeros((FOLDS, num_classes))
+    sums, squares = np.zeros((FOLDS, num_classes, width)), np.zeros((FOLDS, width, width))
+    for rows in row_chunks(len(embeddings), width):
+        x = (np.asarray(embeddings[rows], np.float32) - mean) / scale
+        for k in range(FOLDS):
+            mine = np.flatnonzero((given[rows] != MISSING) & (fold[rows] == k))
+            one_hot = np.eye(num_classes, dtype=np.float32)[given[rows][mine]]  # [m, C]
+            counts[k] += one_hot.sum(axis=0, dtype=np.float64)
+            sums[k] += one_hot.T @ x[mine]
+            squares[k] += x[mine].T @ x[mine]
+    fitted = [
+        _discriminant(*(np.delete(parts, k, axis=0).sum(axis=0) for parts in (counts, sums, squares)))
+        for k in range(FOLDS)
+    ]
+
+    def scored(rows: slice) -> Array:
+        x = (np.asarray(embeddings[rows], np.float32) - mean) / scale
+        said = np.empty((len(x), num_classes))
+        for k, (weights, bias) in enumerate(fitted):
+            mine = np.flatnonzero(fold[rows] == k)
+            said[mine] = log_softmax(x[mine] @ weights + bias)
+        return said
+
+    return by_chunks(scored, (len(embeddings), num_classes), np.float64)
 
 
 def _discriminant(counts: Array, sums: Array, squares: Array) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelloop.correction.instant.logistic import Array
 from labelloop.types import Floats, Labels
@@ -19,7 +20,7 @@ class Evidence:
     """All that is known of the rows.
 
     Attributes:
-        scores: Log-probabilities of one or more sources side by side, and a last column of ones.
+        scores: Log-probabilities of one or more sources side by side.
         given: Given labels, -1 where missing.
         clean: Clean labels, -1 where missing.
         sample: Positions of some rows that have only a given label.
@@ -29,7 +30,7 @@ class Evidence:
         seed: For learners that draw.
     """
 
-    scores: Array  # [n, E]
+    scores: NDArray[np.floating]  # [n, E]
     given: Labels  # [n]
     clean: Labels  # [n]
     sample: Labels  # [S]
@@ -41,17 +42,22 @@ class Evidence:
     @property
     def sources(self) -> int:
         """How many sources the scores come from."""
-        return (self.scores.shape[1] - 1) // self.num_classes
+        return self.scores.shape[1] // self.num_classes
+
+    def columns(self, rows: Labels | slice) -> Array:
+        """The scores of some rows and a last column of ones [m, E + 1]."""
+        scores = self.scores[rows]
+        return np.hstack([scores, np.ones((len(scores), 1))]).astype(np.float64)
 
     @property
     def centre(self) -> Array:
-        """The weights [E, C] that believe the scores: the geometric mean of their sources."""
+        """The weights [E + 1, C] that believe the scores: the geometric mean of their sources."""
         eyes = [np.eye(self.num_classes)] * self.sources
         return np.vstack([*eyes, np.zeros((1, self.num_classes))]) / max(self.sources, 1)
 
     def strength(self, columns: float) -> Array:
-        """`columns` for every score, little for the constant [E]."""
-        return np.append(np.full(self.scores.shape[1] - 1, columns), CONSTANT_STRENGTH)
+        """`columns` for every score, little for the constant [E + 1]."""
+        return np.append(np.full(self.scores.shape[1], columns), CONSTANT_STRENGTH)
 
     def one_hot(self, labels: Labels) -> Array:
         """One-hot rows [n, C]; zeros where the label is missing."""

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from labelloop.correction.instant.logistic import Array
+from labelloop.large_arrays import by_chunks, put
 from labelloop.types import MISSING, Floats, Labels
 
 BROKEN_BEFORE = 0.5  # labels broken before any is seen
@@ -82,6 +83,9 @@ class Guard:
 
     def apply(self, said: Floats, given: Labels) -> Floats:
         """Soft labels to return [n, C]: those said, but where caution keeps the given label."""
+        return by_chunks(lambda rows: self._applied(said[rows], given[rows]), said.shape)
+
+    def _applied(self, said: Floats, given: Labels) -> Floats:
         best = said.argmax(axis=1)
         held = np.flatnonzero((given != MISSING) & (best != given) & ~self.changes(said, given))
         return self._bounded(_keep(said.astype(np.float64), held, given))
@@ -103,7 +107,11 @@ class Guard:
             missing = (odds / (odds + 1 - said[mine, g])).sum() - (len(mine) - len(gone))
             count = min(int(np.ceil(erased[g] * max(missing, 0.0) - 1e-9)), len(gone))
             back.append(gone[np.argsort(-said[gone, g], kind="stable")[:count]])
-        return _keep(out.astype(np.float64), np.concatenate(back), given).astype(np.float32)
+        rows = np.sort(np.concatenate(back))
+        kept = _keep(out[rows].astype(np.float64), np.arange(len(rows)), given[rows])
+        changed = by_chunks(lambda some: out[some], out.shape)
+        put(changed, rows, kept)
+        return changed
 
     def _bounded(self, out: Array) -> Floats:
         """No confidence above the ceiling; what is left goes evenly to the other classes."""

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.correction.instant.components import Combined, Component, Judges
+from labelloop.correction.instant.evidence import Evidence
 from labelloop.correction.instant.logistic import Array, log_softmax
+from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.combination import combine
 from labelloop.methods.closed_loop.simulation import (
     RowNoise,
@@ -39,14 +41,16 @@ class Noise:
         transition: T[true, given] [C, C].
         without: T formed without each fold of the paired rows.
         by_row: The estimate that may follow the row; None with many classes.
-        log_p: Log-probabilities of the given label [n, C].
     """
 
     judges: Judges
     transition: Array
     without: list[Array]
     by_row: RowNoise | None
-    log_p: Array
+
+    def log_p(self, rows: Labels | slice) -> Array:
+        """Log-probabilities of the given label, of some rows [m, C]."""
+        return _log_p(self.judges.evidence, rows)
 
     def components(self, q: Floats, q_unseen: Floats) -> list[Component]:
         """q(y | x) · P(ỹ | y, x) under each estimate.
@@ -61,10 +65,18 @@ class Noise:
             mine = self.judges.fold == k
             by_class[mine] = label_posterior(q_unseen[mine], matrix, given[mine])
         everyone = self.judges.evidence.given
-        found = [Component(BY_CLASS, _floats(by_class), lambda: _floats(label_posterior(q, self.transition, everyone)))]
+
+        def of_class(some: slice) -> Array:
+            return label_posterior(q[some], self.transition, everyone[some])
+
+        found = [Component(BY_CLASS, _floats(by_class), lambda: by_chunks(of_class, q.shape))]
         if (by_row := self.by_row) is not None:
-            unseen = by_row.posterior(q_unseen, self.log_p[rows], given)
-            found.append(Component(BY_ROW, _floats(unseen), lambda: _floats(by_row.posterior(q, self.log_p, everyone))))
+
+            def of_row(some: slice) -> Array:
+                return by_row.posterior(q[some], self.log_p(some), everyone[some])
+
+            unseen = by_row.posterior(q_unseen, self.log_p(rows), given)
+            found.append(Component(BY_ROW, _floats(unseen), lambda: by_chunks(of_row, q.shape)))
         return found
 
     def pooled(self, q: Floats, q_unseen: Floats) -> Combined:
@@ -80,7 +92,7 @@ class Noise:
         labels, rows, given = self.judges.labels, self.judges.rows, self.judges.given
         laws = [self.transition[labels]]
         if self.by_row is not None:
-            laws.append(self.by_row.of_labels(self.log_p[rows], labels))
+            laws.append(self.by_row.of_labels(self.log_p(rows), labels))
         last = self.transition.shape[1] - 1
         drawn = [(rng.random((len(law), 1)) > law.cumsum(axis=1)).sum(axis=1).clip(max=last) for law in laws]
         return [np.where(given != MISSING, given, labels) for labels in drawn]
@@ -89,7 +101,7 @@ class Noise:
         """The pooled posterior of the judges, had they been given these labels [M, C]."""
         said = [label_posterior(q_unseen, self.transition, given)]
         if self.by_row is not None:
-            said.append(self.by_row.posterior(q_unseen, self.log_p[self.judges.rows], given))
+            said.append(self.by_row.posterior(q_unseen, self.log_p(self.judges.rows), given))
         return _floats(np.mean(said, axis=0))
 
 
@@ -110,8 +122,12 @@ def least_sharp(q_unseen: Floats, labels: Labels) -> float:
 
 def flatten(q: Floats, power: float) -> Floats:
     """q^τ, normalised [n, C]."""
-    raised = np.maximum(q.astype(np.float64), 1e-12) ** power
-    return _floats(raised / raised.sum(axis=1, keepdims=True))
+
+    def raised(rows: slice) -> Array:
+        part = np.maximum(q[rows].astype(np.float64), 1e-12) ** power
+        return part / part.sum(axis=1, keepdims=True)
+
+    return by_chunks(raised, q.shape)
 
 
 def _true(q: Floats, labels: Labels) -> Floats:
@@ -147,9 +163,12 @@ def estimate_noise(judges: Judges, q: Floats) -> Noise:
             estimate_transition(beliefs, labels, pairs=pairs(judges.fold != k), start=transition, steps=AGAIN)
             for k in judges.folds
         ]
-    sources = evidence.scores[:, :-1].reshape(len(q), evidence.sources, classes)
-    log_p = np.mean([log_softmax(sources[:, s]) for s in range(evidence.sources)], axis=0)  # [n, C]
     by_row = None
     if classes <= ROW_CLASSES:
-        by_row = estimate_row_noise(beliefs, log_p[sample], labels, start=transition)
-    return Noise(judges, transition, without, by_row, log_p)
+        by_row = estimate_row_noise(beliefs, _log_p(evidence, sample), labels, start=transition)
+    return Noise(judges, transition, without, by_row)
+
+
+def _log_p(evidence: Evidence, rows: Labels | slice) -> Array:
+    scores = evidence.scores[rows].astype(np.float64).reshape(-1, evidence.sources, evidence.num_classes)
+    return np.mean([log_softmax(scores[:, s]) for s in range(evidence.sources)], axis=0)  # [m, C]

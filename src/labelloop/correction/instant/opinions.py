@@ -27,7 +27,7 @@ class Opinion:
 
     def about(self, evidence: Evidence, rows: Labels, *, use_given: bool) -> Floats:
         """Probabilities [len(rows), C]."""
-        logits = evidence.scores[rows] @ self.weights
+        logits = evidence.columns(rows) @ self.weights
         if use_given:
             logits += np.vstack([self.of_given, np.zeros(evidence.num_classes)])[evidence.given[rows]]  # -1: the zeros
         return np.exp(log_softmax(logits)).astype(np.float32)
@@ -36,7 +36,7 @@ class Opinion:
 def recalibrated(evidence: Evidence, rows: Labels, strength: float) -> Opinion:
     """The scores alone, brought in line with the clean rows. The given label is ignored."""
     targets = evidence.one_hot(evidence.clean[rows])
-    weights = fit_logistic(evidence.scores[rows], targets, evidence.centre, evidence.strength(strength))
+    weights = fit_logistic(evidence.columns(rows), targets, evidence.centre, evidence.strength(strength))
     return Opinion(weights, np.zeros((evidence.num_classes, evidence.num_classes)))
 
 
@@ -50,7 +50,7 @@ def label_corrector(evidence: Evidence, rows: Labels, strength: float, given_str
         given_strength: How firmly the given label is ignored.
     """
     c, rows = evidence.num_classes, rows[evidence.given[rows] != MISSING]
-    x = np.hstack([evidence.one_hot(evidence.given[rows]), evidence.scores[rows]])  # [m, C + E]
+    x = np.hstack([evidence.one_hot(evidence.given[rows]), evidence.columns(rows)])  # [m, C + E]
     centre = np.vstack([np.zeros((c, c)), evidence.centre])
     firm = np.append(np.full(c, given_strength), evidence.strength(strength))
     weights = fit_logistic(x, evidence.one_hot(evidence.clean[rows]), centre, firm)
@@ -70,7 +70,7 @@ def noise_model(evidence: Evidence, rows: Labels, influence: float, strength: fl
         strength: How firmly the scores are believed as they are.
     """
     c, centre, firm = evidence.num_classes, evidence.centre, evidence.strength(strength)[:, None]
-    x, x_noisy = evidence.scores[rows], evidence.scores[evidence.sample]
+    x, x_noisy = evidence.columns(rows), evidence.columns(evidence.sample)
     targets, given = evidence.one_hot(evidence.clean[rows]), evidence.given[evidence.sample]
     known = evidence.given[evidence.given != MISSING]
     prior = PRIOR_ROWS * np.bincount(known, minlength=c) / max(len(known), 1)  # [C]

@@ -8,6 +8,7 @@ from labelloop.correction.instant.correction import FLOOR, Corrected, correct_sc
 from labelloop.correction.instant.discriminant import discriminant_scores
 from labelloop.correction.instant.logistic import Array
 from labelloop.correction.instant.trees import boosted_scores, forest_scores
+from labelloop.large_arrays import by_chunks
 from labelloop.seeds import integer, stream
 from labelloop.types import Floats, Labels
 
@@ -60,8 +61,9 @@ def correct_labels(
     """
     sources = []
     if pred_probs is not None:
-        sources.append(np.log(np.maximum(pred_probs, FLOOR)))
+        p = pred_probs
+        sources.append(by_chunks(lambda rows: np.log(np.maximum(p[rows], FLOOR)), p.shape, p.dtype))
     if embeddings is not None:
         sources += column_scores(embeddings, given, num_classes, table, seed)
-    scores = side_by_side(sources).astype(np.float32).astype(np.float64)  # as a run keeps them
+    scores = side_by_side(sources, np.float32)  # as a run keeps them
     return correct_scores(scores, given, clean, num_classes, seed, inputs=embeddings, table=table)

@@ -46,7 +46,7 @@ class Structured:
 
 
 def _by_source(evidence: Evidence, rows: Labels, slopes: Array) -> Array:
-    scores = evidence.scores[rows, :-1].reshape(len(rows), *slopes.shape)  # [m, S, C]
+    scores = evidence.scores[rows].astype(np.float64).reshape(len(rows), *slopes.shape)  # [m, S, C]
     return np.einsum("msc,sc->mc", scores, slopes)
 
 
@@ -62,7 +62,7 @@ def structured(evidence: Evidence, rows: Labels, strength: float, *, use_given: 
     if use_given:
         rows = rows[evidence.given[rows] != MISSING]
     classes, sources = evidence.num_classes, evidence.sources
-    scores = evidence.scores[rows, :-1].reshape(len(rows), sources, classes)
+    scores = evidence.scores[rows].astype(np.float64).reshape(len(rows), sources, classes)
     truth, given = evidence.clean[rows], evidence.given[rows]
     each = np.arange(len(rows))
     centre = np.concatenate([

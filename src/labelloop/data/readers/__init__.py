@@ -8,6 +8,7 @@ from pathlib import Path
 
 from labelloop.data.label_questions import compare_labels, question_numbers
 from labelloop.data.readers.array_file import read_npy, read_npz
+from labelloop.data.readers.arrow_file import PARTS
 from labelloop.data.readers.clean_file import join_clean_file
 from labelloop.data.readers.column_file import read_column_file, read_hub
 from labelloop.data.readers.compressed import ending_of
@@ -15,6 +16,7 @@ from labelloop.data.readers.hub import is_hub_dataset
 from labelloop.data.readers.image_tree import read_image_tree
 from labelloop.data.readers.metadata import METADATA, read_metadata
 from labelloop.data.readers.options import ReadOptions
+from labelloop.data.readers.parquet_parts import parts_of
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 
@@ -22,6 +24,7 @@ KINDS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     "csv": read_column_file,
     "tsv": read_column_file,
     "parquet": read_column_file,
+    PARTS: read_column_file,
     "jsonl": read_column_file,
     "json": read_column_file,
     "npz": read_npz,
@@ -39,8 +42,8 @@ def read_table(path: str | Path, options: ReadOptions | None = None) -> Table:
 
     Args:
         path: A .csv, .tsv, .parquet, .jsonl, .json, .npz or .npy file, text perhaps packed as .gz or .zst; or a folder
-            with a folder of images for each class, or with images and a metadata.csv or metadata.jsonl that names
-            them; or a Hugging Face data set, a folder of `save_to_disk` or hf:name.
+            of Parquet parts; or one with a folder of images for each class, or with images and a metadata.csv or
+            metadata.jsonl that names them; or a Hugging Face data set, a folder of `save_to_disk` or hf:name.
         options: What is what in it; without it, all is guessed.
 
     Raises:
@@ -64,7 +67,9 @@ def kind_of(path: Path) -> str:
     if is_hub_dataset(path):
         return "hf-dataset"
     if path.is_dir():
-        return "metadata-folder" if any((path / name).is_file() for name in METADATA) else "image-folder"
+        if any((path / name).is_file() for name in METADATA):
+            return "metadata-folder"
+        return PARTS if parts_of(path) else "image-folder"
     kind = ending_of(path).removeprefix(".")
     if kind not in KINDS or "-" in kind:
         formats = ", ".join(f".{name}" for name in KINDS if "-" not in name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, nearest
+from labelloop.large_arrays import is_large, mapped_file, row_chunks, zeros
 
 INPUT_KEYS = ("X", "x", "features", "embeddings", "images")
 LABEL_KEYS = ("y", "label", "labels")
@@ -88,7 +90,7 @@ def read_array(path: Path) -> NDArray:
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     with path.open("rb") as file:
-        loaded = _load(file, path)
+        loaded = _load(file, path, is_large(path.stat().st_size))
         if not isinstance(loaded, np.ndarray):
             raise DataError(f"{path}: holds several named arrays; rename it to end in .npz")
     return loaded
@@ -138,9 +140,9 @@ def _checked(table: Table, options: ReadOptions) -> Table:
     return table
 
 
-def _load(file: BinaryIO, path: Path) -> Any:
+def _load(file: BinaryIO, path: Path, large: bool = False) -> Any:
     try:
-        return np.load(file, allow_pickle=False)
+        return mapped_file(path) if large and file.read(6) == b"\x93NUMPY" else np.load(file, allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{path}: cannot be read as arrays ({error}); write it with np.save or np.savez, text labels as an array"
@@ -150,11 +152,27 @@ def _load(file: BinaryIO, path: Path) -> Any:
 
 def archive_member(path: Path, archive: Any, key: str) -> NDArray:
     try:
-        return archive[key]
+        return _in_chunks(archive, key)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{path}: array {key!r} cannot be read ({error}); save text labels as an array of dtype str, not of objects"
         ) from error
+
+
+def _in_chunks(archive: Any, key: str) -> NDArray:
+    """An array of an archive, into a file of its own where it is large."""
+    with archive.zip.open(key if key in archive.zip.namelist() else f"{key}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+        size = math.prod(shape) * dtype.itemsize
+        if fortran or dtype.hasobject or len(shape) < 2 or not is_large(size):
+            return archive[key]
+        array = zeros(shape, dtype)
+        for rows in row_chunks(shape[0], math.prod(shape[1:])):
+            content = file.read(array[rows].nbytes)
+            array[rows] = np.frombuffer(content, dtype).reshape(array[rows].shape)
+        return array
 
 
 def read_arrays(path: Path, keys: Sequence[str]) -> dict[str, NDArray]:

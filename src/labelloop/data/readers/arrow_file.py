@@ -8,14 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelloop.data.readers.compressed import PACKED, ending_of
 from labelloop.data.readers.csv_file import open_csv, read_csv
 from labelloop.data.readers.json_file import read_json_table
 from labelloop.data.readers.jsonl_file import read_jsonl
+from labelloop.data.readers.parquet_parts import column_names, parts_of, read_parquet
 from labelloop.errors import DataError
+
+PARTS = "parquet-folder"
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class ColumnFile:
 
     Attributes:
         names: Of its columns.
-        kind: "csv", "tsv", "parquet", "jsonl" or "json".
+        kind: "csv", "tsv", "parquet", "parquet-folder", "jsonl" or "json".
         read: Gives the columns, from the names of those that stay as they are written and the texts that mean a
             missing number, where the format has no types.
         untyped: Whether the format has no types, so that a label 3 is only text that looks like a number.
@@ -41,11 +43,13 @@ class ColumnFile:
 
 
 def open_columns(path: Path) -> ColumnFile:
-    """Opens a .csv, .tsv, .parquet, .jsonl or .json file; text may be packed as .gz or .zst.
+    """Opens a .csv, .tsv, .parquet, .jsonl or .json file, or a folder of Parquet parts; text may be packed (.gz, .zst).
 
     Raises:
         DataError: It is of another kind, is not there, is empty or cannot be read.
     """
+    if path.is_dir() and parts_of(path):
+        return _parquet(path)
     ending = ending_of(path)
     if ending not in OPENERS:
         raise DataError(
@@ -89,11 +93,7 @@ def _json(path: Path) -> ColumnFile:
 def _parquet(path: Path) -> ColumnFile:
     if path.suffix.lower() in PACKED:
         raise DataError(f"{path}: a Parquet file is packed inside already; unpack it")
-    try:
-        names = pq.read_schema(path).names
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
-    return ColumnFile(names, "parquet", lambda *_: _read_parquet(path))
+    return ColumnFile(column_names(path), PARTS if path.is_dir() else "parquet", lambda *_: read_parquet(path))
 
 
 OPENERS: dict[str, Callable[[Path], ColumnFile]] = {
@@ -103,16 +103,3 @@ OPENERS: dict[str, Callable[[Path], ColumnFile]] = {
     ".jsonl": _jsonl,
     ".json": _json,
 }
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    try:
-        arrow = pq.read_table(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
-    return pa.table([_decoded(column) for column in arrow.columns], names=arrow.column_names)
-
-
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A categorical column as its plain values."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

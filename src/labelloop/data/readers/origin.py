@@ -21,7 +21,8 @@ def origin_of(
     """The record of a source.
 
     Args:
-        kind: "csv", "tsv", "parquet", "jsonl", "npz", "npy", "image-folder", "image-table" or "hf-dataset".
+        kind: "csv", "tsv", "parquet", "parquet-folder", "jsonl", "npz", "npy", "image-folder", "image-table" or
+            "hf-dataset".
         path: The file or folder, or the name of a hub data set.
         label_column: The column, or the array of an .npz file, that held the given labels. None where there was none.
         clean_column: The same of the clean labels.

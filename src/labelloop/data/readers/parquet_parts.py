@@ -1,0 +1,108 @@
+"""Parquet: one file, or a folder of parts. What is too large for memory is read in batches into a mapped file."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from labelloop.errors import DataError
+from labelloop.large_arrays import current_limit, is_large, keep_track
+
+ROWS = 16_384  # at a time
+ENDING = ".parquet"
+
+
+def parts_of(path: Path) -> list[Path]:
+    """The parts in a folder and below it, in the order of their names; a file is its own only part."""
+    if not path.is_dir():
+        return [path]
+    return sorted(part for part in path.rglob(f"*{ENDING}") if part.is_file() and not part.name.startswith((".", "_")))
+
+
+def column_names(path: Path) -> list[str]:
+    """The names of the columns, the same in every part.
+
+    Raises:
+        DataError: A part cannot be read, or has other columns.
+    """
+    parts = parts_of(path)
+    first = _schema(parts[0])
+    for part in parts[1:]:
+        other = _schema(part)
+        if not other.equals(first):
+            odd = next((f.name for f in (*first, *other) if f not in list(first) or f not in list(other)), None)
+            why = "their order is another" if odd is None else f"column {odd!r} is missing or of another type"
+            raise DataError(
+                f"{part}: its columns are not those of {parts[0]} ({why}); write all parts alike, or move it away"
+            )
+    return first.names
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """All columns of a file, or of the parts of a folder one after the other; categorical ones as plain values."""
+    parts = parts_of(path)
+    try:
+        files = [pq.ParquetFile(part) for part in parts]
+        size = sum(file.metadata.row_group(k).total_byte_size for file in files for k in range(file.num_row_groups))
+        if is_large(size):
+            return _mapped(files)
+        tables = [file.read() for file in files]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        if _is_full(error):
+            raise
+        raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
+    arrow = pa.concat_tables(tables)
+    return pa.table([_decoded(column) for column in arrow.columns], names=arrow.column_names)
+
+
+def _schema(part: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(part).remove_metadata()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise DataError(f"{part}: cannot be read as Parquet ({error}); write the file again") from error
+
+
+def _mapped(files: Sequence[pq.ParquetFile]) -> pa.Table:
+    """The rows in a file without a name that memory is mapped to: only what is looked at takes memory."""
+    schema = pa.schema([_plain(field) for field in files[0].schema_arrow.remove_metadata()])
+    folder = current_limit().folder
+    with tempfile.TemporaryFile(dir=folder, prefix="labelloop-") as file:
+        try:
+            with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:
+                for batch in _batches(files):
+                    writer.write_batch(batch.cast(schema))
+        except OSError as error:
+            if not _is_full(error):
+                raise
+            words = "no room for rows that are too large for memory (see --max-memory)"
+            raise OSError(errno.ENOSPC, words, str(folder or tempfile.gettempdir())) from error
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    keep_track(mapped)
+    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).read_all()
+
+
+def _is_full(error: Exception) -> bool:
+    return isinstance(error, OSError) and (error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error))
+
+
+def _batches(files: Sequence[pq.ParquetFile]) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        yield from file.iter_batches(batch_size=ROWS)
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    kind = field.type
+    return pa.field(field.name, kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A categorical column as its plain values."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
