@@ -177,11 +177,8 @@ def fit(
     elif not isinstance(config, kind := type(recipe_config(method))):
         raise UsageError(f"method {method!r} is configured by a {kind.__module__}.{kind.__name__}, not {type(config)}")
     folder = None if output_dir is None else Path(output_dir)
-    options = replace(
-        RunOptions(seed, device, workers, progress, folder, resume, overwrite, report),
-        ranks=ranks,
-        max_memory=max_memory,
-    )
+    options = RunOptions(seed, device, workers, progress, folder, resume, overwrite, report)
+    options = replace(options, ranks=ranks, max_memory=max_memory)
     config = trained_config(config, table, method)
     return fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
 
