@@ -13,9 +13,11 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 PATIENCE = 300  # seconds; most take less than one, more on a busy machine
 
@@ -36,18 +38,30 @@ def forked(do: Callable[[], int | None], folder: Path | None = None) -> Ended:
         do: What to do. Nothing of it is seen in this process but files, prints and the exit code.
         folder: The working directory.
     """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of Arrow's allocator thread, which is made for this
-            child = os.fork()
-        if child == 0:
-            _child(do, folder, out.fileno(), err.fileno())
-        code = _wait(child)
-        out.seek(0)
-        err.seek(0)
-        return Ended(code, out.read().decode(), err.read().decode())
+    return forked_together([do], folder)[0]
+
+
+def forked_together(dos: Sequence[Callable[[], int | None]], folder: Path | None = None) -> list[Ended]:
+    """The same for several functions at once, each in a process of its own."""
+    with ExitStack() as stack:
+        files = [[stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)] for _ in dos]
+        children = [_fork(do, folder, *pair) for do, pair in zip(dos, files, strict=True)]
+        codes = [_wait(child) for child in children]
+        for file in (file for pair in files for file in pair):
+            file.seek(0)
+        said = [[file.read().decode() for file in pair] for pair in files]
+        return [Ended(code, *texts) for code, texts in zip(codes, said, strict=True)]
+
+
+def _fork(do: Callable[[], int | None], folder: Path | None, out: IO[bytes], err: IO[bytes]) -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Arrow's allocator thread, which is made for this
+        child = os.fork()
+    if child == 0:
+        _child(do, folder, out.fileno(), err.fileno())
+    return child
 
 
 def _child(do: Callable[[], int | None], folder: Path | None, out: int, err: int) -> None:

@@ -47,6 +47,8 @@ COMPUTED = {
     "models/build.py",
 }
 RUN_FILES = {"run.json", "metrics.jsonl", "labels.parquet", "targets.npy", "features.npz"}
+OF_RANKS = "training/ranks.py"
+LAUNCHED = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}  # and all of SLURM's
 LONGEST, MOST_PARAMETERS = 60, 8
 SIZED = ("workflows", "runs", "bench", "correction", "estimator", "trained_model")
 
@@ -211,6 +213,26 @@ def one_owner(root: Path) -> Found:
                 looked_at += 1
                 if node.value in RUN_FILES:
                     wrong.append(f"{path.relative_to(root)}, line {node.lineno} names {node.value}; ask runs/ for it")
+    return Found(looked_at, wrong)
+
+
+def ranks_in_one_file(root: Path) -> Found:
+    """Only one file knows of torch.distributed and of what launchers set: methods and the rest ask the runtime."""
+    looked_at, wrong = 0, []
+    for path in _files(root):
+        relative = path.relative_to(root).as_posix()
+        if relative == OF_RANKS:
+            continue
+        looked_at += 1
+        named = {one.name or "" for one in imports(path, root)}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                named.add(_dotted(node))
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if text in LAUNCHED or text.startswith(("SLURM_", "OMPI_COMM_")):
+                wrong.append(f"{relative} asks for {text}; {OF_RANKS} knows")
+        if any(f"{name}.".startswith("torch.distributed.") for name in named):
+            wrong.append(f"{relative} takes torch.distributed; {OF_RANKS} alone may")
     return Found(looked_at, wrong)
 
 

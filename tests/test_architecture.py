@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from import_rules import arrows, methods_apart, no_torch, one_owner, sizes, whole_names
+from import_rules import arrows, methods_apart, no_torch, one_owner, ranks_in_one_file, sizes, whole_names
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "labelloop"
 PUBLIC = {"workflows/fit.py::fit", "estimator.py::__init__"}  # what a user calls has keywords, not records
@@ -20,6 +20,7 @@ RULES = {
     "no_torch": (lambda root: no_torch(root), 50),
     "whole_names": (lambda root: whole_names(root), 1000),
     "one_owner": (lambda root: one_owner(root), 1000),
+    "ranks_in_one_file": (lambda root: ranks_in_one_file(root), 100),
     "sizes": (lambda root: sizes(root, PUBLIC | LONG), 200),
 }
 
@@ -65,6 +66,12 @@ MUTATIONS = [
     ("whole_names", "methods/glc.py", "__import__(f'labelloop.{name}')"),
     ("one_owner", "export/csv.py", "from pathlib import Path\nPath('run').joinpath('run.json').read_text()"),
     ("one_owner", "report/page.py", "FILE = 'labels.parquet'"),
+    ("ranks_in_one_file", "methods/glc.py", "import torch.distributed as dist"),
+    ("ranks_in_one_file", "methods/glc.py", "from torch import distributed"),
+    ("ranks_in_one_file", "methods/glc.py", "import torch\ntorch.distributed.all_reduce(x)"),
+    ("ranks_in_one_file", "training/runtime.py", "from torch.distributed import all_reduce"),
+    ("ranks_in_one_file", "cli/fit.py", "import os\nos.environ.get('RANK')"),
+    ("ranks_in_one_file", "bench/worker.py", "import os\nos.environ['SLURM_PROCID']"),
     ("sizes", "bench/grid.py", "def run(a, b, c, d, e, f, *, g, h, i): ..."),
     ("sizes", "workflows/plan.py", "def plan():\n" + "    pass\n" * 60),
 ]  # fmt: skip
@@ -80,6 +87,8 @@ INNOCENT = [
     ("whole_names", "models/build.py", "from importlib import import_module\nimport_module(name)"),
     ("one_owner", "runs/folder.py", "RUN = 'run.json'"),
     ("one_owner", "export/csv.py", "MESSAGE = 'it has no run.json; give another folder'"),
+    ("ranks_in_one_file", "training/ranks.py", "import torch.distributed as dist\ndist.all_reduce(x)\n'RANK'"),
+    ("ranks_in_one_file", "methods/glc.py", "import torch\nRANKING = 'the RANK of a matrix'\ntorch.distributions.Beta"),
     ("sizes", "workflows/fit.py", "def fit(a, b, c, d, e, f, g, h, i): ..."),
     ("sizes", "bench/grid.py", "class Grid:\n    def run(self, a, b, c, d, e, f, g, h): ..."),
 ]  # fmt: skip

@@ -149,7 +149,8 @@ def test_killed_at_random_moments_it_ends_with_the_same_table(grid, expected, tm
 
 def test_two_at_once_share_the_work_and_both_print_the_whole_table(grid, expected, tmp_path):
     folder = tmp_path / "bench"
-    both = [start_bench(grid, folder) for _ in range(2)]
+    # As `srun` starts them: a bench shares experiments through the folder, not batches with other processes.
+    both = [start_bench(grid, folder, RANK=str(rank), WORLD_SIZE="2", SLURM_PROCID=str(rank)) for rank in range(2)]
     for process in both:
         out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err

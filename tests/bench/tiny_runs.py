@@ -71,7 +71,7 @@ def without_clocks(record: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key != "versions"} | {"history": history}
 
 
-def start_bench(grid: Path, folder: Path, jobs: int = 2) -> subprocess.Popen[str]:
+def start_bench(grid: Path, folder: Path, jobs: int = 2, **environ: str) -> subprocess.Popen[str]:
     """`labelloop bench` in a session of its own, so that one can find all its processes."""
     return subprocess.Popen(
         [sys.executable, "-m", "labelloop", "bench", str(grid), "--output-dir", str(folder), "--jobs", str(jobs)],
@@ -79,7 +79,7 @@ def start_bench(grid: Path, folder: Path, jobs: int = 2) -> subprocess.Popen[str
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environ,
     )
 
 

@@ -1,0 +1,271 @@
+"""Two processes do what one does: the same features, corrections, weights, targets and networks, up to rounding."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_tools import contents, metrics_of, named_csv, run_json, settings, small
+from forked import forked
+from launched import launched
+from safetensors.numpy import load_file
+from tiny import tiny_config
+from tiny_rows import float_rows, image_rows, make_model
+from tiny_runs import quick_config
+from toys import quiet, toy
+
+from labelloop.cli import main
+from labelloop.methods import METHODS
+from labelloop.methods.closed_loop import loop
+from labelloop.methods.configure import recipe_config
+from labelloop.training.extract import extract
+from labelloop.training.ranks import ALONE, Ranks, join
+from labelloop.training.setup import resolve
+
+CLOSE = {"rtol": 0, "atol": 2e-5}  # sums of float32 in another order, through some dozens of steps
+SHARED = (
+    *("closed-loop", "cross-entropy", "clean-only", "noisy-and-clean", "fine-tune", "logistic-corrector"),
+    *("glc", "dmlp", "dmlp-nossl"),
+)
+PRACTICAL = {
+    "mixup": 0.3,
+    "average_weights": 0.9,
+    "simulation": "transition",
+    "correct_until": 0.6,
+    "clean_rows_train": "after_last_correction",
+}
+FLOATS, TRUTH = toy(n=123, paired=15, unlabelled=7)
+IMAGES, _ = toy(n=75, images=True, paired=15)
+# Batches of 32 rows, and a last one of 27 or 11: no part divides evenly.
+TASKS = {name: (FLOATS, name, quick_config(name) | {"mixup": 0.3, "average_weights": 0.9}) for name in SHARED}
+TASKS |= {
+    "images": (IMAGES, "closed-loop", tiny_config(IMAGES, images=True, epochs=5, **PRACTICAL)),
+    "halves": (FLOATS, "closed-loop", tiny_config(FLOATS, epochs=5, **PRACTICAL)),
+}
+ROWS = {"300 rows": float_rows(300), "1 row": float_rows(1), "137 images": image_rows(137)}
+
+
+def trained(name: str, ranks: Ranks) -> dict[str, np.ndarray]:
+    problem, method, config = TASKS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if isinstance(config, dict):
+            config = resolve(recipe_config(method, "default", config), problem)
+        runtime = quiet(ranks=ranks, truth=TRUTH if problem is FLOATS else None)
+        fitted = METHODS[method].fit(problem, config, runtime)
+    found = {f"model/{key}": value.numpy() for key, value in fitted.model.state_dict().items()}
+    losses = np.array([row["loss"] for row in runtime.history])
+    weights = [np.array(row["weights"]) for row in fitted.rounds if "weights" in row]
+    return found | {"targets": fitted.targets, "losses": losses} | {f"w{k}": each for k, each in enumerate(weights)}
+
+
+def extracted(name: str, ranks: Ranks) -> dict[str, np.ndarray]:
+    rows = ROWS[name]
+    runtime = quiet(ranks=ranks)
+    model = runtime.prepare(make_model("small-cnn" if "images" in name else "mlp"))
+    return vars(extract(model, rows, runtime))
+
+
+@pytest.fixture(scope="module")
+def by_one() -> dict[str, dict[str, np.ndarray]]:
+    """What a single process makes of everything. It comes first: what it imports the others have."""
+    return {name: trained(name, ALONE) for name in TASKS} | {name: extracted(name, ALONE) for name in ROWS}
+
+
+@pytest.fixture(scope="module")
+def by_two(by_one, tmp_path_factory) -> Path:
+    """What two processes make of everything: a file for each of them and each thing."""
+    folder = tmp_path_factory.mktemp("two")
+
+    def everything(rank: int) -> None:
+        ranks = join(2)
+        for make, names in ((trained, TASKS), (extracted, ROWS)):
+            for name in names:
+                np.savez(folder / f"{make.__name__}-{name}-{rank}.npz", **make(name, ranks))
+
+    ended = launched(everything)
+    assert [one.code for one in ended] == [0, 0], "\n".join(one.err for one in ended)
+    return folder
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_training_is_the_same(name, by_one, by_two):
+    alone = by_one[name]
+    assert len(alone["losses"]) >= 2
+    for rank in range(2):
+        shared = np.load(by_two / f"trained-{name}-{rank}.npz")
+        if rank == 0 or name not in ("closed-loop", "images", "halves"):  # the first one keeps the weights of rounds
+            assert set(shared.files) == set(alone)
+        for key in shared.files:
+            np.testing.assert_allclose(shared[key], alone[key], **CLOSE, err_msg=f"{key}, process {rank}")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_extraction_is_the_same_bit_for_bit(name, by_one, by_two):
+    alone = by_one[name]
+    assert {len(values) for values in alone.values()} == {len(ROWS[name])}
+    for rank in range(2):
+        shared = np.load(by_two / f"extracted-{name}-{rank}.npz")
+        for key, values in alone.items():
+            np.testing.assert_array_equal(shared[key], values)
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+SETTINGS = (
+    *("epochs=8", "warm_up=2", "correct_every=1", "correct_until=1.0", "batch_size=16", "final_labels=loop"),
+    *("network_options.hidden=[8]", "corrector.hidden=8", "corrector.max_epochs=5"),
+)
+STOP, ROUNDS = 6, 7  # the epoch that is not finished, and the corrections of a whole run
+
+
+def arguments(place: Path, run: str, *more: object) -> list[str]:
+    parts = ["fit", place / "rows.csv", "--output-dir", place / run, *settings(SETTINGS), "--no-report", *more]
+    return [str(part) for part in parts]
+
+
+def command(place: Path, run: str, *more: object) -> Callable[[int], int]:
+    return lambda rank: main(arguments(place, run, *more))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with rows, and the run of a single process that nobody stopped."""
+    folder = tmp_path_factory.mktemp("runs")
+    named_csv(folder / "rows.csv", small())
+    assert main(arguments(folder, "whole", "--quiet")) == 0
+    return folder
+
+
+def stop_at(epoch: int, how: Callable[[], Any]) -> pytest.MonkeyPatch:
+    """Does something in an epoch of the loop, before it is trained."""
+    patch, train_epoch = pytest.MonkeyPatch(), loop.train_epoch
+
+    def stopped(*given: Any) -> float:
+        if given[-1] == epoch:
+            how()
+        return train_epoch(*given)
+
+    patch.setattr(loop, "train_epoch", stopped)
+    return patch
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    """Features, corrections, weights and targets are the same up to rounding."""
+    assert run_json(first)["state"] == run_json(second)["state"] == "finished"
+    np.testing.assert_allclose(np.load(first / "targets.npy"), np.load(second / "targets.npy"), **CLOSE)
+    features = [np.load(run / "features.npz") for run in (first, second)]
+    assert "features" in features[0].files
+    for key in features[0].files:
+        np.testing.assert_allclose(features[0][key], features[1][key], **CLOSE)
+    rounds = [run_json(run)["rounds"] for run in (first, second)]
+    assert len(rounds[0]) == len(rounds[1]) == ROUNDS
+    for one, other in zip(*rounds, strict=True):
+        np.testing.assert_allclose(one["weights"], other["weights"], **CLOSE)
+    files = sorted(path.name for path in (first / "checkpoint").glob("round-*"))
+    assert len(files) == ROUNDS
+    for name in files:
+        one, other = (load_file(run / "checkpoint" / name) for run in (first, second))
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            np.testing.assert_allclose(value, other[key], **CLOSE)
+
+
+def test_a_killed_process_ends_the_run_and_one_process_resumes_it(place):
+    def do(rank: int) -> int:
+        if rank == 1:
+            stop_at(STOP, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        return main(arguments(place, "killed"))
+
+    first, second = launched(do)
+    assert second.code == -signal.SIGKILL
+    assert first.code == 1
+    assert "2 processes take part\n" in first.out
+    assert "process 0 of 2 has lost the others" in first.err
+    assert "start the same command with --resume, on as many processes as you like" in first.err
+    assert "Traceback" not in first.err
+    assert run_json(place / "killed")["state"] == "failed"
+    assert [row["processes"] for row in metrics_of(place / "killed")] == [2] * (STOP - 1)
+    assert main(arguments(place, "killed", "--resume", "--quiet")) == 0
+    assert [row.get("processes", 1) for row in metrics_of(place / "killed")] == [2] * (STOP - 1) + [1] * 3
+    assert_same_run(place / "killed", place / "whole")
+
+
+def test_two_processes_resume_what_one_began(place, capsys):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    patch = stop_at(STOP, interrupt)
+    assert main(arguments(place, "begun", "--quiet")) == 130
+    patch.undo()
+    ended = launched(command(place, "begun", "--resume", "--processes", 2))
+    assert [one.code for one in ended] == [0, 0], ended[0].err + ended[1].err
+    assert ended[1].out == ended[1].err == ""  # one speaks for all
+    assert run_json(place / "begun")["processes"] == 2
+    assert_same_run(place / "begun", place / "whole")
+
+
+REFUSED = {
+    "another number": (("--processes", 3), 2, "3 processes were asked for, but 2 take part"),
+    "a method that needs whole batches": (
+        ("--method", "mw-net", "--config", "empty.toml"), 2, "method 'mw-net' trains in one process"
+    ),
+    "a folder that holds a run": ((), 1, "already holds a run"),
+    "no such data": (("--clean-column", "nowhere"), 1, "nowhere"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_said_once_and_nothing_is_written(name, place):
+    more, code, message = REFUSED[name]
+    run = "whole" if name == "a folder that holds a run" else "refused"
+    given = arguments(place, run, *more)
+    if name == "a method that needs whole batches":
+        given = [str(part) for part in ("fit", place / "rows.csv", "--output-dir", place / run, "--method", "mw-net")]
+    before = contents(place)
+    first, second = launched(lambda rank: main(given))
+    assert first.code == code
+    assert message in first.err
+    assert first.err.count("\n") == 1
+    assert (second.code, second.out, second.err) == (1, "", "")
+    assert contents(place) == before
+
+
+def test_processes_that_do_not_run_the_same_are_refused(place):
+    first, second = launched(lambda rank: main(arguments(place, "refused", "--seed", rank)))
+    assert (first.code, second.code) == (1, 1)
+    assert "process 1 of 2 has other rows or settings than process 0" in first.err
+    assert not (place / "refused").exists()
+
+
+def test_what_only_one_process_cannot_read_is_said_by_the_first(place):
+    def do(rank: int) -> int:
+        rows = place / "rows.csv" if rank == 0 else place / "elsewhere.csv"
+        return main(["fit", str(rows), "--output-dir", str(place / "refused")])
+
+    first, second = launched(do)
+    assert (first.code, second.code) == (1, 1)
+    assert "process 1 of 2: " in first.err
+    assert "elsewhere.csv" in first.err
+    assert not (place / "refused").exists()
+
+
+def test_torchrun(place):
+    """The launcher's own engine, with its environment and its way to end processes; only the imports are spared."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    def launch() -> None:
+        config = LaunchConfig(1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="localhost:0", start_method="fork")
+        elastic_launch(config, main)(arguments(place, "torchrun", "--processes", 2, "--set", "epochs=3"))
+
+    ended = forked(launch)
+    assert ended.code == 0, ended.err
+    assert ended.out.count("2 processes take part") == 1
+    assert run_json(place / "torchrun")["processes"] == 2
+    assert [row["processes"] for row in metrics_of(place / "torchrun")] == [2, 2, 2]
