@@ -27,8 +27,7 @@ def crop_and_flip(
     count, height, width, channels = images.shape
     total, place = (count, slice(None)) if among is None else among
     shifts = 2 * padding + 1
-    top, left = rng.integers(0, shifts, (2, total))[:, place]
-    flipped = rng.random(total)[place] < 0.5
+    top, left, flipped = (drawn[place] for drawn in draw_crops(total, rng, padding))
     padded = np.zeros((count, height + 2 * padding, width + 2 * padding, channels), np.uint8)
     padded[:, padding : padding + height, padding : padding + width] = images
     # All crops of all images as a view [B, shifts, shifts, H, W, C]; choosing one of each copies whole rows of pixels.
@@ -39,3 +38,11 @@ def crop_and_flip(
     pixels = chosen.view(f"V{channels}")[..., 0]  # [B, H, W]: a pixel is moved in one piece, not channel by channel
     pixels[flipped] = pixels[flipped][:, :, ::-1]
     return chosen
+
+
+def draw_crops(
+    count: int, rng: np.random.Generator, padding: int = PADDING
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """How far each of `count` images is shifted down and right, and whether it is mirrored."""
+    top, left = rng.integers(0, 2 * padding + 1, (2, count))
+    return top, left, rng.random(count) < 0.5

@@ -59,19 +59,10 @@ def write_checkpoint(
     """
     folder.mkdir(parents=True, exist_ok=True)
     state = read_json(folder / "state.json") if (folder / "state.json").exists() else {"files": {}}
-    tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
     small = {name: value for name, value in arrays.items() if not is_on_disk(value)}
-    tensors |= {f"array/{name}": torch.from_numpy(value) for name, value in small.items()}
-    groups = optimizer.state_dict()
-    scalars: dict[str, dict[str, Any]] = {}
-    for index, entry in groups["state"].items():
-        for name, value in entry.items():
-            if isinstance(value, torch.Tensor):
-                tensors[f"optimizer/{index}/{name}"] = value
-            else:
-                scalars.setdefault(str(index), {})[name] = value
+    tensors, settings = packed(model, optimizer, small)
     name = f"epoch-{epoch:04d}.safetensors"
-    files = {name: _write_tensors(folder / name, tensors)}
+    files = {name: write_tensors(folder / name, tensors)}
     for key, value in arrays.items():
         if key not in small:
             files |= large_file(folder, key, value, state["files"])
@@ -79,7 +70,7 @@ def write_checkpoint(
         start = f"round-{number + 1:03d}"
         large = {key for key, value in entry_arrays.items() if is_on_disk(value)}
         past_name = f"{start}.safetensors"
-        files[past_name] = state["files"].get(past_name) or _write_tensors(
+        files[past_name] = state["files"].get(past_name) or write_tensors(
             folder / past_name, {key: torch.from_numpy(v) for key, v in entry_arrays.items() if key not in large}
         )
         for key in sorted(large):
@@ -88,13 +79,52 @@ def write_checkpoint(
     content = {
         "epoch": epoch,
         "files": files,
-        "optimizer": {"param_groups": groups["param_groups"], "scalars": scalars},
+        "optimizer": settings,
         "values": values,
     }
     write_atomically(folder / "state.json", lambda p: p.write_text(json.dumps(content), encoding="utf-8"))
     for old in folder.iterdir():  # of the epoch before, or left by a process that was killed
         if old.name not in files and old.name != "state.json":
             old.unlink(missing_ok=True)
+
+
+def packed(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, arrays: dict[str, np.ndarray]
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors of all of these by name, and what of the optimiser JSON holds."""
+    tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
+    tensors |= {f"array/{name}": torch.from_numpy(value) for name, value in arrays.items()}
+    groups = optimizer.state_dict()
+    scalars: dict[str, dict[str, Any]] = {}
+    for index, entry in groups["state"].items():
+        for name, value in entry.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"optimizer/{index}/{name}"] = value
+            else:
+                scalars.setdefault(str(index), {})[name] = value
+    return tensors, {"param_groups": groups["param_groups"], "scalars": scalars}
+
+
+def unpacked(
+    tensors: dict[str, torch.Tensor], settings: dict[str, Any]
+) -> tuple[dict[str, torch.Tensor], dict[str, Any], dict[str, np.ndarray]]:
+    """What `packed` packed: the states of network and optimiser, and the arrays."""
+    model: dict[str, torch.Tensor] = {}
+    arrays: dict[str, np.ndarray] = {}
+    optimizer: dict[str, Any] = {
+        "state": {int(index): dict(entry) for index, entry in settings["scalars"].items()},
+        "param_groups": settings["param_groups"],
+    }
+    for key, value in tensors.items():
+        kind, _, rest = key.partition("/")
+        if kind == "model":
+            model[rest] = value
+        elif kind == "array":
+            arrays[rest] = value.numpy()
+        else:
+            index, _, field = rest.partition("/")
+            optimizer["state"].setdefault(int(index), {})[field] = value
+    return model, optimizer, arrays
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
@@ -111,41 +141,30 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def _from_state(folder: Path, state: dict[str, Any]) -> Checkpoint:
-    model: dict[str, torch.Tensor] = {}
     arrays: dict[str, np.ndarray] = {}
-    optimizer: dict[str, Any] = {
-        "state": {int(index): dict(entry) for index, entry in state["optimizer"]["scalars"].items()},
-        "param_groups": state["optimizer"]["param_groups"],
-    }
     past: list[dict[str, np.ndarray]] = []
+    tensors: dict[str, torch.Tensor] = {}
     for name, expected in state["files"].items():
         if "array" in expected:
             start, _, key = expected["array"].rpartition("-")
             (past[-1] if start else arrays)[key] = read_large(folder / name, expected)
-            continue
-        tensors = _read_tensors(folder / name, expected)
-        if name.startswith("round-"):
-            past.append({key: value.numpy() for key, value in tensors.items()})
-            continue
-        for key, value in tensors.items():
-            kind, _, rest = key.partition("/")
-            if kind == "model":
-                model[rest] = value
-            elif kind == "array":
-                arrays[rest] = value.numpy()
-            else:
-                index, _, field = rest.partition("/")
-                optimizer["state"].setdefault(int(index), {})[field] = value
-    return Checkpoint(state["epoch"], model, optimizer, arrays, past, state["values"])
+        elif name.startswith("round-"):
+            past.append({key: value.numpy() for key, value in read_tensors(folder / name, expected).items()})
+        else:
+            tensors |= read_tensors(folder / name, expected)
+    model, optimizer, small = unpacked(tensors, state["optimizer"])
+    return Checkpoint(state["epoch"], model, optimizer, small | arrays, past, state["values"])
 
 
-def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """Writes a file of tensors, and returns its size and checksum."""
     content = save_tensors({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
     write_atomically(path, lambda p: p.write_bytes(content))
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def _read_tensors(path: Path, expected: dict[str, Any]) -> dict[str, torch.Tensor]:
+def read_tensors(path: Path, expected: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Reads it back, and refuses it where it is not what was written."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -74,11 +74,11 @@ def train_epoch(
     targets_t, noisy_t = runtime.tensor(targets), runtime.tensor(noisy)
     torch.manual_seed(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
-    total = torch.zeros((), device=runtime.device)
+    done, loss_so_far = runtime.begin_epoch(epoch, model)
+    total = torch.full((), loss_so_far, device=runtime.device)
     let_go = Releaser(rows.inputs, targets, noisy)
-    for position, mine, x, partner, share in shared_batches(
-        rows, order, config.mixup_in(epoch), config, runtime, epoch
-    ):  # fmt: skip
+    batches = shared_batches(rows, order, config.mixup_in(epoch), config, runtime, epoch, done)
+    for step, (position, mine, x, partner, share) in enumerate(batches, done + 1):
         out, index = model(x), torch.from_numpy(position)
         wanted = (runtime.picked(targets_t, index), runtime.picked(noisy_t, index))
         loss = loss_of_both_heads(out, *wanted, noisy_loss_weight, mine)
@@ -92,6 +92,7 @@ def train_epoch(
         optimizer.step()
         total += loss.detach() * len(position)
         let_go(len(position))
+        runtime.after_step(epoch, step, total, model)
     mean = float(runtime.ranks.total(total)) / len(rows)
     runtime.check_loss(mean, epoch)
     return mean

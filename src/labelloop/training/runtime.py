@@ -24,6 +24,7 @@ from labelloop.training.batch_norm import over_whole_batches
 from labelloop.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from labelloop.training.extract import extract
 from labelloop.training.ranks import ALONE, Ranks
+from labelloop.training.within_epoch import WithinEpoch
 from labelloop.types import Floats, Labels, Problem, Truth
 
 try:
@@ -70,6 +71,7 @@ class Runtime:
         self.name = name
         self._hide_progress = (None if progress is None else not progress) if ranks.is_first else True
         self._start = 0
+        self._within: WithinEpoch | None = None
         self._channels_last = False
 
     # --- device ------------------------------------------------------------------------------------------------------
@@ -216,6 +218,15 @@ class Runtime:
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
+    def begin_epoch(self, epoch: int, model: torch.nn.Module) -> tuple[int, float]:
+        """The steps of this epoch that a run before has done, and the sum of their losses; a new one has done none."""
+        return (0, 0.0) if self._within is None else self._within.resume(epoch, model)
+
+    def after_step(self, epoch: int, step: int, loss: torch.Tensor, model: torch.nn.Module) -> None:
+        """Keeps the place within a long epoch. Several processes keep only whole epochs."""
+        if self._within is not None:
+            self._within.after_step(epoch, step, loss, model)
+
     def save(
         self,
         epoch: int,
@@ -248,6 +259,8 @@ class Runtime:
             if not self.is_first and said is not None:
                 checkpoint = Checkpoint(**said)
         self._start = checkpoint.epoch if checkpoint else 0
+        if self.folder is not None and self.ranks.count == 1:
+            self._within = WithinEpoch(self.folder.checkpoint, model, optimizer, average)
         if checkpoint:
             model.load_state_dict(checkpoint.model)
             optimizer.load_state_dict(checkpoint.optimizer)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from labelloop.seeds import integer, stream
-from labelloop.training.augmentation import crop_and_flip
+from labelloop.training.augmentation import crop_and_flip, draw_crops
 from labelloop.training.batches import Augment, in_batches, is_images, read_batches
 from labelloop.training.mixup import Blend, as_floats, draw_blend, mix
 from labelloop.types import Labels, Rows, StreamedStore
@@ -44,7 +44,7 @@ class Share(NamedTuple):
 
 
 def shared_batches(
-    rows: Rows, order: Labels, alpha: float, config: TrainingConfig, runtime: Runtime, epoch: int
+    rows: Rows, order: Labels, alpha: float, config: TrainingConfig, runtime: Runtime, epoch: int, done: int = 0
 ) -> Iterator[Share]:
     """The batches of an epoch as `augmented_batches` has them, blended by mixup, each with this process's part.
 
@@ -55,10 +55,13 @@ def shared_batches(
         config: Batch size and augmentation.
         runtime: Device, seed, and the other processes.
         epoch: Names the random streams.
+        done: Batches that were trained on before and are left out; only in a single process.
     """
     draws = stream(runtime.seed, "mixup", epoch)
     if runtime.ranks.count == 1:
-        for position, x in augmented_batches(rows, order, config.batch_size, config, runtime, epoch):
+        for part in in_batches(order, config.batch_size)[:done]:
+            draw_blend(len(part), alpha, draws)
+        for position, x in augmented_batches(rows, order, config.batch_size, config, runtime, epoch, done=done):
             x, partner, share = mix(x, alpha, draws)
             yield Share(position, slice(None), x, partner, share)
         return
@@ -94,6 +97,7 @@ def augmented_batches(
     epoch: int,
     name: str = "",
     wanted: Sequence[Labels] | None = None,
+    done: int = 0,
 ) -> Iterator[tuple[Labels, torch.Tensor]]:
     """Batches as training sees them: (positions in `rows`, inputs), augmented and on the device.
 
@@ -106,6 +110,7 @@ def augmented_batches(
         epoch: Names the random streams.
         name: Names them too, where a method reads several batches in a step.
         wanted: The places in each batch whose inputs are wanted, where not all are.
+        done: Batches that are left out; the others are as if they were there.
     """
     seed = integer(runtime.seed, name) if name else runtime.seed
     if config.augment == "own" and isinstance(rows.inputs, StreamedStore):  # in workers
@@ -113,7 +118,11 @@ def augmented_batches(
     parts = in_batches(order, batch_size)
     augment = None
     if config.augment == "crop-flip" and is_images(rows):
-        augment = _crop_and_flip(parts, wanted, stream(seed, "augmentation", epoch))
+        crops = stream(seed, "augmentation", epoch)
+        for part in parts[:done]:
+            draw_crops(len(part), crops)
+        augment = _crop_and_flip(parts, wanted, crops)
+    parts = parts[done:]
     read = parts if wanted is None else [part[places] for part, places in zip(parts, wanted, strict=True)]
     draws = integer(seed, "workers", epoch)
     for position, (_, x) in zip(parts, read_batches(rows, read, augment, runtime.workers, draws), strict=True):

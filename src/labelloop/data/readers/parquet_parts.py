@@ -49,11 +49,10 @@ def read_parquet(path: Path) -> pa.Table:
     """All columns of a file, or of the parts of a folder one after the other; categorical ones as plain values."""
     parts = parts_of(path)
     try:
-        files = [pq.ParquetFile(part) for part in parts]
-        size = sum(file.metadata.row_group(k).total_byte_size for file in files for k in range(file.num_row_groups))
-        if is_large(size):
-            return _mapped(files)
-        tables = [file.read() for file in files]
+        sizes = [pq.read_metadata(part) for part in parts]
+        if is_large(sum(size.row_group(k).total_byte_size for size in sizes for k in range(size.num_row_groups))):
+            return _mapped(parts)
+        tables = [pq.read_table(part) for part in parts]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         if _is_full(error):
             raise
@@ -69,14 +68,14 @@ def _schema(part: Path) -> pa.Schema:
         raise DataError(f"{part}: cannot be read as Parquet ({error}); write the file again") from error
 
 
-def _mapped(files: Sequence[pq.ParquetFile]) -> pa.Table:
+def _mapped(parts: Sequence[Path]) -> pa.Table:
     """The rows in a file without a name that memory is mapped to: only what is looked at takes memory."""
-    schema = pa.schema([_plain(field) for field in files[0].schema_arrow.remove_metadata()])
+    schema = pa.schema([_plain(field) for field in _schema(parts[0])])
     folder = current_limit().folder
     with tempfile.TemporaryFile(dir=folder, prefix="labelloop-") as file:
         try:
             with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:
-                for batch in _batches(files):
+                for batch in _batches(parts):
                     writer.write_batch(batch.cast(schema))
         except OSError as error:
             if not _is_full(error):
@@ -93,9 +92,11 @@ def _is_full(error: Exception) -> bool:
     return isinstance(error, OSError) and (error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error))
 
 
-def _batches(files: Sequence[pq.ParquetFile]) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        yield from file.iter_batches(batch_size=ROWS)
+def _batches(parts: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            yield from file.iter_batches(batch_size=ROWS)
+        pa.default_memory_pool().release_unused()
 
 
 def _plain(field: pa.Field) -> pa.Field:

@@ -40,6 +40,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             with runtime.phase("halves"):
                 state.begin(hold_out(problem, clean_fit, config, runtime), noisy, clean_val, val_labels)
                 state.targets = runtime.from_first(lambda: state.targets)
+            runtime.save(epoch - 1, model, optimizer, average=average, **state.to_save())
         with runtime.phase("train"):
             rows = rows_to_train_on(problem, state.targets, noisy, loop, epoch)
             loss = train_epoch(model, *rows, optimizer, loop, runtime, epoch)  # θ_t, Eq. 1 (4)
