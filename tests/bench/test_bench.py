@@ -87,7 +87,7 @@ def expected(grid) -> Outcome:
 def check_all_there(folder: Path, expected: Outcome, grid: Path) -> None:
     """Every record is there, and is what it should be, bit for bit."""
     names = [f"{experiment.key}.json" for experiment in read_grid(grid)]
-    assert len(set(names)) == 20
+    assert len(set(names)) == 12
     found = {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
     assert set(found) == set(names)
     for name, record in zip(names, expected.records, strict=True):
@@ -97,13 +97,13 @@ def check_all_there(folder: Path, expected: Outcome, grid: Path) -> None:
 def test_the_table_has_every_run(expected):
     out = bench_report(expected)
     header, *rows = [line for line in out.splitlines() if line.startswith("| ")][:5]
-    rate = sum({record["experiment"]["seed"]: record["realised_rate"] for record in expected.records}.values()) / 5
+    rate = sum({record["experiment"]["seed"]: record["realised_rate"] for record in expected.records}.values()) / 3
     assert header == f"| method | symmetric 0.3 (realised {rate:.3f}) |"
     titles = ["closed-loop", "cross-entropy", "oracle", "logistic-corrector"]
     assert [row.split(" | ")[0] for row in rows] == [f"| {title}" for title in titles]
-    assert all(row.endswith("(5) |") for row in rows)
+    assert all(row.endswith("(3) |") for row in rows)
     assert "Accuracy of the corrected labels" in out
-    assert len({record["noisy_labels_sha256"] for record in expected.records}) == 5  # one per seed
+    assert len({record["noisy_labels_sha256"] for record in expected.records}) == 3  # one per seed
 
 
 def test_killed_at_random_moments_it_ends_with_the_same_table(grid, expected, tmp_path, capsys):
@@ -126,7 +126,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_table(grid, expected, tm
     for worker in killed:
         os.kill(worker, signal.SIGKILL)
     assert killed
-    until(4, process)  # it went on, in new processes
+    until(3, process)  # it went on, in new processes
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
@@ -135,14 +135,14 @@ def test_killed_at_random_moments_it_ends_with_the_same_table(grid, expected, tm
     assert processes(process.pid) == []
 
     process = start_bench(grid, folder)
-    until(12, process)
+    until(7, process)
     process.kill()
     process.communicate(timeout=PATIENCE)
     wait_until(lambda: processes(process.pid) == [], "the workers to notice that the bench is gone")
 
-    assert 12 <= len(list(folder.glob("*.json"))) < 20
+    assert 7 <= len(list(folder.glob("*.json"))) < 12
     outcome = run_bench(read_grid(grid), folder, jobs=2)
-    assert "20 of 20 runs" in capsys.readouterr().err
+    assert "12 of 12 runs" in capsys.readouterr().err
     assert bench_report(outcome) == bench_report(expected)
     check_all_there(folder, expected, grid)
 
@@ -155,9 +155,9 @@ def test_two_at_once_share_the_work_and_both_print_the_whole_table(grid, expecte
         out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
         assert out == bench_report(expected) + "\n"
-        assert "20 of 20 runs" in err
-        assert re.search(r"1 of 20 runs, about \d\d:\d\d left: \S+, digits, symmetric 0.3, seed \d: \d+\.\d%", err)
-    assert runs_started(folder) == 20
+        assert "12 of 12 runs" in err
+        assert re.search(r"1 of 12 runs, about \d\d:\d\d left: \S+, digits, symmetric 0.3, seed \d: \d+\.\d%", err)
+    assert runs_started(folder) == 12
     check_all_there(folder, expected, grid)
 
 

@@ -89,7 +89,8 @@ def test_a_run_of_correct_is_planned_and_refitted_too(tmp_path):
     rng = np.random.default_rng(0)
     given = np.where(rng.random(300) < 0.4, rng.integers(0, 3, 300), rows.true)
     clean = np.where(np.arange(300) < 40, rows.true, -1)
-    np.savez(tmp_path / "rows.npz", embedding=rows.X, label=given, clean_label=clean)
+    probabilities = cross_val_predict(LogisticRegression(), rows.X, given, method="predict_proba")
+    np.savez(tmp_path / "rows.npz", pred_probs=probabilities, label=given, clean_label=clean)
     correct_file(tmp_path / "rows.npz", ReadOptions(), Outputs(folder=tmp_path / "run"))
     text, curve = plan_run(tmp_path / "run", count=30)
     assert (tmp_path / "run" / "verify.csv").exists()
@@ -185,10 +186,11 @@ def test_the_file_shows_the_rows_themselves_and_why(tmp_path):
     for i in range(80):
         true = "ab"[i % 2]
         given = "ab"[(i + (rng.random() < 0.3)) % 2]
-        lines.append(f"r{i},note {i},{i % 2 + rng.normal() / 5:.3f},{given},{true if i < 40 else ''}")
+        lines.append(f"r{i},note {i},{i % 2 + rng.normal() / 5:.3f},{given},{true if i < 7 else ''}")  # too few for a curve
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     options = ReadOptions(id_column="name", feature_columns=["x"])
-    correct_file(tmp_path / "rows.csv", options, Outputs(folder=tmp_path / "run"))
+    with pytest.warns(UserWarning):  # few clean rows
+        correct_file(tmp_path / "rows.csv", options, Outputs(folder=tmp_path / "run"))
     plan_run(tmp_path / "run", count=5)
     rows = list(csv.DictReader((tmp_path / "run" / "verify.csv").read_text().splitlines()))
     assert list(rows[0]) == ["id", "note", "x", "given_label", "proposed_label", "confidence", "why", "clean_label"]
