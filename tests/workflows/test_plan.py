@@ -186,10 +186,12 @@ def test_the_file_shows_the_rows_themselves_and_why(tmp_path):
     for i in range(80):
         true = "ab"[i % 2]
         given = "ab"[(i + (rng.random() < 0.3)) % 2]
-        lines.append(f"r{i},note {i},{i % 2 + rng.normal() / 5:.3f},{given},{true if i < 7 else ''}")  # too few for a curve
+        lines.append(
+            f"r{i},note {i},{i % 2 + rng.normal() / 5:.3f},{given},{true if i < 7 else ''}"
+        )  # too few for a curve
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     options = ReadOptions(id_column="name", feature_columns=["x"])
-    with pytest.warns(UserWarning):  # few clean rows
+    with pytest.warns(UserWarning, match="clean rows"):
         correct_file(tmp_path / "rows.csv", options, Outputs(folder=tmp_path / "run"))
     plan_run(tmp_path / "run", count=5)
     rows = list(csv.DictReader((tmp_path / "run" / "verify.csv").read_text().splitlines()))

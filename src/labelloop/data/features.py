@@ -76,17 +76,14 @@ def features_of(
         encoding: See there.
         as_they_are: See there.
     """
-    names = arrow.column_names
     expected = None
     if encoding is not None:
         feature_columns = [column.name for column in encoding]
+    names = arrow.column_names
     if feature_columns is not None and are_array_names(feature_columns) and feature_columns[0] not in names:
         # Columns known only by number: those of an embedding column, whatever its name is here.
         expected, feature_columns = feature_columns, None
-    for name in (*(feature_columns or ()), *([embedding_column] if embedding_column else [])):
-        require(name, names, str(path))
-        if name in roles.used:
-            raise DataError(f"{path}: column {name!r} is a feature and has another use too; name it once")
+    _check_named((*(feature_columns or ()), *([embedding_column] if embedding_column else [])), arrow, roles, path)
     by_default, others = embedding_column is None and feature_columns is None, False
     if by_default:
         embedding_column, others = _guessed_embedding(arrow, roles, path)
@@ -111,9 +108,7 @@ def features_of(
         else:
             raw, fitted, left_out = _fit_default(arrow, roles, path, train, embedding_column)
         if fitted:
-            encoded_names, values, remarks = encode_columns(fitted, raw)
-            for remark in remarks:
-                warnings.warn(f"{path}: column {remark}", stacklevel=4)
+            encoded_names, values = _encoded(fitted, raw, path)
             parts.append(values)
             chosen += encoded_names
     if not parts:
@@ -121,11 +116,27 @@ def features_of(
     if expected is not None:
         check_columns(expected, chosen, str(path))
     used = _used(embedding_column, parts[0].shape[1], fitted, feature_columns if as_they_are else None)
-    done = {*roles.used, *(use.column for use in used), *(out.column for out in left_out)}
     why = "only the named columns are used" if not by_default else f"the embedding {embedding_column!r} replaces it"
+    done = {*roles.used, *(use.column for use in used), *(out.column for out in left_out)}
     left_out += [LeftOut(name, why) for name in names if name not in done]
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out))
+
+
+def _check_named(asked: Sequence[str], arrow: pa.Table, roles: Roles, path: Path) -> None:
+    """Refuses features that are not there, or have another use."""
+    for name in asked:
+        require(name, arrow.column_names, str(path))
+        if name in roles.used:
+            raise DataError(f"{path}: column {name!r} is a feature and has another use too; name it once")
+
+
+def _encoded(fitted: Sequence[Column], raw: dict[str, NDArray], path: Path) -> tuple[list[str], Floats]:
+    """Names and numbers of encoded columns; what is remarkable about them is said."""
+    names, values, remarks = encode_columns(fitted, raw)
+    for remark in remarks:
+        warnings.warn(f"{path}: column {remark}", stacklevel=5)
+    return names, values
 
 
 def _used(

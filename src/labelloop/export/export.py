@@ -84,6 +84,13 @@ def export(
     ]
     if keep_undo and write_undo is not None:
         steps.insert(0, (undo_file, lambda: write_atomically(undo_file, write_undo)))
+    _all_or_none(steps)
+    summary = _summary(decision, output, [path for path, _ in steps if path != output])
+    return summary + ("\nno undo file: no image was moved or changed" if write_undo is None else "")
+
+
+def _all_or_none(steps: list[tuple[Path, Callable[[], object]]]) -> None:
+    """Writes file after file; if one fails, those before it go too."""
     begun: list[Path] = []
     try:
         for path, write in steps:
@@ -94,8 +101,6 @@ def export(
             if not path.is_dir():
                 path.unlink(missing_ok=True)
         raise
-    summary = _summary(decision, output, [path for path, _ in steps if path != output])
-    return summary + ("\nno undo file: no image was moved or changed" if write_undo is None else "")
 
 
 def _export_run(run: Run, to: str, output: Path | None, orientation: str) -> str:
