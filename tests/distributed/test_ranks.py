@@ -42,6 +42,10 @@ WRONG = {
     "outside": ({**MASTER, "RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2 and WORLD_SIZE 2"),
     "words": ({**MASTER, "RANK": "first", "WORLD_SIZE": "2"}, "RANK=first, which is no number"),
     "nowhere to meet": ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR is not set"),
+    "Accelerate without GPUs": (
+        {**MASTER, "ACCELERATE_USE_CPU": "True"},  # what its version 1.15 sets for --cpu --num_processes 2
+        "Accelerate was asked for several processes, but started this one alone",
+    ),
     "srun, nowhere to meet": ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4"}, "srun started 4 processes"),
 }
 

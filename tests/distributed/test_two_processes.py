@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from cli_tools import contents, metrics_of, named_csv, run_json, settings, small
 from forked import forked
 from launched import launched
 from safetensors.numpy import load_file
+from small_rows import quick_fit, small_rows
 from tiny import tiny_config
 from tiny_rows import float_rows, image_rows, make_model
 from tiny_runs import quick_config
@@ -254,6 +256,62 @@ def test_what_only_one_process_cannot_read_is_said_by_the_first(place):
     assert "process 1 of 2: " in first.err
     assert "elsewhere.csv" in first.err
     assert not (place / "refused").exists()
+
+
+def test_networks_that_drift_apart_are_noticed(place):
+    def do(rank: int) -> int:
+        def drift() -> None:
+            patch.setattr(Ranks, "add_up_gradients", lambda *_: None)
+
+        patch = stop_at(2, drift)
+        return main(arguments(place, "drifted", "--quiet"))
+
+    first, second = launched(do)
+    assert (first.code, second.code) == (1, 1)
+    assert "process 1 of 2 has other weights than process 0" in first.err
+    assert [row["epoch"] for row in metrics_of(place / "drifted")] == [1, 2]
+    assert not list((place / "drifted" / "checkpoint").glob("epoch-0002*"))
+
+
+def test_a_process_that_hangs_is_not_waited_for(place):
+    def do(rank: int) -> int:
+        os.environ["LABELLOOP_PROCESS_TIMEOUT"] = "2"
+        if rank == 1:
+            stop_at(2, lambda: time.sleep(4))
+        return main(arguments(place, "hung", "--quiet"))
+
+    first, second = launched(do)
+    assert (first.code, second.code) == (1, 1)
+    assert "process 0 of 2 has lost the others" in first.err
+
+
+def test_a_process_that_never_comes_is_not_waited_for(place):
+    def do(rank: int) -> int:
+        os.environ["LABELLOOP_PROCESS_TIMEOUT"] = "1"
+        return main(arguments(place, "refused")) if rank == 0 else 0
+
+    first, _ = launched(do)
+    assert first.code == 1
+    assert "process 0 of 2 did not find the others at 127.0.0.1 within 1 s" in first.err
+    assert not (place / "refused").exists()
+
+
+def test_python_gives_every_process_the_same_result(tmp_path):
+    rows = small_rows()
+    alone = quick_fit(rows)
+
+    def do(rank: int) -> None:
+        result = quick_fit(rows, processes=2, output_dir=tmp_path / "run")
+        np.savez(tmp_path / f"{rank}.npz", labels=result.corrected_labels, proba=result.predicted_proba)
+        assert result.rounds
+        assert result.record.about == {"processes": 2}
+
+    ended = launched(do)
+    assert [one.code for one in ended] == [0, 0], ended[0].err + ended[1].err
+    for rank in range(2):
+        shared = np.load(tmp_path / f"{rank}.npz")
+        np.testing.assert_array_equal(shared["labels"], alone.corrected_labels)
+        np.testing.assert_allclose(shared["proba"], alone.predicted_proba, **CLOSE)
 
 
 def test_torchrun(place):

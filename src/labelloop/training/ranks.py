@@ -86,6 +86,12 @@ class Ranks:
                 dist.all_reduce(values)
         return values
 
+    def agree_on(self, model: torch.nn.Module) -> None:
+        """Refuses processes whose networks have drifted apart, down to the last bit."""
+        if self.count > 1:
+            sums = [str(value.detach().double().sum().item()) for value in model.state_dict().values()]
+            self.agree("weights", " ".join(sums))
+
     def add_up_gradients(self, parameters: Iterator[torch.Tensor]) -> None:
         """Replaces every gradient by its sum over the processes, a few messages for all of them."""
         if self.count == 1:
@@ -193,7 +199,7 @@ class Ranks:
             if other is not None:
                 raise DataError(
                     f"process {other} of {self.count} has other {what} than process 0; start all of them with the same"
-                    " command, the same version and the same files"
+                    " command, the same versions and the same files, on machines of one kind"
                 )
 
     def _say(self, text: str) -> str:
@@ -255,6 +261,11 @@ def join(asked: int | None = None, environ: Mapping[str, str] | None = None) -> 
     """
     environ = os.environ if environ is None else environ
     if _is_connected():  # by the caller's own code, or before
+        if "gloo" not in str(dist.get_backend_config()):
+            raise UsageError(
+                f"the process group that is there has the backend {dist.get_backend()!r}, which sends nothing between"
+                ' CPUs; make it with backend "cpu:gloo,cuda:nccl"'
+            )
         found = Ranks(dist.get_rank(), dist.get_world_size(), _number(environ, "LOCAL_RANK") or 0)
     else:
         found = place_in(environ)
@@ -296,6 +307,11 @@ def place_in(environ: Mapping[str, str]) -> Ranks:
                 f"{launcher} started {count} processes, but MASTER_ADDR is not set, so they cannot find each other; set"
                 " it to the name of the first machine, or start one process (docs/distributed.md has the lines)"
             )
+    if environ.get("MASTER_ADDR") and _by_accelerate(environ):  # which it sets where it was asked for several
+        raise UsageError(
+            f"Accelerate was asked for several processes, but started this one alone, as it does without GPUs;"
+            f" {HOW.format(2)}"
+        )
     return Ranks()
 
 
@@ -306,8 +322,12 @@ def alone_among_others(environ: Mapping[str, str] | None = None) -> str:
     return f"1 process takes part{traces}; --processes N stops a run that is not shared by N" if traces else ""
 
 
+def _by_accelerate(environ: Mapping[str, str]) -> bool:
+    return any(name.startswith("ACCELERATE_") for name in environ)
+
+
 def _traces(environ: Mapping[str, str]) -> str:
-    if any(name.startswith("ACCELERATE_") for name in environ):
+    if _by_accelerate(environ):
         return " (Accelerate's launcher started no other one: without GPUs it starts one whatever it is asked for)"
     if (_number(environ, "SLURM_NTASKS") or 1) > 1:
         return f" (SLURM has {environ['SLURM_NTASKS']} tasks here: `srun` before the command starts them)"

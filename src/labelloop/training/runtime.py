@@ -238,6 +238,7 @@ class Runtime:
         average: WeightAverage | None = None,
     ) -> None:
         """Writes a checkpoint after an epoch, so that an interrupted run loses less than one."""
+        self.ranks.agree_on(model)
         if self.folder is not None:
             arrays = (arrays or {}) | (average.to_arrays() if average else {})
             write_checkpoint(self.folder.checkpoint, epoch, model, optimizer, arrays, past, values or {})
