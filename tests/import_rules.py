@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = "labelloop"
-SHARED = {"types", "errors", "seeds", "splits", "safe_pickle", "large_arrays"}  # the nouns: anyone may import these
+SHARED = {
+    "types",
+    "errors",
+    "seeds",
+    "splits",
+    "progress",
+    "safe_pickle",
+    "large_arrays",
+}  # the nouns: anyone may import these
 # A room, and what it may import beside itself and the nouns: rooms, or single modules of one.
 ALLOWED: dict[str, set[str]] = {
     **{noun: set() for noun in SHARED},

@@ -65,7 +65,7 @@ def test_clean_rows_are_no_corrections():
             "given_label": ["a", "a", "b"],
             "corrected_label": ["b", "b", "b"],
             "verified": [True, False, False],
-            "changed": [True, True, False],
+            "changed": [False, True, False],
         }
     )
     assert result_text(labels, ["a", "b"], {}).startswith("1 given labels were corrected (1 clean rows aside)")

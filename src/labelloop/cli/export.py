@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from labelloop.cli.flags import add_run
+from labelloop.progress import clock
 
 HELP = "the corrected labels in the form of your data"
 DESCRIPTION = (
@@ -43,9 +44,16 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    with clock("writing the export"):
+        text = _export(options)
+    print(text)
+    return 0
+
+
+def _export(options: argparse.Namespace) -> str:
     from labelloop.export.export import export
 
-    text = export(
+    return export(
         options.run_folder,
         options.to,
         output=options.output,
@@ -57,5 +65,3 @@ def run(options: argparse.Namespace) -> int:
         keep_undo=not options.no_undo,
         source=options.input,
     )
-    print(text)
-    return 0

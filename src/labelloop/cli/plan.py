@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from labelloop.cli.flags import add_run
+from labelloop.progress import clock
 
 HELP = "which rows to verify next, and whether it is worth it"
 DESCRIPTION = (
@@ -30,5 +31,7 @@ def run(options: argparse.Namespace) -> int:
         from labelloop.report.learning_curve import draw_learning_curve
 
         output = options.output or options.run_folder / "verify.csv"
-        print("drawn:", *draw_learning_curve(curve, output.with_suffix(".curve")))
+        with clock("drawing the learning curve"):
+            drawn = draw_learning_curve(curve, output.with_suffix(".curve"))
+        print("drawn:", *drawn)
     return 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from labelloop.progress import clock
+
 HELP = "what came out of a run, or of several side by side, as one page"
 DESCRIPTION = (
     "Write report.html into RUN: the answer, pictures and a table of all changes, in one file that opens without a"
@@ -24,10 +26,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from labelloop.report.html import write_report
 
-    print(f"written: {write_report(options.runs, options.output)}")
+    with clock("writing the report"):
+        written = write_report(options.runs, options.output)
+    print(f"written: {written}")
     if options.figures:
         from labelloop.report.reliability import draw_reliability
 
         for folder in options.runs:
-            print("drawn:", *draw_reliability(folder))
+            with clock("drawing reliability"):
+                drawn = draw_reliability(folder)
+            print("drawn:", *drawn)
     return 0

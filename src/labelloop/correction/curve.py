@@ -12,6 +12,7 @@ from labelloop.correction.estimate import interval
 from labelloop.correction.instant.components import deal
 from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.correction.stored_run import StoredRun
+from labelloop.progress import bar
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Labels
 
@@ -21,19 +22,20 @@ DRAWS = 500  # of the clean rows, for the uncertainty of what lies beyond
 FLATTEST, STEEPEST = 0.0, 1.0  # exponents of the power law that are believed
 
 
-def learning_curve(stored: StoredRun, more: int) -> dict[str, Any]:
+def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -> dict[str, Any]:
     """Accuracy of the corrected labels for several numbers of clean rows, each judged by held-out rows.
 
     Args:
         stored: The run.
         more: How many rows might be verified next.
+        progress: Whether to draw a progress bar; None draws one only in a terminal.
 
     Returns:
         "measured": for every number of clean rows the share that is right, with its interval. "beyond": the same for
         today's clean rows and for `more` on top, by a power law of the errors; "gain" is what `more` would add. The
         interval of "beyond" comes from drawing the judges anew; that the law holds is an assumption.
     """
-    rows, hits, sizes = _hits(stored)
+    rows, hits, sizes = _hits(stored, progress)
     now = int((stored.clean != MISSING).sum())
     measured = [_point(size, hit) for size, hit in zip(sizes, hits, strict=True)]
     rng = stream(stored.seed, "curve-draws")
@@ -52,7 +54,7 @@ def learning_curve(stored: StoredRun, more: int) -> dict[str, Any]:
     }
 
 
-def _hits(stored: StoredRun) -> tuple[Labels, NDArray[np.bool_], list[int]]:
+def _hits(stored: StoredRun, progress: bool | None) -> tuple[Labels, NDArray[np.bool_], list[int]]:
     """The judges, whether each is right for every number of teachers [S, J], and those numbers."""
     seed = stored.seed
     clean = np.flatnonzero(stored.clean != MISSING)
@@ -71,13 +73,13 @@ def _hits(stored: StoredRun) -> tuple[Labels, NDArray[np.bool_], list[int]]:
     most = len(teachers) - smallest
     sizes = sorted({max(MIN_CLEAN, round(share * most)) for share in SHARES})
     right = np.zeros((len(sizes), len(rows)), bool)
-    for s, size in enumerate(sizes):
-        for k in range(fold.max() + 1):
-            seen = [t for t in order if fold[t] != k][:size]
-            shown = np.full(len(rows), MISSING)
-            shown[teachers[seen]] = labels[teachers[seen]]
-            held = teachers[fold == k]
-            right[s, held] = correct(shown)[held].argmax(axis=1) == labels[held]
+    trials = [(s, size, k) for s, size in enumerate(sizes) for k in range(fold.max() + 1)]
+    for s, size, k in bar(trials, "learning curve", "correction", progress):
+        seen = [t for t in order if fold[t] != k][:size]
+        shown = np.full(len(rows), MISSING)
+        shown[teachers[seen]] = labels[teachers[seen]]
+        held = teachers[fold == k]
+        right[s, held] = correct(shown)[held].argmax(axis=1) == labels[held]
     return rows[judges], right[:, judges], sizes
 
 

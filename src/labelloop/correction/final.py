@@ -55,7 +55,8 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
         runtime: Where to train further networks, if any. It must not have the folder of the loop's run.
     """
     # Of several processes the first one judges; the others take part where networks are trained.
-    ours = judge_loop(problem, config, fitted, runtime.seed) if runtime.is_first else {}
+    with runtime.clock("judging labels on clean rows"):
+        ours = judge_loop(problem, config, fitted, runtime.seed) if runtime.is_first else {}
     loop = FinalLabels(fitted.targets, LOOP, ours)
     if config.final_labels == "loop":
         return loop

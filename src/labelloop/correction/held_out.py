@@ -62,12 +62,18 @@ def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corre
         return None
     if not runtime.is_first:  # it has trained its part of the networks; the first process makes the labels
         return None
+    with runtime.clock("correcting labels"):
+        return _corrected(rows, sources, problem.num_classes, config, runtime.seed)
+
+
+def _corrected(rows: Rows, sources: list[Floats], classes: int, config: Config, seed: int) -> Corrected:
+    """Instant correction from what the networks say, and from the inputs where they are columns."""
     inputs, table = None, False
     if (kept := kept_inputs(rows.inputs, config)) is not None:
-        inputs, table = taken(rows.inputs, index).astype(np.float32, copy=False), kept == TABLE
-        sources += column_scores(inputs, labels, problem.num_classes, table, runtime.seed)
+        inputs, table = taken(rows.inputs, rows.index).astype(np.float32, copy=False), kept == TABLE
+        sources = [*sources, *column_scores(inputs, rows.labels, classes, table, seed)]
     scores = side_by_side(sources, np.float32)
-    return correct_scores(scores, labels, verified, problem.num_classes, runtime.seed, inputs=inputs, table=table)
+    return correct_scores(scores, rows.labels, rows.clean_labels, classes, seed, inputs=inputs, table=table)
 
 
 def kept_inputs(inputs: Any, config: Config) -> str | None:

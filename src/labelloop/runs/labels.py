@@ -61,7 +61,8 @@ def label_table(
 
 def as_now(labels: pa.Table) -> pa.Table:
     """labels.parquet of any version, with `changed` as it is now: it once counted clean rows too."""
-    if not {"changed", "verified"} <= set(labels.column_names):
+    there = [name for name in ("changed", "verified") if name in labels.column_names]
+    if len(there) < 2 or not all(pa.types.is_boolean(labels[name].type) for name in there):
         return labels
     changed = pc.and_not(labels["changed"], labels["verified"])
     return labels.set_column(labels.column_names.index("changed"), "changed", changed)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from tqdm import tqdm
 from labelloop.errors import DataError
 from labelloop.large_arrays import is_on_disk
 from labelloop.models import TwoHeadClassifier, is_convolutional
+from labelloop.progress import bar, clock
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.metrics import accuracy, label_metrics
 from labelloop.training.averaging import WeightAverage
@@ -69,7 +70,7 @@ class Runtime:
         self.history: list[dict[str, Any]] = []
         self.phases: dict[str, float] = {}
         self.name = name
-        self._hide_progress = (None if progress is None else not progress) if ranks.is_first else True
+        self._progress = progress if ranks.is_first else False
         self._start = 0
         self._within: WithinEpoch | None = None
         self._channels_last = False
@@ -139,11 +140,10 @@ class Runtime:
 
     def epochs(self, total: int) -> Iterator[int]:
         """Counts the epochs that are left, from 1, and shows how far the run is."""
+        hide = None if self._progress is None else not self._progress
         with (
             torch.random.fork_rng(devices=[]),  # a run leaves the caller's random state alone
-            tqdm(
-                total=total, initial=self._start, desc=self.name, unit="epoch", disable=self._hide_progress, leave=False
-            ) as bar,
+            tqdm(total=total, initial=self._start, desc=self.name, unit="epoch", disable=hide, leave=False) as bar,
         ):
             for epoch in range(self._start + 1, total + 1):
                 self.phases = {}
@@ -152,6 +152,14 @@ class Runtime:
                 shown = {k: f"{last[k]:.3f}" for k in ("loss", "test_accuracy") if last.get(k) is not None}
                 bar.set_postfix(shown, refresh=False)
                 bar.update()
+
+    def counted(self, total: int, name: str) -> Iterable[int]:
+        """Counts the epochs of a network beside the main one, from 1, with a bar of its own."""
+        return bar(range(1, total + 1), name, "epoch", self._progress)
+
+    def clock(self, name: str) -> AbstractContextManager[None]:
+        """Shows how long something takes whose steps cannot be counted."""
+        return clock(name, self._progress)
 
     # --- recording ----------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from labelloop.data.readers.parquet_parts import parts_of
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import memory_limit
+from labelloop.progress import clock
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord
@@ -28,7 +29,7 @@ from labelloop.runs.versions import versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
 from labelloop.workflows.encode import hint, read_inputs
 from labelloop.workflows.ending import leave_report
-from labelloop.workflows.summary import result_text, understood_text
+from labelloop.workflows.summary import next_steps, result_text, understood_text
 
 FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".npz")
 PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
@@ -119,16 +120,14 @@ def _correct_file(
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
     if dry_run:
         return f"{understood_text(table)}\nnothing was corrected or written (--dry-run)"
-    result = correct_table(
-        table,
-        tables[0].inputs if pred_probs_columns else None,
-        tables[-1].inputs if has_embedding else None,
-        seed,
-        named=has_embedding and bool(tables[-1].column_names) and not are_array_names(tables[-1].column_names),
-    )
+    probabilities = tables[0].inputs if pred_probs_columns else None
+    features = tables[-1].inputs if has_embedding else None
+    named = has_embedding and bool(tables[-1].column_names) and not are_array_names(tables[-1].column_names)
+    with clock("correcting labels", options.progress):
+        result = correct_table(table, probabilities, features, seed, named=named)
     if to.folder is not None:
         _write_run(RunFolder(to.folder, overwrite=to.overwrite), table, result, seed)
-        leave_report(to.folder, table, result.labels, to.report)
+        leave_report(to.folder, table, result.labels, to.report, options.progress)
     if to.file is not None:
         write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(to.file, lambda place: write(result.labels, place))
@@ -198,8 +197,12 @@ def _column_names(path: Path) -> list[str]:
 
 
 def _ending(to: Outputs, table: Table) -> str:
-    said = hint(table)
-    return f"the corrected labels are in {to.file or to.folder}" + (f"\nhint: {said}" if said else "")
+    lines = [f"the corrected labels are in {to.file or to.folder}"]
+    if to.folder is not None:
+        lines.append(next_steps(to.folder, table.origin))
+    else:
+        lines.append("next: with --output-dir RUN you can look at the changes and decide (`labelloop review RUN`)")
+    return "\n".join([*lines, *(f"hint: {said}" for said in [hint(table)] if said)])
 
 
 def _summary(result: CorrectionResult) -> str:

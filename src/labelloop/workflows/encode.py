@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from labelloop.encoders.content import raw_inputs
 from labelloop.encoders.inputs import encoded_inputs
 from labelloop.encoders.words import WORDS
 from labelloop.errors import UsageError
+from labelloop.progress import clock
 from labelloop.types import EncoderForm, RawInputs
 
 TRAINED_FACTOR = 0.1  # of the learning rate, for an encoder that was trained before
@@ -52,7 +54,8 @@ def read_inputs(
         options = replace(options, encoder=WORDS)
     if options.train_encoder and options.encoder is None:
         raise UsageError("train_encoder trains an encoder further; name one with encoder")
-    table = read_table(path, options)
+    with clock(f"reading {path.name}", options.progress) if path.is_file() else nullcontext():
+        table = read_table(path, options)
     if not isinstance(table.inputs, RawInputs):
         return table
     assert options.encoder is not None

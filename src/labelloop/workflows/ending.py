@@ -8,12 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from labelloop.data.table import Table
+from labelloop.progress import clock
 from labelloop.report.html import write_report
 from labelloop.runs.preview import copy_preview, write_preview
 from labelloop.workflows.preview import make_preview
 
 
-def leave_report(folder: Path, table: Table, labels: pa.Table, wanted: bool = True) -> None:
+def leave_report(
+    folder: Path, table: Table, labels: pa.Table, wanted: bool = True, progress: bool | None = None
+) -> None:
     """Keeps what the rows look like, and writes report.html.
 
     Args:
@@ -21,13 +24,15 @@ def leave_report(folder: Path, table: Table, labels: pa.Table, wanted: bool = Tr
         table: Its rows.
         labels: Its labels.parquet.
         wanted: Whether to write the report, which `labelloop report` can do later too.
+        progress: Whether to show that it takes long; None shows it only in a terminal.
     """
     try:
-        preview = make_preview(table, labels)
-        if preview is not None:
-            write_preview(folder, preview)
-        if wanted:
-            write_report([folder])
+        with clock("writing the report", progress):
+            preview = make_preview(table, labels)
+            if preview is not None:
+                write_preview(folder, preview)
+            if wanted:
+                write_report([folder])
     except Exception as error:  # the run is finished: whatever happens here must not look as if it had failed
         _warn(folder, error)
 
@@ -41,9 +46,10 @@ def leave_report_after_refit(folder: Path, old: Path, wanted: bool = True) -> No
         wanted: Whether to write the report.
     """
     try:
-        copy_preview(old, folder)
-        if wanted:
-            write_report([folder])
+        with clock("writing the report"):
+            copy_preview(old, folder)
+            if wanted:
+                write_report([folder])
     except Exception as error:  # see above
         _warn(folder, error)
 

@@ -227,14 +227,16 @@ def _fit_table(
     if options.before is not None and options.ranks.is_first:
         options.before()
     trained = train(task, options, record, folder)
-    extracted = _extracted(trained, made)
+    with trained.runtime.clock("predicting all rows"):
+        extracted = _extracted(trained, made)
     final = trained.final or _as_handed_back(task, trained, extracted, made)
     labels, result = _result(made, task, trained, final, extracted)
     result = replace(result, record=ended(record, trained.fitted, final))
     if folder is not None:
-        _store(folder, made, final, extracted, labels, result)
-        folder.write_record(result.record)
-        leave_report(folder.path, table, labels, options.report)
+        with trained.runtime.clock("writing the run"):
+            _store(folder, made, final, extracted, labels, result)
+            folder.write_record(result.record)
+        leave_report(folder.path, table, labels, options.report, options.progress)
     return result
 
 

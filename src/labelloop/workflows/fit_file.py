@@ -199,7 +199,7 @@ def summary(table: Table, result: Result) -> str:
         counts = f"{encoder['from_cache']} rows from the cache, {encoder['encoded']} new"
         lines.insert(1, f"encoder {encoder['name']}: {counts}")
     lines.append(f"everything is in {result.output_dir} (the corrected labels: labels.parquet)")
-    lines.append(next_steps(result.output_dir))
+    lines.append(next_steps(result.output_dir, table.origin))
     if said := hint(table):
         lines.append(f"hint: {said}")
     return "\n".join(lines)

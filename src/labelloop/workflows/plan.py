@@ -16,6 +16,7 @@ from labelloop.correction.stored_run import StoredRun, read_stored_run
 from labelloop.data.columns import NEVER_FEATURES, plain
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError, UsageError
+from labelloop.progress import clock
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.types import MISSING, Labels
 from labelloop.workflows.refit import LAST_EPOCH, has_row_numbers
@@ -41,11 +42,13 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
         raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv")
     if output.exists():
         raise DataError(f"{output} exists, and may hold your work; give another name with --output")
-    stored = read_stored_run(folder)
+    with clock("reading the run"):
+        stored = read_stored_run(folder)
     rows = rows_to_verify(stored, count)
     if not len(rows):
         raise DataError(f"{folder}: every row is clean; there is nothing left to plan")
-    chosen = _shown(stored, rows)
+    with clock("reading your file"):
+        chosen = _shown(stored, rows)
     confidence = np.asarray(chosen["confidence"])
     write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))
     lines = [

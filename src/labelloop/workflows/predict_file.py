@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from labelloop.data.readers import ReadOptions
 from labelloop.errors import DataError, UsageError, some
+from labelloop.progress import clock
 from labelloop.runs.files import write_atomically
 from labelloop.trained_model import TrainedModel, load_model
 from labelloop.workflows.encode import read_inputs
@@ -42,7 +43,8 @@ def predict_file(
     if table.unreadable:
         examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
         warnings.warn(f"{path}: {len(table.unreadable)} images get no prediction: {examples}", stacklevel=2)
-    known = model.predict_proba(table, workers)
+    with clock("predicting"):
+        known = model.predict_proba(table, workers)
     probabilities = np.full((len(table), known.shape[1]), np.nan, known.dtype)
     probabilities[usable] = known
     best = np.nan_to_num(probabilities).argmax(axis=1)

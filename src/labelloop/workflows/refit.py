@@ -13,6 +13,7 @@ from labelloop.correction.estimate import estimate, estimate_lines, no_estimate
 from labelloop.correction.stored_run import StoredRun, correct_instantly, read_stored_run
 from labelloop.data.readers.clean_file import KnownRows, read_clean_labels
 from labelloop.errors import DataError, some
+from labelloop.progress import clock
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import label_table
 from labelloop.runs.model_files import copy_model
@@ -23,6 +24,7 @@ from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Floats, Labels
 from labelloop.workflows.decisions import decided_labels
 from labelloop.workflows.ending import leave_report_after_refit
+from labelloop.workflows.summary import next_steps
 
 LAST_EPOCH = (
     "judged on the network as it was trained, with labels that the clean rows had helped to correct, so the estimate "
@@ -52,7 +54,8 @@ def refit_run(
     clean = np.where(labels != MISSING, labels, stored.clean)
     new = (labels != MISSING) & (stored.clean == MISSING)  # a row that was clean before judges as it did
     again = stored.with_clean(clean)
-    targets, said, expected = corrected(again)
+    with clock("correcting labels"):
+        targets, said, expected, guard = corrected(again)
     before, classes = stored.run.record, stored.run.classes
     place: dict[Any, int] = {name: k for k, name in enumerate(classes)}
     predicted = np.array([place.get(name, MISSING) for name in stored.run.labels["predicted_label"].to_pylist()])
@@ -67,7 +70,7 @@ def refit_run(
         versions=versions(),
         rounds=(),
         estimate=found,
-        about={**before.about, "refitted_from": str(folder), "newly_verified": int(new.sum())},
+        about={**_of_before(before.about, guard), "refitted_from": str(folder), "newly_verified": int(new.sum())},
     )
     destination = RunFolder(output_dir, overwrite=overwrite)
     destination.write_targets(targets)
@@ -81,35 +84,44 @@ def refit_run(
         [
             f"{int(new.sum())} new clean rows, {int((clean != MISSING).sum())} clean rows in all",
             f"{moved} corrected labels are others than before",
+            *([guard["line"]] if guard else []),
             *estimate_lines(found),
             f"everything is in {output_dir} (the corrected labels: labels.parquet)",
+            next_steps(output_dir, record.source),
         ]
     )
 
 
-def corrected(stored: StoredRun) -> tuple[Floats, Floats, Floats | None]:
+def _of_before(about: dict[str, Any], guard: dict[str, Any] | None) -> dict[str, Any]:
+    """What still holds of the run before: all but what its guard said of labels that were made anew."""
+    kept = {key: value for key, value in about.items() if key != "guard"}
+    return kept if guard is None else {**kept, "guard": guard}
+
+
+def corrected(stored: StoredRun) -> tuple[Floats, Floats, Floats | None, dict[str, Any] | None]:
     """Soft labels from all clean rows, and those that clean rows would have without their own clean label.
 
     Returns:
-        Of all rows [n, C], NaN where a row had none; of clean rows [n, C], NaN elsewhere or where they are too few; and
-        how likely clean rows without a given label are to be right, for `estimate`.
+        Of all rows [n, C], NaN where a row had none; of clean rows [n, C], NaN elsewhere or where they are too few;
+        how likely clean rows without a given label are to be right, for `estimate`; and what the guard chose, if it was
+        asked.
     """
     known = np.flatnonzero(~np.isnan(stored.targets).any(axis=1))
     targets, unseen = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
     clean, verified = stored.clean[known], np.flatnonzero(stored.clean != MISSING)
-    expected = None
+    expected, guard = None, None
     if stored.instant:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
         found = correct_instantly(stored.arrays, known, clean, targets.shape[1], stored.seed)
         targets[known], unseen[known] = found.targets, found.cross_fitted
         expected = np.full((len(stored.given), found.expected_right.shape[1]), np.nan, np.float32)
-        expected[known] = found.expected_right
+        expected[known], guard = found.expected_right, found.guard
     else:
         targets[known] = stored.on(known)(clean)
         if len(verified) >= MIN_CLEAN:
             rng = stream(stored.seed, "estimate")
             unseen[verified] = cross_fitted(stored.on(verified), stored.clean[verified], stored.given[verified], rng)
     targets[verified] = one_hot(stored.clean[verified], targets.shape[1])
-    return targets, unseen, expected
+    return targets, unseen, expected, guard
 
 
 def has_row_numbers(stored: StoredRun) -> bool:

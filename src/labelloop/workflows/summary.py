@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,12 @@ from labelloop.types import MISSING
 
 CLASSES = 30  # more are not listed one by one
 NAMES = 8  # of columns of a kind
+# How the export of each kind of input is called; others have their wrong labels listed.
+EXPORTS = {name: name for name in ("csv", "tsv", "jsonl", "parquet")} | {
+    "image-folder": "imagefolder",
+    "image-table": "imagefolder",
+    "hf-dataset": "hf",
+}
 SHRUNK = 0.5  # a class that keeps less of its rows than this is pointed out
 
 
@@ -124,9 +131,17 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     return lines if not rest else [*lines, f"    ... and {rest} smaller classes"]
 
 
-def next_steps(folder: Any) -> str:
-    """What to do with a finished run."""
+def next_steps(folder: Any, source: Mapping[str, Any] | None) -> str:
+    """What to do with a finished run.
+
+    Args:
+        folder: The run folder.
+        source: Where its rows came from, as run.json holds it; None where that is not known.
+    """
+    run = shlex.quote(str(folder))
+    to = EXPORTS.get((source or {}).get("kind", ""), "issues")
+    whose = "a table of wrong labels" if to == "issues" else "your data with corrected labels"
     return (
-        f"next: `labelloop report {folder}` to look at it, `labelloop plan {folder}` for the rows to verify next,"
-        f" `labelloop export {folder} --to csv` for your file with corrected labels"
+        f"next: `labelloop review {run}` to look at the changes and decide, or `labelloop plan {run}` for a file of"
+        f" rows to verify; `labelloop export {run} --to {to}` for {whose}"
     )
