@@ -57,6 +57,17 @@ def test_a_class_that_shrinks_or_vanishes_is_loud():
     assert "CLASS b SHRANK: from 10 rows to 3" in text
     assert "CLASS c IS GONE: 10 rows had it as given label" in text
     assert "CLASS a" not in text
+    assert "look at these rows before you use the labels" in text
+
+
+def test_of_many_classes_that_shrink_a_few_are_named():
+    given, corrected = [f"{row % 40:02d}" for row in range(400)], ["00"] * 400
+    labels = pa.table(
+        {"given_label": given, "corrected_label": corrected, "verified": [False] * 400, "changed": [True] * 400}
+    )
+    text = result_text(labels, [f"{k:02d}" for k in range(40)], {})
+    assert text.count("IS GONE") == 10
+    assert "and 29 more such classes; look at these rows" in text
 
 
 def test_clean_rows_are_no_corrections():

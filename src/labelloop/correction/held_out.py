@@ -66,7 +66,7 @@ def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corre
         return _corrected(rows, sources, problem.num_classes, config, runtime.seed)
 
 
-def _corrected(rows: Rows, sources: list[Floats], classes: int, config: Config, seed: int) -> Corrected:
+def _corrected(rows: Rows, sources: list[Any], classes: int, config: Config, seed: int) -> Corrected:
     """Instant correction from what the networks say, and from the inputs where they are columns."""
     inputs, table = None, False
     if (kept := kept_inputs(rows.inputs, config)) is not None:

@@ -23,6 +23,7 @@ EXPORTS = {name: name for name in ("csv", "tsv", "jsonl", "parquet")} | {
     "image-table": "imagefolder",
     "hf-dataset": "hf",
 }
+LOUD = 10  # classes that shrank and are named
 SHRUNK = 0.5  # a class that keeps less of its rows than this is pointed out
 
 
@@ -114,7 +115,10 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
     advice = (
         "look at these rows before you use the labels (`labelloop review` or `plan`), and add clean rows of the class"
     )
-    return "\n".join([*lines, *(f"  {line}; {advice}" for line in shrunk)])
+    lines += [f"  {line}" for line in shrunk[:LOUD]]
+    if shrunk:
+        lines.append(f"  and {len(shrunk) - LOUD} more such classes; {advice}" if len(shrunk) > LOUD else f"  {advice}")
+    return "\n".join(lines)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
