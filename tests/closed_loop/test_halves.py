@@ -12,12 +12,12 @@ from toys import toy
 
 from labelloop.methods.closed_loop import halves, loop
 from labelloop.methods.closed_loop.halves import HeldOut, hold_out
+from labelloop.methods.closed_loop.inputs_alone import inputs_alone
 from labelloop.methods.closed_loop.loop import fit
-from labelloop.methods.closed_loop.simulation import label_posterior
 from labelloop.methods.closed_loop.views import draw_labels, redraw_of, rows_to_train_on
 from labelloop.training.runtime import Runtime
 from labelloop.training.targets import one_hot
-from labelloop.types import MISSING
+from labelloop.types import MISSING, Correction
 
 TRANSITION = {"simulation": "transition", "correct_until": 0.6, "clean_rows_train": "after_last_correction"}
 
@@ -48,14 +48,39 @@ def test_what_is_said_of_a_row_has_nothing_of_its_own_label_in_it():
     assert (changed.noisy_train[others] != first.noisy_train[others]).any()  # it did teach the network of the others
 
 
-def test_clean_rows_outside_clean_fit_teach_nothing():
-    problem, _ = toy()
-    other = problem.clean.clean_labels.copy()
-    other[30:] = (other[30:] + 1) % 3
-    changed = replace(problem, clean=replace(problem.clean, clean_labels=other))
-    first, second = (held_out(p, np.arange(30)) for p in (problem, changed))
-    assert (first.train == second.train).all()
-    assert (first.transition == second.transition).all()
+def test_a_clean_row_is_not_judged_by_what_memorised_it():
+    problem, _ = toy(m=90)
+    shuffled = np.random.default_rng(1).permutation(problem.clean.clean_labels)
+    found = held_out(replace(problem, clean=replace(problem.clean, clean_labels=shuffled)), beliefs="all")
+    q, _ = alone(replace(problem, clean=replace(problem.clean, clean_labels=shuffled)))
+    assert (q.clean.argmax(axis=1) == shuffled).mean() < 0.55  # a forest that saw the row would be right on nearly all
+    assert found.weights.sum() == pytest.approx(1)
+
+
+def alone(problem, **changes):
+    said = np.full((len(problem.train), 3), -np.log(3)), np.full((len(problem.clean), 3), -np.log(3))
+    return inputs_alone(problem, Correction(*said), tiny_config(problem, beliefs="all", **changes), 0)
+
+
+def test_clean_rows_speak_where_networks_know_nothing():
+    problem, truth = toy(m=90)
+    q, weights = alone(problem)
+    assert (q.train.argmax(axis=1) == truth.train_labels).mean() > 0.8
+    assert weights[0] < 0.2  # the networks
+    images, _ = toy(images=True)
+    assert len(held_out(images, beliefs="all").weights) == 1  # no columns, no other learner
+
+
+def test_a_class_without_a_clean_row_is_left_to_the_networks():
+    problem, truth = toy(n=300, m=60, noise=0.1)
+    known = problem.clean.clean_labels != 2
+    clean = replace(
+        problem.clean,
+        **{name: getattr(problem.clean, name)[known] for name in ("index", "labels", "clean_labels")},
+    )
+    found = held_out(replace(problem, clean=clean), beliefs="all", warm_up=8)
+    third = truth.train_labels == 2
+    assert (found.train.argmax(axis=1) == 2)[third].mean() > 0.6
 
 
 def test_the_global_random_states_are_left_alone():
@@ -71,11 +96,12 @@ def test_the_global_random_states_are_left_alone():
 def test_the_first_correction_is_bayes_rule_and_better_than_the_given_labels():
     problem, truth = toy(n=600, m=60, noise=0.4)
     found = held_out(problem, warm_up=6)
-    np.testing.assert_allclose(found.transition.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found.chances.sum(axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(found.train.sum(axis=1), 1, atol=1e-5)
     right = (found.train.argmax(axis=1) == truth.train_labels).mean()
     assert right > (problem.train.labels == truth.train_labels).mean() + 0.1
-    assert np.abs(np.diag(found.transition) - 0.6).max() < 0.2
+    kept = found.chances[np.arange(60), problem.clean.clean_labels]
+    assert np.abs(kept - 0.6).max() < 0.2
 
 
 def test_a_paired_row_keeps_its_label_and_others_are_drawn_from_the_matrix():
@@ -83,9 +109,21 @@ def test_a_paired_row_keeps_its_label_and_others_are_drawn_from_the_matrix():
     found = held_out(problem)
     assert (found.labels[:100] == problem.clean.labels[:100]).all()
     for true in range(3):
-        drawn = found.labels[100:][problem.clean.clean_labels[100:] == true]
-        shares = np.bincount(drawn, minlength=3) / len(drawn)
-        np.testing.assert_allclose(shares, found.transition[true], atol=0.2)
+        mine = 100 + np.flatnonzero(problem.clean.clean_labels[100:] == true)
+        shares = np.bincount(found.labels[mine], minlength=3) / len(mine)
+        np.testing.assert_allclose(shares, found.chances[mine].mean(axis=0), atol=0.2)
+
+
+def test_noise_that_follows_the_row_is_drawn_and_corrected_as_such():
+    problem, truth = toy(n=900, m=90, noise=0.0)
+    left = problem.train.inputs[:, 0] < np.median(problem.train.inputs[:900, 0])
+    labels = np.where(left[problem.train.index], 0, problem.train.labels)  # a rule that knows one column
+    ruled = replace(problem, train=replace(problem.train, labels=labels))
+    by_class, by_row = (held_out(ruled, simulation=each, warm_up=4) for each in ("transition", "by_row"))
+    rights = [(found.train.argmax(axis=1) == truth.train_labels).mean() for found in (by_class, by_row)]
+    assert rights[1] > rights[0]
+    ruled_clean = left[problem.clean.index] & (problem.clean.clean_labels != 0)
+    assert by_row.chances[ruled_clean, 0].mean() > by_class.chances[ruled_clean, 0].mean()
 
 
 def test_rows_without_a_label_are_corrected_by_the_networks_alone():
@@ -125,7 +163,7 @@ def test_few_clean_rows_and_few_rows_are_no_error():
     problem, _ = toy(n=6, m=5)
     found = held_out(problem, np.arange(4))
     assert np.isfinite(found.train).all()
-    assert np.isfinite(found.transition).all()
+    assert np.isfinite(found.chances).all()
 
 
 # --- in the loop -----------------------------------------------------------------------------------------------------
@@ -183,8 +221,9 @@ def test_a_component_for_clean_rows_is_bayes_rule_for_their_simulated_label():
     problem, _ = toy()
     found = held_out(problem)
     assert found.clean.shape == (40, 3)
-    uniform = np.full((40, 3), 1 / 3)
-    assert not np.allclose(found.clean, label_posterior(uniform, found.transition, found.labels))
+    swapped = np.exp(-np.abs(found.labels[:, None] - np.arange(3)))
+    assert not np.allclose(found.clean, found.noisy_clean)
+    assert (found.clean * swapped).sum() > (found.noisy_clean * swapped).sum()  # drawn to the simulated label
 
 
 def test_one_network_of_each_half_is_kept_as_it_was_at_its_best(monkeypatch):

@@ -6,11 +6,11 @@ import warnings
 
 import numpy as np
 
-from labelloop.correction.instant import forest as forests
 from labelloop.correction.instant.correction import families_without_given
 from labelloop.correction.instant.evidence import Evidence
-from labelloop.correction.instant.forest import FEWEST, MOST_WORK, grow, tree_count, votes
-from labelloop.correction.instant.trees import TREES, forest_scores
+from labelloop.methods.closed_loop.learners import forest as forests
+from labelloop.methods.closed_loop.learners.forest import FEWEST, MOST_WORK, grow, tree_count, votes
+from labelloop.methods.closed_loop.learners.trees import TREES, forest_scores
 
 
 def test_the_work_of_a_forest_is_bounded_and_ten_classes_are_within_the_bound():
@@ -26,7 +26,7 @@ def test_many_classes_grow_fewer_trees_and_say_nothing_of_it(monkeypatch):
     monkeypatch.setattr(forests, "MOST_WORK", 12 * len(given) * 300)
     grown = []
     monkeypatch.setattr(
-        "labelloop.correction.instant.trees.grow",
+        "labelloop.methods.closed_loop.learners.trees.grow",
         lambda inputs, labels, trees, seed, **how: grown.append(trees) or grow(inputs, labels, trees, seed, **how),
     )
     with warnings.catch_warnings():

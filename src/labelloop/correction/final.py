@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.correction.held_out import held_out_labels, kept_inputs
+from labelloop.correction.held_out import held_out_labels
 from labelloop.correction.judge import judge_held_out, judge_loop
 from labelloop.large_arrays import taken
 from labelloop.methods.closed_loop import Config
+from labelloop.methods.closed_loop.learners.columns import kind_of_inputs
 from labelloop.training.runtime import Runtime
 from labelloop.types import Fitted, Floats, Problem
 
@@ -69,6 +70,6 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
     judged = judge_held_out(problem, found.cross_fitted[clean], ours, found.expected_right[clean])
     if judged is None:
         return loop
-    kept = kept_inputs(problem.train.inputs, config)
+    kept = kind_of_inputs(problem.train.inputs, config.normalise)
     targets, scores, of_clean = taken(found.targets, train), taken(found.scores, train), taken(found.scores, clean)
     return FinalLabels(targets, HELD_OUT, judged, scores, of_clean, kept, found.guard)

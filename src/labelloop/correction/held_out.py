@@ -17,23 +17,21 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from labelloop.config.base import TrainingConfig
-from labelloop.correction.instant import Corrected, correct_scores, suit_trees
+from labelloop.correction.instant import Corrected, correct_scores
 from labelloop.correction.instant.components import deal
 from labelloop.correction.instant.correction import FLOOR, side_by_side
-from labelloop.correction.instant.sources import column_scores
 from labelloop.errors import DataError
 from labelloop.large_arrays import by_chunks, put, taken, zeros
 from labelloop.methods import cross_entropy
 from labelloop.methods.closed_loop import Config
+from labelloop.methods.closed_loop.learners.columns import TABLE, column_scores, kind_of_inputs
 from labelloop.seeds import stream
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.types import MISSING, Floats, Problem, Rows
 
 MIN_LABELS = 20  # rows with a given label: fewer teach no network
-TABLE, ARRAY = "table_inputs", "inputs"
 FOLDS = 2  # two networks of half the rows take the steps of one
-WIDEST = 2048  # columns of inputs that a discriminant is made of
 
 
 def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corrected | None:
@@ -69,19 +67,11 @@ def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corre
 def _corrected(rows: Rows, sources: list[Any], classes: int, config: Config, seed: int) -> Corrected:
     """Instant correction from what the networks say, and from the inputs where they are columns."""
     inputs, table = None, False
-    if (kept := kept_inputs(rows.inputs, config)) is not None:
+    if (kept := kind_of_inputs(rows.inputs, config.normalise)) is not None:
         inputs, table = taken(rows.inputs, rows.index).astype(np.float32, copy=False), kept == TABLE
         sources = [*sources, *column_scores(inputs, rows.labels, classes, table, seed)]
     scores = side_by_side(sources, np.float32)
     return correct_scores(scores, rows.labels, rows.clean_labels, classes, seed, inputs=inputs, table=table)
-
-
-def kept_inputs(inputs: Any, config: Config) -> str | None:
-    """Under which name a run keeps the inputs that labels were made from: of a table, others, or None for none."""
-    if not isinstance(inputs, np.ndarray) or inputs.ndim != 2 or inputs.shape[1] > WIDEST:
-        return None
-    named = config.normalise == "columns"  # what `fit` sets for columns with names of their own
-    return TABLE if suit_trees(inputs.shape[1], named) else ARRAY
 
 
 def _held_out(rows: Rows, problem: Problem, config: Config, runtime: Runtime) -> Floats:

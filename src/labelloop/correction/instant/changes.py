@@ -14,8 +14,8 @@ import numpy as np
 
 from labelloop.correction.instant.components import Combined
 from labelloop.correction.instant.guard import Guard, margins, set_guard
-from labelloop.correction.instant.logistic import Array
 from labelloop.correction.instant.noise import Noise
+from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
 
 DRAWS = 20  # simulated labels of a clean row under each noise model

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.correction.instant.logistic import Array
+from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import Floats, Labels
 
 # How firmly the weight of the constant column is held at zero; it keeps a class without clean rows possible.

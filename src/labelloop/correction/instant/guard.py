@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from labelloop.correction.instant.logistic import Array
 from labelloop.large_arrays import by_chunks, put
+from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
 
 BROKEN_BEFORE = 0.5  # labels broken before any is seen

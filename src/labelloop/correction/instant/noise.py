@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from labelloop.correction.instant.components import Combined, Component, Judges
 from labelloop.correction.instant.evidence import Evidence
-from labelloop.correction.instant.logistic import Array, log_softmax
 from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.combination import combine
+from labelloop.methods.closed_loop.learners.logistic import Array, log_softmax
 from labelloop.methods.closed_loop.simulation import (
     RowNoise,
     estimate_row_noise,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labelloop.correction.instant.evidence import Evidence
-from labelloop.correction.instant.logistic import Array, descend, fit_logistic, log_softmax
+from labelloop.methods.closed_loop.learners.logistic import Array, descend, fit_logistic, log_softmax
 from labelloop.types import MISSING, Floats, Labels
 
 # Rows that a row of the noise matrix is worth before any is seen: they say that the given label tells nothing.

@@ -5,37 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from labelloop.correction.instant.correction import FLOOR, Corrected, correct_scores, side_by_side
-from labelloop.correction.instant.discriminant import discriminant_scores
-from labelloop.correction.instant.logistic import Array
-from labelloop.correction.instant.trees import boosted_scores, forest_scores
 from labelloop.large_arrays import by_chunks
-from labelloop.seeds import integer, stream
+from labelloop.methods.closed_loop.learners.columns import column_scores
 from labelloop.types import Floats, Labels
-
-NARROW = 128  # arrays with fewer columns are treated as tables: embeddings have more
-
-
-def suit_trees(columns: int, named: bool) -> bool:
-    """Whether inputs are columns of a table, with names of their own or few, which trees suit."""
-    return named or columns < NARROW
-
-
-def column_scores(inputs: Floats, given: Labels, num_classes: int, table: bool, seed: int) -> list[Array]:
-    """Out-of-sample scores of the given label from columns of numbers, one a learner [n, C].
-
-    Args:
-        inputs: The columns [n, D].
-        given: Given labels [n], -1 where missing.
-        num_classes: C.
-        table: Whether trees suit them.
-        seed: Deals rows into folds.
-    """
-    found = [discriminant_scores(inputs, given, num_classes, stream(seed, "discriminant-folds"))]
-    if table:
-        found.append(forest_scores(inputs, given, num_classes, integer(seed, "forest") % 2**31))
-        boosted = boosted_scores(inputs, given, num_classes, stream(seed, "boosting-folds"))
-        found += [] if boosted is None else [boosted]
-    return found
 
 
 def correct_labels(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labelloop.correction.instant.evidence import Evidence
-from labelloop.correction.instant.logistic import Array, descend, log_softmax
+from labelloop.methods.closed_loop.learners.logistic import Array, descend, log_softmax
 from labelloop.types import MISSING, Floats, Labels
 
 TEMPERATURE_STRENGTH = 1.0  # of τ towards believing the scores as they are

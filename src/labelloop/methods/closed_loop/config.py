@@ -11,7 +11,8 @@ from labelloop.methods.closed_loop.corrector import CorrectorConfig
 
 COMBINATIONS = ("convex", "latest")
 CLEAN_ROWS_TRAIN = ("never", "always", "after_warm_up", "after_last_correction")
-SIMULATIONS = ("posterior", "transition")
+SIMULATIONS = ("posterior", "transition", "by_row")
+BELIEFS = ("networks", "all")
 FINAL_LABELS = ("loop", "held_out")
 
 
@@ -23,11 +24,13 @@ class Config(TrainingConfig):
         noisy_loss_weight: λ of Eq. 1.
         noisy_loss_weight_after: λ once the labels are being corrected; -1 keeps `noisy_loss_weight`.
         simulation: The noisy label of a clean row that has none: "posterior", what the noisy head expects of it (the
-            paper), or "transition", a label drawn from the clean one as labels go wrong, anew in every pass. How
-            they do is learnt by two networks, each trained on half of the rows for the epochs of the warm-up, which
-            also correct every label once before the loop begins.
-        warm_up: Epochs before the first correction; with "transition" those of the half-networks, before the loop's own
-            network begins, whose labels are first corrected after `correct_every` epochs.
+            paper), or a label drawn from the clean one as labels go wrong, anew in every pass: by class alone
+            ("transition"), or as the row has it too ("by_row"). How they do is learnt by two networks, each trained
+            on half of the rows for the epochs of the warm-up, which also correct every label once before the loop.
+        beliefs: What says how likely each true label is before the loop begins: "networks", those two, or "all": where
+            inputs are columns of numbers, also learners of the given labels and of the clean rows alone.
+        warm_up: Epochs before the first correction; with half-networks theirs, before the loop's own network begins,
+            whose labels are first corrected after `correct_every` epochs.
         correct_every: Epochs between corrections.
         correct_until: The share of the epochs after which labels are no longer corrected.
         clean_fit_fraction: Share of the clean rows that train the correction network; the rest are clean_val.
@@ -43,6 +46,7 @@ class Config(TrainingConfig):
     noisy_loss_weight: float = 0.5
     noisy_loss_weight_after: float = added(-1.0)
     simulation: str = added("posterior")
+    beliefs: str = added("networks")
     warm_up: int = 40
     correct_every: int = 5
     correct_until: float = added(1.0)
@@ -59,6 +63,7 @@ class Config(TrainingConfig):
             "clean_rows_train": CLEAN_ROWS_TRAIN,
             "final_labels": FINAL_LABELS,
             "simulation": SIMULATIONS,
+            "beliefs": BELIEFS,
         }
         for key, known in choices.items():
             value = getattr(self, key)

@@ -1,6 +1,6 @@
 """Two half-networks, each trained on half of the noisy rows: what they say of a row has nothing of its own label in it.
 
-They are the warm-up, and take the place of the noisy head. From them and the clean rows comes how labels go wrong (T),
+They are the warm-up, and take the place of the noisy head. From them and the clean rows comes how labels go wrong,
 a noisy label for every clean row, and a first correction of every noisy row, all before the loop begins.
 """
 
@@ -15,9 +15,10 @@ import torch
 from scipy.special import log_softmax
 
 from labelloop.large_arrays import by_chunks, is_on_disk, put, soft_dtype, zeros
-from labelloop.methods.closed_loop.beliefs import beliefs, fit_beliefs
+from labelloop.methods.closed_loop.combination import Weights
 from labelloop.methods.closed_loop.config import Config
-from labelloop.methods.closed_loop.simulation import estimate_transition, label_posterior
+from labelloop.methods.closed_loop.inputs_alone import inputs_alone
+from labelloop.methods.closed_loop.simulation import RowNoise, estimate_row_noise, estimate_transition
 from labelloop.methods.closed_loop.views import draw_labels
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
@@ -27,9 +28,11 @@ from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.targets import one_hot, take
-from labelloop.types import MISSING, Floats, Labels, Problem, Rows
+from labelloop.types import MISSING, Correction, Floats, Labels, Problem, Rows
 
 SAMPLE = 2000  # rows by which a half-network is judged after each epoch
+NOISE_ROWS = 10_000  # rows that tell how noise follows the row: more change little and take time
+ROW_CLASSES = 60  # with more classes an estimate that follows the row takes minutes
 
 
 @dataclass(frozen=True)
@@ -37,21 +40,23 @@ class HeldOut:
     """What is known before the loop begins, by networks that have not seen the row.
 
     Attributes:
-        transition: T[y, ỹ], how labels go wrong [C, C].
-        labels: A noisy label for every clean row: the real one where there is one, else drawn from T[y, .] [M].
+        chances: P(ỹ | y, x) of the clean rows, how their label may go wrong [M, C].
+        labels: A noisy label for every clean row: the real one where there is one, else drawn from `chances` [M].
         noisy_train: p(ỹ | x) of the noisy rows [N, C].
         noisy_clean: The same of the clean rows [M, C].
         train: P(y | x, ỹ) of the noisy rows, the first correction [N, C].
         clean: The same of the clean rows, for their noisy label [M, C].
+        weights: What each of those that speak of the inputs counts for [K].
         gap: How much more often the half-networks agree with labels that they have seen than with others.
     """
 
-    transition: Floats
+    chances: Floats
     labels: Labels
     noisy_train: Floats
     noisy_clean: Floats
     train: Floats
     clean: Floats
+    weights: Weights
     gap: float
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -63,7 +68,7 @@ class HeldOut:
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> HeldOut | None:
         """What `to_arrays` stored, if it did."""
-        if "held_out_gap" not in arrays:
+        if "held_out_chances" not in arrays:
             return None
         values: dict[str, Any] = {field.name: arrays[f"held_out_{field.name}"] for field in fields(cls)}
         return cls(**values | {"gap": float(values["gap"])})
@@ -88,21 +93,41 @@ def hold_out(problem: Problem, clean_fit: Labels, config: Config, runtime: Runti
         log_p_clean.append(_log_p(network, clean, runtime))
         gaps.append(gap)
     noisy_clean = np.exp(log_p_clean).mean(axis=0)  # [M, C]
-    coefficients = fit_beliefs(np.log(noisy_clean[clean_fit]), clean.clean_labels[clean_fit])
-    q = by_chunks(lambda rows: beliefs(log_p[rows], coefficients), log_p.shape, np.float64)
-    q_clean = beliefs(np.log(noisy_clean), coefficients)
+    on = Correction(log_p, np.log(noisy_clean))
+    q, weights = inputs_alone(problem, on, config, seed)
+    noise = _noise(problem, q, on, clean_fit, config)
+    chances = noise.of_labels(on.clean, clean.clean_labels)  # [M, C]
+    labels = np.where(clean.labels != MISSING, clean.labels, draw_labels(chances, stream(seed, "simulated-labels")))
 
-    pairs = np.zeros((problem.num_classes, problem.num_classes))
+    def corrected(rows: slice) -> np.ndarray:
+        return noise.posterior(q.train[rows], log_p[rows], train.labels[rows])
+
+    return HeldOut(
+        chances=chances.astype(np.float32),
+        labels=labels,
+        noisy_train=by_chunks(lambda rows: np.exp(log_p[rows]), log_p.shape, soft_dtype()),
+        noisy_clean=noisy_clean.astype(np.float32),
+        train=by_chunks(corrected, log_p.shape, soft_dtype()),
+        clean=noise.posterior(q.clean, on.clean, labels).astype(np.float32),
+        weights=weights,
+        gap=float(np.mean(gaps)),
+    )
+
+
+def _noise(problem: Problem, q: Correction, on: Correction, clean_fit: Labels, config: Config) -> RowNoise:
+    """How labels go wrong, from noisy rows and from the paired rows that may teach."""
+    clean, given, classes = problem.clean, problem.train.labels, problem.num_classes
     paired = clean_fit[clean.labels[clean_fit] != MISSING]
+    pairs = np.zeros((classes, classes))
     np.add.at(pairs, (clean.clean_labels[paired], clean.labels[paired]), 1)
-    transition = estimate_transition(q, train.labels, pairs=pairs)
-    drawn = draw_labels(transition[clean.clean_labels], stream(seed, "simulated-labels"))
-    labels = np.where(clean.labels != MISSING, clean.labels, drawn)
-    noisy = by_chunks(lambda rows: np.exp(log_p[rows]), log_p.shape, soft_dtype())
-    corrected = by_chunks(lambda rows: label_posterior(q[rows], transition, train.labels[rows]), q.shape, soft_dtype())
-    found = (transition, noisy_clean, label_posterior(q_clean, transition, labels))
-    transition32, noisy_clean32, clean32 = (array.astype(np.float32) for array in found)
-    return HeldOut(transition32, labels, noisy, noisy_clean32, corrected, clean32, float(np.mean(gaps)))
+    transition = estimate_transition(q.train, given, pairs=pairs)
+    if config.simulation == "transition" or classes > ROW_CLASSES:
+        return RowNoise(np.log(np.maximum(transition, 1e-12)), 0.0)
+    rows = np.flatnonzero(given != MISSING)
+    rows = stream(0, "noise-rows").permutation(rows)[:NOISE_ROWS]
+    known = np.concatenate([q.train[rows], one_hot(clean.clean_labels[paired], classes)])
+    labels = np.concatenate([given[rows], clean.labels[paired]])
+    return estimate_row_noise(known, np.concatenate([on.train[rows], on.clean[paired]]), labels, start=transition)
 
 
 def _half_network(

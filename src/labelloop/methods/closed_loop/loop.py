@@ -36,7 +36,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     state = LoopState.restored(runtime.restore(model, optimizer, average), targets=noisy)  # ŷ_0 [N, C] (1)
 
     for epoch in runtime.epochs(loop.epochs):  # (3)
-        if config.simulation == "transition" and state.held_out is None:
+        if config.simulation != "posterior" and state.held_out is None:
             with runtime.phase("halves"):
                 state.begin(hold_out(problem, clean_fit, config, runtime), noisy, clean_val, val_labels)
                 state.targets = runtime.from_first(lambda: state.targets)

@@ -55,7 +55,7 @@ def label_posterior(q: Array | Floats, transition: Array, given: Labels) -> Arra
 
 
 def estimate_transition(
-    q: Array,
+    q: Array | Floats,
     given: Labels,
     *,
     prior: Array | None = None,
@@ -118,7 +118,7 @@ class _Labelled:
     starts: Labels
 
 
-def _by_label(q: Array, given: Labels) -> Iterator[_Labelled]:
+def _by_label(q: Array | Floats, given: Labels) -> Iterator[_Labelled]:
     """The rows in chunks."""
     for rows in row_chunks(*q.shape):
         seen = rows.start + np.flatnonzero(given[rows] != MISSING)
@@ -143,24 +143,24 @@ class RowNoise:
     matrix: Array
     beta: float
 
-    def of_given(self, log_p: Array, given: Labels) -> Array:
+    def of_given(self, log_p: Array | Floats, given: Labels) -> Array:
         """P(ỹ_i | y, x_i) for every y [n, C]; 1 where no label is given."""
         lik = _RowTerms(self, np.asarray(log_p, np.float64), given).likelihood
         return np.where((given != MISSING)[:, None], lik, 1.0)
 
-    def of_labels(self, log_p: Array, labels: Labels) -> Array:
+    def of_labels(self, log_p: Array | Floats, labels: Labels) -> Array:
         """P(· | y_i, x_i) of rows whose true label is known [n, C]: what a noisy label is drawn from."""
         logits = self.matrix[labels] + self.beta * np.asarray(log_p, np.float64)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
-    def posterior(self, q: Array | Floats, log_p: Array, given: Labels) -> Array:
+    def posterior(self, q: Array | Floats, log_p: Array | Floats, given: Labels) -> Array:
         """P(y | x, ỹ) of every row [n, C]; q itself where no label is given."""
         return _posterior(np.asarray(q, np.float64), self.of_given(log_p, given), given)
 
 
 def estimate_row_noise(
-    q: Array, log_p: Array, given: Labels, *, start: Array | None = None, prior: Array | None = None
+    q: Array | Floats, log_p: Array | Floats, given: Labels, *, start: Array | None = None, prior: Array | None = None
 ) -> RowNoise:
     """A and β by maximum posterior likelihood of the given labels.
 

@@ -51,7 +51,7 @@ def redraw_of(clean: Rows, held_out: HeldOut | None) -> Redraw | None:
     """How the correction network's pass gets its noisy labels: the real ones, and new draws where there is none."""
     if held_out is None:
         return None
-    chances = held_out.transition[clean.clean_labels]  # [M, C]
+    chances = held_out.chances  # [M, C]
 
     def redraw(rng: np.random.Generator) -> Floats:
         labels = np.where(clean.labels != MISSING, clean.labels, draw_labels(chances, rng))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from labelloop.correction.instant.forest import grow, tree_count, votes
-from labelloop.correction.instant.logistic import Array
+from labelloop.methods.closed_loop.learners.forest import grow, tree_count, votes
+from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
 
 TREES = 200

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelloop.correction.instant.logistic import Array, log_softmax
 from labelloop.large_arrays import by_chunks, mean_and_deviation, row_chunks
+from labelloop.methods.closed_loop.learners.logistic import Array, log_softmax
 from labelloop.types import MISSING, Floats, Labels
 
 FOLDS = 4

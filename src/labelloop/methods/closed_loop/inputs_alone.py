@@ -1,0 +1,126 @@
+"""q(y | x) by all that suits the data, mixed as in Eq. 2 and 5: no row is judged by what has seen its own label.
+
+Learners of the given labels (the half-networks, and for columns of numbers a discriminant and trees) are brought in
+line with the clean rows; learners of the clean rows alone join them where the inputs are columns of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.large_arrays import by_chunks, soft_dtype
+from labelloop.methods.closed_loop.beliefs import beliefs, fit_beliefs
+from labelloop.methods.closed_loop.combination import Weights, clean_loss, fit_simplex_weights
+from labelloop.methods.closed_loop.config import Config
+from labelloop.methods.closed_loop.learners.clean_rows import STRENGTHS, Scale, clean_forest, clean_logistic
+from labelloop.methods.closed_loop.learners.columns import TABLE, column_scores, kind_of_inputs
+from labelloop.seeds import stream
+from labelloop.types import Correction, Floats, Labels, Problem
+
+FOLDS = 5
+ALIKE_ROWS = 5.0  # clean rows that equal weights are worth before any is seen
+MOST_SCORES = 50_000_000  # rows times classes: beyond this only networks learn from the given labels
+
+Values = NDArray[np.floating]
+Says = Callable[[Values], Values]  # rows of inputs, or of log-probabilities, to P(y | x) [n, C]
+Learner = Callable[[Values, Labels], Says]  # from clean rows and their labels
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One that says what the true label is.
+
+    Attributes:
+        clean: What it says of every clean row, taught by other folds [M, C].
+        says: What it learnt from all clean rows.
+        train: What it looks at in the noisy rows [N, any].
+    """
+
+    clean: Floats
+    says: Says
+    train: Values
+
+
+def inputs_alone(problem: Problem, of_networks: Correction, config: Config, seed: int) -> tuple[Correction, Weights]:
+    """q(y | x) of the noisy and of the clean rows, each clean row by what learnt without it; and the weights [K].
+
+    Args:
+        problem: Training rows with given labels, and the clean rows.
+        of_networks: log p(ỹ | x) by the half-networks.
+        config: Settings; its `beliefs` say who speaks.
+        seed: Deals the clean rows into folds.
+    """
+    labels, classes = problem.clean.clean_labels, problem.num_classes
+    fold = _deal(labels, stream(seed, "clean-folds"))
+    parts = [_cross_fitted(of_networks.train, of_networks.clean, labels, fold, _recalibrated)]
+    if config.beliefs == "all" and (kind := kind_of_inputs(problem.train.inputs, config.normalise)) is not None:
+        parts += list(_of_columns(problem, kind == TABLE, fold, seed))
+    said = _keep_absent([part.clean for part in parts], labels)
+    best = fit_simplex_weights(said, labels)
+    weights = (len(labels) * best + ALIKE_ROWS / len(best)) / (len(labels) + ALIKE_ROWS)
+
+    def mixed(rows: slice) -> Values:
+        return _mix(_keep_absent([part.says(part.train[rows]) for part in parts], labels), weights)
+
+    return Correction(by_chunks(mixed, (len(problem.train), classes), soft_dtype()), _mix(said, weights)), weights
+
+
+def _of_columns(problem: Problem, table: bool, fold: Labels, seed: int) -> Iterator[_Part]:
+    """Learners of inputs that are columns of numbers."""
+    inputs, labels, classes = problem.train.inputs, problem.clean.clean_labels, problem.num_classes
+    rows = Correction(*(np.asarray(inputs[part.index], np.float32) for part in (problem.train, problem.clean)))
+    everything, count = np.concatenate([rows.train, rows.clean]), len(rows.train)
+    if len(everything) * classes <= MOST_SCORES:
+        given = np.concatenate([problem.train.labels, problem.clean.labels])
+        for scores in column_scores(everything, given, classes, table, seed):
+            yield _cross_fitted(scores[:count], scores[count:], labels, fold, _recalibrated)
+    scale = Scale.of(everything)
+    learners = [partial(clean_logistic, num_classes=classes, strength=each, scale=scale) for each in STRENGTHS]
+    tried = [_cross_fitted(rows.train, rows.clean, labels, fold, learner) for learner in learners]
+    yield min(tried, key=lambda part: clean_loss([part.clean], labels, np.ones(1)))
+    if table:
+        yield _cross_fitted(
+            rows.train, rows.clean, labels, fold, partial(clean_forest, num_classes=classes, seed=seed % 2**31)
+        )
+
+
+def _recalibrated(log_p: Values, labels: Labels) -> Says:
+    return partial(beliefs, coefficients=fit_beliefs(np.asarray(log_p, np.float64), labels))
+
+
+def _deal(labels: Labels, rng: np.random.Generator) -> Labels:
+    """Deals rows into folds so that every fold has its share of every class [M]."""
+    order = np.lexsort((rng.random(len(labels)), labels))
+    fold = np.empty(len(labels), np.int64)
+    fold[order] = np.arange(len(labels)) % min(FOLDS, len(labels))
+    return fold
+
+
+def _cross_fitted(train: Values, clean: Values, labels: Labels, fold: Labels, learn: Learner) -> _Part:
+    mine = [fold == k for k in range(fold.max() + 1)]
+    said = [learn(clean[~each], labels[~each])(clean[each]) for each in mine]
+    unseen = np.empty((len(labels), said[0].shape[1]), np.float32)
+    for each, values in zip(mine, said, strict=True):
+        unseen[each] = values
+    return _Part(unseen, learn(clean, labels), train)
+
+
+def _keep_absent(said: Sequence[Values], labels: Labels) -> list[Values]:
+    """Gives classes without a clean row what the first part, the networks, gives them."""
+    absent = np.bincount(labels, minlength=said[0].shape[1]) == 0  # [C]
+    if not absent.any():
+        return list(said)
+    aside = said[0] * absent
+    others = [np.where(absent, 0, part) for part in said]
+    left = 1 - aside.sum(axis=1, keepdims=True)
+    return [aside + left * part / np.maximum(part.sum(axis=1, keepdims=True), 1e-12) for part in others]
+
+
+def _mix(said: Sequence[Values], weights: Values) -> Floats:
+    mixed = sum(weight * part for weight, part in zip(weights, said, strict=True))
+    return np.asarray(mixed / np.sum(mixed, axis=1, keepdims=True), np.float32)

@@ -1,0 +1,82 @@
+"""Learners of the clean rows alone: logistic regression on standardised inputs, and on tables a forest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labelloop.large_arrays import mean_and_deviation
+from labelloop.methods.closed_loop.learners.forest import grow, votes
+from labelloop.methods.closed_loop.learners.logistic import Array, fit_logistic, log_softmax
+from labelloop.types import Floats, Labels
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import RandomForestClassifier
+
+STRENGTHS = (0.01, 0.1, 1.0)  # of the weights towards zero
+CONSTANT_STRENGTH = 0.1
+TREES = 100
+PRIOR_ROWS = 3.0  # rows spread over all classes that keep a learner of a few rows from being sure
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and deviation of every column of all rows [D]."""
+
+    mean: Floats
+    deviation: Floats
+
+    @classmethod
+    def of(cls, inputs: Floats) -> Scale:
+        """That of these rows."""
+        mean, deviation = mean_and_deviation(inputs)
+        return cls(mean, np.maximum(deviation, 1e-6))
+
+    def __call__(self, inputs: Floats) -> Array:
+        """Standardised columns and a last one of ones [n, D + 1], so that a penalty means the same for any D."""
+        x = ((inputs - self.mean) / self.deviation).clip(-10, 10)
+        return np.hstack([x / np.sqrt(x.shape[1]), np.ones((len(x), 1))]).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class CleanLogistic:
+    """Logistic regression."""
+
+    weights: Array  # [D + 1, C]
+    scale: Scale
+
+    def __call__(self, inputs: Floats) -> Floats:
+        """Probabilities [n, C]."""
+        return np.exp(log_softmax(self.scale(inputs) @ self.weights)).astype(np.float32)
+
+
+def clean_logistic(inputs: Floats, labels: Labels, num_classes: int, strength: float, scale: Scale) -> CleanLogistic:
+    """Fits it to clean rows."""
+    x = scale(inputs)
+    centre = np.zeros((x.shape[1], num_classes))
+    firm = np.append(np.full(x.shape[1] - 1, strength), CONSTANT_STRENGTH)
+    return CleanLogistic(fit_logistic(x, np.eye(num_classes)[labels], centre, firm), scale)
+
+
+@dataclass(frozen=True)
+class CleanForest:
+    """A forest, mixed with a few rows that say nothing."""
+
+    forest: RandomForestClassifier
+    num_classes: int
+    sure: float
+
+    def __call__(self, inputs: Floats) -> Floats:
+        """Probabilities [n, C]."""
+        said = np.full((len(inputs), self.num_classes), (1 - self.sure) / self.num_classes, np.float32)
+        if len(inputs):
+            said[:, self.forest.classes_] += self.sure * votes(self.forest, inputs)
+        return said
+
+
+def clean_forest(inputs: Floats, labels: Labels, num_classes: int, seed: int) -> CleanForest:
+    """Fits it to clean rows."""
+    forest = grow(inputs, labels, TREES, seed, leaf=1, unseen=False)
+    return CleanForest(forest, num_classes, len(labels) / (len(labels) + PRIOR_ROWS))
