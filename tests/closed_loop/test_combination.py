@@ -14,6 +14,7 @@ from labelloop.methods.closed_loop import combination
 from labelloop.methods.closed_loop.combination import (
     TINY,
     clean_loss,
+    combination_weights,
     combine,
     fit_simplex_weights,
     mixture_gradient,
@@ -187,6 +188,12 @@ def test_a_component_that_is_always_right_takes_all_the_weight():
     weights = fit_simplex_weights(components, labels)
     assert clean_loss(components, labels, weights) == pytest.approx(0, abs=1e-6)
     assert weights[1] == pytest.approx(1, abs=1e-5)
+
+
+def test_the_latest_component_takes_all_the_weight_where_nothing_is_combined():
+    worst = [np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])]
+    assert combination_weights("latest", worst, np.array([0]), None).tolist() == [0, 1]
+    assert combination_weights("convex", worst, np.array([0]), None).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

@@ -394,3 +394,9 @@ def broken(values):
 def test_what_cannot_be_learnt_from_is_refused_in_words(change, words):
     with pytest.raises(UsageError, match=words):
         fit_on(change(*clean_rows()))
+
+
+@pytest.mark.parametrize(("taught", "judged"), [(0, 3), (3, 0)])
+def test_rows_to_train_on_and_rows_to_select_on_are_both_needed(taught, judged):
+    with pytest.raises(UsageError, match=f"{taught} rows to train on and {judged} to select on"):
+        fit_corrector(*clean_rows(), np.arange(taught), np.arange(judged))

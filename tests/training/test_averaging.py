@@ -41,6 +41,7 @@ def test_weights_that_stand_still_are_their_own_average():
     average = WeightAverage(model, optimizer, 0.99)
     take_steps(model, optimizer, 5)
     assert same_state(state_of(average.model), state_of(model))
+    assert not any(weight.requires_grad for weight in average.model.parameters())  # no gradient is kept of it
 
 
 def test_the_start_is_soon_forgotten():
