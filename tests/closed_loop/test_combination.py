@@ -146,7 +146,7 @@ def test_proposition_1_a_further_component_never_raises_the_loss(mixture):
 @pytest.mark.parametrize(
     "answer",
     [[np.nan] * 3, [-1.0, -2.0, 0.0], [0.0, 0.0, 1.0], [np.inf, 0.0, 0.0]],
-    ids=["not a number", "negative", "the worst vertex", "infinite"],
+    ids=["not a number", "negative", "the components vertex", "infinite"],
 )
 def test_proposition_1_holds_whatever_the_solver_returns(monkeypatch, answer):
     monkeypatch.setattr(combination, "minimize", lambda *_, **__: SimpleNamespace(x=np.array(answer)))
@@ -191,9 +191,9 @@ def test_a_component_that_is_always_right_takes_all_the_weight():
 
 
 def test_the_latest_component_takes_all_the_weight_where_nothing_is_combined():
-    worst = [np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])]
-    assert combination_weights("latest", worst, np.array([0]), None).tolist() == [0, 1]
-    assert combination_weights("convex", worst, np.array([0]), None).tolist() == [1, 0]
+    components = [np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])]
+    assert combination_weights("latest", components, np.array([0]), None).tolist() == [0, 1]
+    np.testing.assert_allclose(combination_weights("convex", components, np.array([0]), None), [1, 0], atol=1e-6)
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
