@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from cifar_files import write_folder, write_parquet
 
-from labelloop.data.datasets import load_dataset
+from labelloop.cache_folder import cache_folder
+from labelloop.data.datasets import cifar_parquet, decoded, load_dataset
 from labelloop.errors import DataError, UsageError
 
 
@@ -177,3 +178,20 @@ def test_the_hub_gives_what_its_files_give(tmp_path, monkeypatch):
         assert ours.class_names == hub.class_names
         np.testing.assert_array_equal(ours.test_inputs, hub.test_inputs)
         np.testing.assert_array_equal(ours.test_labels, hub.test_labels)
+
+
+def test_images_are_decoded_once_and_again_when_a_file_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoded, "FEWEST", 1)
+    write(tmp_path / "cifar10", "cifar10")
+    first = load_dataset("cifar10", tmp_path)
+    calls = []
+    original = cifar_parquet.decode_all
+    monkeypatch.setattr(cifar_parquet, "decode_all", lambda *a: calls.append(a) or original(*a))
+    again = load_dataset("cifar10", tmp_path)
+    assert calls == []
+    np.testing.assert_array_equal(again.inputs, first.inputs)
+    np.testing.assert_array_equal(again.labels, first.labels)
+    for kept in (cache_folder() / decoded.FOLDER).iterdir():
+        kept.write_bytes(kept.read_bytes()[:100])  # damaged: decoded anew
+    np.testing.assert_array_equal(load_dataset("cifar10", tmp_path).inputs, first.inputs)
+    assert calls

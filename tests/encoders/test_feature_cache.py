@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from tiny_encoders import some_images
 
-from labelloop.encoders.cache import FeatureCache, cache_folder
+from labelloop.cache_folder import cache_folder
+from labelloop.encoders.cache import FeatureCache
 from labelloop.encoders.content import raw_inputs
 from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import Encoder, Loaded

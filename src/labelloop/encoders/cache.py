@@ -31,16 +31,8 @@ try:
 except ImportError:  # Windows: one process at a time may fill a cache there
     fcntl = None  # type: ignore[assignment]
 
-PLACE = "LABELLOOP_CACHE"  # the environment variable that names the folder
 RECORD = KEY + 4  # bytes: the key, and the CRC-32 of the features
 ABOUT, KEYS, FEATURES, LOCK = "about.json", "keys.bin", "features.f32", "lock"
-
-
-def cache_folder() -> Path:
-    """$LABELLOOP_CACHE, else labelloop in the user's folder of caches."""
-    if said := os.environ.get(PLACE):
-        return Path(said).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "labelloop"
 
 
 class FeatureCache:

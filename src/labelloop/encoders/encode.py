@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from labelloop.encoders.cache import FeatureCache, cache_folder
+from labelloop.cache_folder import cache_folder
+from labelloop.encoders.cache import FeatureCache
 from labelloop.encoders.content import key_of, name_of, opened, sorted_by_length, why_unreadable
 from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded
 from labelloop.encoders.numbers import checked

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from labelloop.data.datasets.cifar_record import SIZE, Cifar, Split, Variant, concatenated
+from labelloop.data.datasets.decoded import decoded_once
 from labelloop.data.images.pillow import decode_all, need_pillow
 from labelloop.errors import DataError, some
 
@@ -35,8 +36,10 @@ def read_parquet(folder: Path, variant: Variant, limit: int | None = None) -> Ci
     train_files, test_files = _files(folder, "train"), _files(folder, "test")
     for files, split in ((train_files, "train"), (test_files, "test")):
         _check_complete(files, split, folder)
-    train, names = _read(train_files, variant, limit)
-    test, _ = _read(test_files, variant, None)
+    names = _names(train_files[0], variant)
+    about = (variant.name, variant.label_column)
+    train = decoded_once(train_files, (*about, limit), lambda: _read(train_files, variant, limit))
+    test = decoded_once(test_files, about, lambda: _read(test_files, variant, None))
     return Cifar(train, test, names)
 
 
@@ -55,18 +58,26 @@ def _check_complete(files: list[Path], split: str, folder: Path) -> None:
         )
 
 
-def _read(files: list[Path], variant: Variant, limit: int | None) -> tuple[Split, tuple[str, ...]]:
+def _names(path: Path, variant: Variant) -> tuple[str, ...]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return _class_names(pq.read_schema(path).metadata, variant)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise DataError(f"{path}: cannot be read as Parquet ({error}): download it again") from error
+
+
+def _read(files: list[Path], variant: Variant, limit: int | None) -> Split:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     parts: list[Split] = []
-    names: tuple[str, ...] = ()
     rows = 0
     for path in files:
         try:
             with pq.ParquetFile(path) as file:
                 columns = _columns(file.schema_arrow.names, variant, path)
-                names = names or _class_names(file.schema_arrow.metadata, variant)
                 for batch in file.iter_batches(ROWS_AT_A_TIME, columns=columns):
                     if limit is not None and rows >= limit:
                         break
@@ -77,7 +88,7 @@ def _read(files: list[Path], variant: Variant, limit: int | None) -> tuple[Split
             raise DataError(f"{path}: cannot be read as Parquet ({error}): download it again") from error
     if not parts:
         raise DataError(f"{files[0]}: has no rows: download it again")
-    return concatenated(parts), names
+    return concatenated(parts)
 
 
 def _columns(present: list[str], variant: Variant, path: Path) -> list[str]:
