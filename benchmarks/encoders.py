@@ -188,7 +188,7 @@ def _own_network() -> Case:
 
     _KEPT.append(tempfile.TemporaryDirectory())
     paths = _images(Path(_KEPT[-1].name), 48, 320)
-    model = efficientnet_lite0.make().eval()
+    model = efficientnet_lite0.small().eval()
 
     def bare() -> None:
         for start in range(0, len(paths), 32):
@@ -197,9 +197,9 @@ def _own_network() -> Case:
                 model(model.preprocess(images))
 
     return (
-        "module:factory, EfficientNet-Lite0, 48 images of 320 pixels",
+        "module:factory, EfficientNet-Lite0 at 112 pixels, 48 images of 320 pixels",
         48,
-        _ours("efficientnet_lite0:make", "image", paths),
+        _ours("efficientnet_lite0:small", "image", paths),
         bare,
     )
 
@@ -210,15 +210,15 @@ from pathlib import Path
 import numpy as np
 from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import Encoder, Loaded
+from labelloop.large_arrays import memory_limit
 from labelloop.types import RawInputs
 
 rows, width = int(sys.argv[1]), 1024
 encode = lambda items: np.random.default_rng(len(items)).random((len(items), width), np.float32)
 encoder = Encoder("mine:make", "text", "1", lambda: Loaded(encode, 256))
 texts = [str(i) for i in range(rows)]
-found = encode_rows(
-    RawInputs("text", texts), encoder, cache=Path(sys.argv[2]), in_memory=int(sys.argv[3]), progress=False
-)
+with memory_limit(sys.argv[3], Path(sys.argv[2])):
+    found = encode_rows(RawInputs("text", texts), encoder, cache=Path(sys.argv[2]), progress=False)
 anonymous = [int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")][0]
 print(found.features.nbytes // 2**20, anonymous // 1024)
 """
@@ -228,9 +228,9 @@ def memory() -> dict[str, Any]:
     """The anonymous memory after encoding, with features in memory and in a mapped file."""
     found = {}
     for rows in (20_000, 80_000):
-        for how, limit in (("in memory", 1 << 40), ("mapped", 0)):
+        for how, limit in (("in memory", "1T"), ("mapped", "500M")):
             with tempfile.TemporaryDirectory(dir=ROOT) as cache:
-                command = [sys.executable, "-c", GROWTH, str(rows), cache, str(limit)]
+                command = [sys.executable, "-c", GROWTH, str(rows), cache, limit]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
             features, anonymous = map(int, done.stdout.split())
             found[f"{rows} rows, {how}"] = {"features_mib": features, "anonymous_mib": anonymous}

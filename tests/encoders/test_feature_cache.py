@@ -19,6 +19,7 @@ from labelloop.encoders.content import raw_inputs
 from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import Encoder, Loaded
 from labelloop.errors import DataError
+from labelloop.large_arrays import memory_limit
 from labelloop.types import RawInputs
 
 
@@ -140,11 +141,14 @@ def test_two_processes_may_add_at_a_time():
         two.add([b"d" * 16], np.zeros((1, 3), np.float32))
 
 
-def test_many_features_are_mapped_from_a_file_that_goes_away():
+def test_many_features_are_mapped_from_a_file_that_goes_away(monkeypatch):
     encoder = Counting().encoder
     small = encode_rows(raw_inputs(TEXTS), encoder).features
     before = set(cache_folder().rglob("*"))
-    large = encode_rows(raw_inputs(TEXTS), encoder, in_memory=23 * 2 * 4 - 1).features
+    monkeypatch.setattr("labelloop.large_arrays.SMALLEST", 0)
+    monkeypatch.setattr("labelloop.large_arrays.SHARE", 2**20)
+    with memory_limit("1M", cache_folder()):
+        large = encode_rows(raw_inputs(TEXTS), encoder).features
     assert isinstance(large, np.memmap)
     assert not isinstance(small, np.memmap)
     np.testing.assert_array_equal(small, large)

@@ -57,6 +57,9 @@ def widths():
 def nan():
     return lambda texts: [[float("nan") if text == "bad" else 1.0] for text in texts]
 
+def nan_for_bad():
+    return lambda texts: [[float("nan") if text.strip() == "bad" else 1.0] for text in texts]
+
 def words():
     return lambda texts: [[text] for text in texts]
 
@@ -120,6 +123,11 @@ def test_what_comes_back_is_checked(module, factory, words):
     with pytest.raises(DataError) as caught:
         encoded(["good", "bad"], f"{module}:{factory}")
     assert words in str(caught.value)
+
+
+def test_bad_rows_are_named_in_order(module):
+    with pytest.raises(DataError, match=r"in row 0, 2, 3 \(the first row is 0\)"):
+        encoded(["bad", "a longer text", "bad  ", " bad"], f"{module}:nan_for_bad")
 
 
 def test_another_width_than_before_is_refused_and_what_was_encoded_is_kept(module):

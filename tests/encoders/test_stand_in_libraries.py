@@ -24,6 +24,7 @@ from labelloop.encoders.network import pretrained
 from labelloop.encoders.open_encoder import open_encoder
 from labelloop.encoders.prepared import prepare_rows
 from labelloop.errors import UsageError
+from labelloop.runs.preview import read_preview
 from labelloop.types import RawInputs
 
 LIBRARIES = ("transformers", "sentence-transformers")
@@ -71,6 +72,7 @@ def test_a_text_file_to_a_corrected_file_and_back(labelloop, stand_in_libraries,
     assert "0 rows from the cache, 60 new" in done.out
     expected = pq.read_table(tmp_path / "run" / "labels.parquet")["predicted_label"].to_pylist()
     assert package.load_model(tmp_path / "run").predict(texts(60)).tolist() == expected
+    assert read_preview(tmp_path / "run").by_row()[3] == texts(60)[3]  # for the report and the review
     trained = ("--train-encoder", "--output-dir", tmp_path / "trained", *settings(QUICK), *SHORT)
     assert labelloop("fit", reviews, *flags, *trained).code == 0
     expected = pq.read_table(tmp_path / "trained" / "labels.parquet")["predicted_label"].to_pylist()
@@ -85,6 +87,7 @@ def test_an_image_folder_says_its_encoder_and_a_full_cache_needs_none(labelloop,
     done = labelloop("fit", photos, *flags, "--output-dir", tmp_path / "run", *settings(SMALL), *SHORT)
     assert done.code == 0, done.err
     assert f"inputs: images, through the encoder transformers:{stand_in_libraries}" in done.out
+    assert (read_preview(tmp_path / "run").kind, len(read_preview(tmp_path / "run").by_row())) == ("image", 48)
     before = json.loads((tmp_path / "run" / "model.json").read_text())["encoder_form"]
     del sys.modules["transformers"].AutoModel  # whoever loads a model now fails
     again = labelloop("fit", photos, *flags, "--output-dir", tmp_path / "again", *settings(SMALL), *SHORT)

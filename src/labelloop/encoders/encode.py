@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +19,9 @@ from labelloop.encoders.content import key_of, name_of, opened, sorted_by_length
 from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded
 from labelloop.encoders.numbers import checked
 from labelloop.errors import DataError, some
+from labelloop.large_arrays import Releaser, zeros
 from labelloop.types import Floats, RawInputs
 
-IN_MEMORY = 1 << 30  # bytes of features; more are kept in a memory-mapped file
 READ_AT_ONCE = 4096  # rows of the cache
 
 
@@ -31,7 +30,7 @@ class Encoded:
     """What became of some rows.
 
     Attributes:
-        features: [n, D] in the order of the rows, zeros where unreadable; memory-mapped above IN_MEMORY bytes.
+        features: [n, D] in the order of the rows, zeros where unreadable; in a mapped file where they are large.
         unreadable: The row, the name and the reason of every image that cannot be opened.
         from_cache: Rows whose features were in the cache.
         encoded: Rows that the encoder was called for. Equal rows are encoded once.
@@ -53,7 +52,6 @@ def encode_rows(
     width: int | None = None,
     cache: Path | None = None,
     progress: bool | None = None,
-    in_memory: int = IN_MEMORY,
 ) -> Encoded:
     """Features of texts or images.
 
@@ -64,7 +62,6 @@ def encode_rows(
         width: The numbers per row that are expected, where they are known.
         cache: The folder of the cache; without it, that of `cache_folder`.
         progress: Whether to draw a progress bar; None draws one only in a terminal.
-        in_memory: Bytes of features above which they are kept in a memory-mapped file.
 
     Raises:
         DataError: No row can be read, or the encoder fails or returns something else than finite numbers [N, D] with
@@ -72,7 +69,7 @@ def encode_rows(
     """
     keys, unreadable = _keys(raw)
     store = _open_cache(cache or cache_folder(), encoder)
-    room = _Room(len(raw), in_memory, None if store is None else store.folder)
+    room = _Room(len(raw))
     kept = 0
     if store is not None and len(store):
         if width not in (None, store.width):
@@ -232,11 +229,12 @@ def _longer(text: str, tokens: int) -> bool:
 
 
 class _Room:
-    """Where features of n rows go, in memory or in a mapped file, made when their width is known."""
+    """Where features of n rows go, made when their width is known."""
 
-    def __init__(self, rows: int, in_memory: int, folder: Path | None) -> None:
-        self._rows, self._in_memory, self._folder = rows, in_memory, folder
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
         self._features: NDArray | None = None
+        self._release: Releaser | None = None
         self.full = np.zeros(rows, dtype=bool)
 
     @property
@@ -249,13 +247,9 @@ class _Room:
         return self._features
 
     def put(self, rows: NDArray, values: Floats) -> None:
-        if self._features is None:
-            shape = (self._rows, values.shape[-1])
-            if 4 * shape[0] * shape[1] <= self._in_memory:
-                self._features = np.zeros(shape, np.float32)
-            else:
-                # Beside the cache, because the usual place may be memory; it is gone when nothing maps it any more.
-                with tempfile.TemporaryFile(dir=self._folder) as file:
-                    self._features = np.memmap(file, np.float32, "w+", shape=shape)
+        if self._features is None or self._release is None:
+            self._features = zeros((self._rows, values.shape[-1]))
+            self._release = Releaser(self._features)
         self._features[rows] = values
         self.full[rows] = True
+        self._release(len(rows))

@@ -47,6 +47,6 @@ def checked(found: Any, rows: Sequence[int], width: int | None, where: str) -> F
     if len(bad):
         raise DataError(
             f"{where}: numbers that are NaN, infinite or too large for float32 in row"
-            f" {some(rows[position] for position in bad.tolist())} (the first row is 0)"
+            f" {some(sorted(rows[position] for position in bad.tolist()))} (the first row is 0)"
         )
     return values

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from labelloop.data.readers import ReadOptions, kind_of
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
+from labelloop.large_arrays import memory_limit
 from labelloop.runs.files import write_atomically
 from labelloop.workflows.encode import read_inputs
 
@@ -33,7 +34,8 @@ def embed_file(path: Path, options: ReadOptions, output: Path, *, overwrite: boo
         raise DataError(f"{output} exists; give another name, or --overwrite")
     if options.encoder is None and options.text_column is None:
         raise UsageError("nothing to encode with; give --encoder, and --text for the texts of a table")
-    table = _read(path, options, device)
+    with memory_limit(None, output):
+        table = _read(path, options, device)
     form = table.encoder_form
     assert form is not None
     features = table.inputs
