@@ -208,10 +208,19 @@ def row_chunks(count: int, width: int) -> Iterator[slice]:
             release()
 
 
-def by_chunks(make: Callable[[slice], NDArray], shape: Sequence[int], dtype: DTypeLike = np.float32) -> NDArray:
-    """An array [n, width] whose rows are made chunk by chunk."""
+def by_chunks(
+    make: Callable[[slice], NDArray], shape: Sequence[int], dtype: DTypeLike = np.float32, *, width: int = 0
+) -> NDArray:
+    """An array [n, C] whose rows are made chunk by chunk.
+
+    Args:
+        make: Makes some rows.
+        shape: n and C.
+        dtype: Of the array.
+        width: Numbers a row that are looked at to make it, where these are more than C.
+    """
     made = zeros(shape, dtype)
-    for rows in row_chunks(*shape):
+    for rows in row_chunks(shape[0], max(shape[1], width)):
         made[rows] = make(rows)
     return made
 

@@ -149,4 +149,5 @@ def _final(judges: Judges, candidate: Candidate, use_given: bool) -> Floats:
     evidence, said = judges.evidence, judges.ask(candidate, EVERYBODY)
     everyone = np.arange(len(evidence.given))
     shape = (len(everyone), evidence.num_classes)
-    return by_chunks(lambda rows: said.about(evidence, everyone[rows], use_given=use_given), shape)
+    width = evidence.scores.shape[1] + (0 if evidence.inputs is None else evidence.inputs.shape[1])
+    return by_chunks(lambda rows: said.about(evidence, everyone[rows], use_given=use_given), shape, width=width)

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.large_arrays import by_chunks, soft_dtype
+from labelloop.large_arrays import by_chunks, joined, soft_dtype, taken
 from labelloop.methods.closed_loop.beliefs import beliefs, fit_beliefs
 from labelloop.methods.closed_loop.combination import Weights, clean_loss, fit_simplex_weights
 from labelloop.methods.closed_loop.config import Config
@@ -67,14 +67,16 @@ def inputs_alone(problem: Problem, of_networks: Correction, config: Config, seed
     def mixed(rows: slice) -> Values:
         return _mix(_keep_absent([part.says(part.train[rows]) for part in parts], labels), weights)
 
-    return Correction(by_chunks(mixed, (len(problem.train), classes), soft_dtype()), _mix(said, weights)), weights
+    shape, width = (len(problem.train), classes), max(part.train.shape[1] for part in parts)
+    return Correction(by_chunks(mixed, shape, soft_dtype(), width=width), _mix(said, weights)), weights
 
 
 def _of_columns(problem: Problem, table: bool, fold: Labels, seed: int) -> Iterator[_Part]:
     """Learners of inputs that are columns of numbers."""
     inputs, labels, classes = problem.train.inputs, problem.clean.clean_labels, problem.num_classes
-    rows = Correction(*(np.asarray(inputs[part.index], np.float32) for part in (problem.train, problem.clean)))
-    everything, count = np.concatenate([rows.train, rows.clean]), len(rows.train)
+    picked = (taken(inputs, part.index) for part in (problem.train, problem.clean))
+    rows = Correction(*(part.astype(np.float32, copy=False) for part in picked))
+    everything, count = joined(rows.train, rows.clean), len(rows.train)
     if len(everything) * classes <= MOST_SCORES:
         given = np.concatenate([problem.train.labels, problem.clean.labels])
         for scores in column_scores(everything, given, classes, table, seed):

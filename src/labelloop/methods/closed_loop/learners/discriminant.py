@@ -51,7 +51,7 @@ def discriminant_scores(embeddings: Floats, given: Labels, num_classes: int, rng
             said[mine] = log_softmax(x[mine] @ weights + bias)
         return said
 
-    return by_chunks(scored, (len(embeddings), num_classes), np.float64)
+    return by_chunks(scored, (len(embeddings), num_classes), np.float64, width=width)
 
 
 def _discriminant(counts: Array, sums: Array, squares: Array) -> tuple[Array, Array]:
