@@ -98,3 +98,17 @@ def test_directional_derivative_equals_gradient_times_direction(network, trainin
     expected = sum((gradient[key] * direction[key]).sum() for key in parameters)
     assert abs(expected) > 1e-3
     torch.testing.assert_close(derivative, expected)
+
+
+def test_bfloat16_is_close_and_leaves_weights_and_outputs_in_float32():
+    torch.manual_seed(0)
+    encoder = build_encoder("mlp", (8,), {"hidden": [32]})
+    plain, half = TwoHeadClassifier(encoder, 3), TwoHeadClassifier(encoder, 3, bfloat16=True)
+    half.load_state_dict(plain.state_dict())
+    x = torch.randn(16, 8)
+    out = half(x)
+    out.logits.sum().backward()
+    assert {part.dtype for part in out} == {torch.float32}
+    assert {weight.grad.dtype for weight in half.encoder.parameters()} == {torch.float32}
+    assert not torch.equal(out.features, plain(x).features)
+    torch.testing.assert_close(out.features, plain(x).features, atol=0.05, rtol=0.05)

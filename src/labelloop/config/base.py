@@ -10,6 +10,7 @@ from labelloop.errors import UsageError, nearest
 
 AUGMENTATIONS = ("auto", "none", "crop-flip", "own")
 NORMALISATIONS = ("auto", "columns", "whole", "none")
+PRECISIONS = ("float32", "bfloat16")
 
 
 def added(default: Any) -> Any:
@@ -43,6 +44,9 @@ class TrainingConfig:
             judged and returned. 0 is off.
         encoder_learning_rate_factor: What the learning rate is multiplied by for the network below the two heads:
             below 1 for one that was trained before. Only closed-loop and cross-entropy know it.
+        precision: What the network below the heads computes in: "float32", or "bfloat16" by autocast, which GPUs and
+            some processors are faster in. Weights and losses stay in float32.
+        compile: Whether torch.compile makes code of that network first.
     """
 
     network: str = "auto"
@@ -61,6 +65,8 @@ class TrainingConfig:
     mixup_after: int = added(0)
     average_weights: float = added(0.0)
     encoder_learning_rate_factor: float = added(1.0)
+    precision: str = added("float32")
+    compile: bool = added(False)
 
     def __post_init__(self) -> None:
         for key in ("epochs", "batch_size"):
@@ -84,7 +90,7 @@ class TrainingConfig:
             raise UsageError(f"mixup and mixup_after must not be negative, but are {self.mixup} and {self.mixup_after}")
         if not 0 <= self.average_weights < 1:
             raise UsageError(f"average_weights must be at least 0 and below 1, not {self.average_weights}")
-        for key, known in (("augment", AUGMENTATIONS), ("normalise", NORMALISATIONS)):
+        for key, known in (("augment", AUGMENTATIONS), ("normalise", NORMALISATIONS), ("precision", PRECISIONS)):
             value = getattr(self, key)
             if value not in known:
                 raise UsageError(f"{key}: unknown value {value!r}; {nearest(value, known)}")

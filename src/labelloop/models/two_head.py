@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from labelloop.models.normalise import Normalise
@@ -24,10 +25,14 @@ class TwoHeadClassifier(nn.Module):
         encoder: A module that maps a batch to features [B, D] and has `feature_dim`, as `build_encoder` returns it.
         num_classes: The number of classes of both heads.
         normalise: What is done to a batch before the encoder; None only turns uint8 pixels into [0, 1].
+        bfloat16: Whether the encoder computes in bfloat16 where that is safe; its weights and all else stay in float32.
     """
 
-    def __init__(self, encoder: nn.Module, num_classes: int, normalise: Normalise | None = None) -> None:
+    def __init__(
+        self, encoder: nn.Module, num_classes: int, normalise: Normalise | None = None, bfloat16: bool = False
+    ) -> None:
         super().__init__()
+        self.bfloat16 = bfloat16
         feature_dim: Any = encoder.feature_dim
         self.normalise = Normalise.identity() if normalise is None else normalise
         self.encoder = encoder
@@ -36,5 +41,10 @@ class TwoHeadClassifier(nn.Module):
         self.noisy_head = nn.Linear(feature_dim, num_classes)
 
     def forward(self, x: Tensor) -> Outputs:
-        features = self.encoder(self.normalise(x))  # [B, D]
+        x = self.normalise(x)
+        if self.bfloat16:
+            with torch.autocast(x.device.type, torch.bfloat16):
+                features = self.encoder(x).float()  # [B, D]
+        else:
+            features = self.encoder(x)  # [B, D]
         return Outputs(features, self.head(features), self.noisy_head(features))

@@ -102,7 +102,9 @@ class Runtime:
         self.ranks.add_up_gradients(model.parameters())
 
     def inputs(self, x: torch.Tensor) -> torch.Tensor:
-        """Moves a batch of inputs to the device."""
+        """Moves a batch of inputs to the device, while that still works on the batch before."""
+        if self.device.type == "cuda":
+            x = x.pin_memory()
         if self._channels_last and x.ndim == 4:
             return x.to(self.device, memory_format=torch.channels_last, non_blocking=True)
         return x.to(self.device, non_blocking=True)

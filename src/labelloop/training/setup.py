@@ -40,9 +40,12 @@ def new_classifier(config: TrainingConfig, problem: Problem, seed: int) -> TwoHe
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(integer(seed, "network"))
         encoder = build_encoder(config.network, input_shape(train), config.network_options)
-        model = TwoHeadClassifier(encoder, problem.num_classes, _normalise(config.normalise, train))
+        normalise = _normalise(config.normalise, train)
+        model = TwoHeadClassifier(encoder, problem.num_classes, normalise, config.precision == "bfloat16")
     if config.weights:
         load_encoder(model.encoder, Path(config.weights))
+    if config.compile:
+        model.encoder.compile()
     return model
 
 
