@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -13,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_tools import contents, metrics_of, named_csv, run_json, settings, small
-from forked import forked
 from launched import launched
 from safetensors.numpy import load_file
 from small_rows import quick_fit, small_rows
@@ -314,16 +316,29 @@ def test_python_gives_every_process_the_same_result(tmp_path):
         np.testing.assert_allclose(shared["proba"], alone.predicted_proba, **CLOSE)
 
 
+def test_processes_that_a_launcher_starts_again_resume(place):
+    shutil.copytree(place / "whole", place / "again")
+    for name in ("run.json", "metrics.jsonl"):
+        assert (place / "again" / name).exists()
+    before = metrics_of(place / "again")
+
+    def do(rank: int) -> int:
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = "1"
+        return main(arguments(place, "again", "--overwrite"))  # which was done when they were first started
+
+    ended = launched(do)
+    assert [one.code for one in ended] == [0, 0], ended[0].err + ended[1].err
+    assert metrics_of(place / "again") == before
+
+
 def test_torchrun(place):
-    """The launcher's own engine, with its environment and its way to end processes; only the imports are spared."""
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    def launch() -> None:
-        config = LaunchConfig(1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="localhost:0", start_method="fork")
-        elastic_launch(config, main)(arguments(place, "torchrun", "--processes", 2, "--set", "epochs=3"))
-
-    ended = forked(launch)
-    assert ended.code == 0, ended.err
-    assert ended.out.count("2 processes take part") == 1
+    """The launcher itself; everything else is tested with its environment."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "labelloop"]
+    given = ["fit", place / "rows.csv", "--output-dir", place / "torchrun", "--method", "cross-entropy", "--no-report"]
+    done = subprocess.run(
+        [*launcher, *map(str, given), "--set", "epochs=1", "--processes", "2"],
+        capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("2 processes take part") == 1
     assert run_json(place / "torchrun")["processes"] == 2
-    assert [row["processes"] for row in metrics_of(place / "torchrun")] == [2, 2, 2]

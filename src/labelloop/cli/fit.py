@@ -101,11 +101,12 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.workflows.fit_file import RunOptions, Settings, fit_file, join
+    from labelloop.workflows.fit_file import RunOptions, Settings, fit_file, holds_run, join
 
     ranks = join(options.processes)
     if not ranks.is_first:
         warnings.simplefilter("ignore")  # the first process says the same
+    again = ranks.restarts > 0 and holds_run(options.output_dir)
     summary = fit_file(
         options.data,
         read_options(options),
@@ -116,8 +117,8 @@ def run(options: argparse.Namespace) -> int:
             workers=options.workers,
             progress=False if options.quiet else None,
             folder=options.output_dir,
-            resume=options.resume,
-            overwrite=options.overwrite,
+            resume=options.resume or again,
+            overwrite=options.overwrite and not again,
             report=not options.no_report,
             dry_run=options.dry_run,
             ranks=ranks,

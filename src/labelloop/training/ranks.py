@@ -46,11 +46,13 @@ class Ranks:
         rank: Its number, from 0.
         count: How many there are.
         local: Its number on this machine, which chooses the GPU.
+        restarts: How often the launcher has started all of them again.
     """
 
     rank: int = 0
     count: int = 1
     local: int = 0
+    restarts: int = 0
 
     @property
     def is_first(self) -> bool:
@@ -295,7 +297,8 @@ def place_in(environ: Mapping[str, str]) -> Ranks:
                 f"WORLD_SIZE is {count}, but MASTER_ADDR is not set: the processes cannot find each other; set it to"
                 " the name of the first machine"
             )
-        return Ranks(rank, count, _number(environ, "LOCAL_RANK") or 0)
+        restarts = _number(environ, "TORCHELASTIC_RESTART_COUNT") or 0  # torchrun --max-restarts
+        return Ranks(rank, count, _number(environ, "LOCAL_RANK") or 0, restarts)
     for launcher, rank_name, count_name, local_name in LAUNCHERS:
         rank, count = _number(environ, rank_name), _number(environ, count_name)
         if rank is None or count is None or count < 2:
