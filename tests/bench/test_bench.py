@@ -130,7 +130,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_table(grid, expected, tm
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
-    assert "interrupted; what is finished is kept, and the same command continues" in err
+    assert "interrupted; finished runs are kept, and the same command continues" in err
     assert "Traceback" not in err
     assert processes(process.pid) == []
 

@@ -351,7 +351,7 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_recipe(labell
         (["--set", "epochs=0"], ["epochs must be at least 1"]),
         (["--set", "learning_rate=fast"], ["learning_rate must be a number", "'fast'"]),
         (["--set", "corrector.standardise=1"], ["corrector.standardise must be true or false"]),
-        (["--set", "corrector=5"], ["corrector has keys of its own", "corrector.inputs"]),
+        (["--set", "corrector=5"], ["corrector is a group of settings", "corrector.inputs"]),
         (["--set", "epochs"], ["'epochs'", "key=value"]),
         (["--set", "combination=convx"], ["combination", "'convex'"]),
         (["--set", "corrector.inputs=feature"], ["corrector.inputs", "'features'"]),

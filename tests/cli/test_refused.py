@@ -50,4 +50,4 @@ def test_a_place_that_cannot_be_written_is_named_with_what_to_do(labelloop, tmp_
     done = labelloop("fit", data, "--output-dir", data / "run", "--method", "cross-entropy", "--set", "epochs=2")
     assert (done.code, "Errno" in done.err) == (1, False)
     assert f"{tmp_path}" in done.err
-    assert "check the place" in done.err
+    assert "check the path" in done.err

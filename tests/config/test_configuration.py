@@ -62,7 +62,7 @@ def test_a_text_that_is_no_override_is_refused(text):
 
 
 def test_a_key_cannot_be_a_value_and_a_table():
-    with pytest.raises(UsageError, match="corrector was already given a value"):
+    with pytest.raises(UsageError, match="corrector already has a value"):
         parse_overrides(["corrector=3", "corrector.hidden=4"])
 
 
@@ -97,7 +97,7 @@ def test_values_are_brought_to_their_type(values, expected):
         ({"nam": "y"}, "unknown key nam; did you mean 'name'"),
         ({"zzz": 1}, "unknown key zzz; known: name, on, shares, options, inner"),
         ({"inner": {"sise": 1}}, "unknown key inner.sise; did you mean 'size'"),
-        ({"inner": 3}, "inner has keys of its own, such as inner.size"),
+        ({"inner": 3}, "inner is a group of settings, such as inner.size"),
         ({"name": 3}, "name must be text, not 3"),
         ({"on": 1}, "on must be true or false, not 1"),
         ({"on": "yes"}, "on must be true or false, not 'yes'"),

@@ -260,7 +260,7 @@ def test_from_python(text_folder, image_folder, tmp_path):
         (("--encoder", "x"), 2, "is not of the form sentence-transformers:NAME"),
         (("--train-encoder",), 2, "cannot be trained further"),
         (("--encoder", "timm:x"), 2, "is for images"),
-        (("--embed", "x:y"), 2, "--embed is called --encoder now"),
+        (("--embed", "x:y"), 2, "--embed is now called --encoder"),
     ],
 )
 def test_wrong_flags_leave_nothing(labelloop, flags, code, words, tmp_path):

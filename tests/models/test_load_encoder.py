@@ -176,7 +176,7 @@ def test_a_truncated_file(tmp_path, suffix, share):
         ([torch.zeros(1)], "holds no tensors by key"),
         ({}, "holds no tensors by key"),
         (torch.zeros(2), "holds no tensors by key"),
-        ({"a": torch.zeros(1), "epoch": 3}, r"these are no tensors: 'epoch' \(int\)"),
+        ({"a": torch.zeros(1), "epoch": 3}, r"not tensors: 'epoch' \(int\)"),
     ],
 )
 def test_a_torch_file_without_a_state_dict(tmp_path, content, message):

@@ -1,7 +1,7 @@
 """The command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
-A command is one file here and one line in COMMANDS: its flags and its call. Nothing heavy is imported before a command
-is known, so that --help answers at once.
+A command is one file here, with its flags and its call, and one line in COMMANDS. Nothing heavy is imported before a
+command runs, so that --help is fast.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ COMMANDS = {
 
 
 class Command(Protocol):
-    """What the file of a command holds."""
+    """What the module of a command defines."""
 
-    HELP: str  # a line in the list of commands
-    DESCRIPTION: str  # above its flags
+    HELP: str  # its line in the list of commands
+    DESCRIPTION: str  # shown above its flags
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Adds its flags. `parser.set_defaults(kept=...)` names a function from the options to what an interruption
-        leaves and how to continue; it ends the message.
+        """Adds its flags. `parser.set_defaults(kept=...)` may set a function of the options whose text ends the message
+        of an interrupted command: what is kept, and how to continue.
         """
 
     def run(self, options: argparse.Namespace) -> int:
-        """Does it, and returns the exit code."""
+        """Runs the command and returns the exit code."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,12 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a file may have a name that is no text
+            stream.reconfigure(errors="backslashreplace")  # a file name may not be valid text
     try:
         code = options.run(options)
         sys.stdout.flush()
         return code
-    except ElsewhereError:  # another process of the same run has said why
+    except ElsewhereError:  # another process of the same run has printed the reason
         return 1
     except UsageError as error:
         print(f"labelloop: {with_flags(error)}", file=sys.stderr)
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DataError as error:
         print(f"labelloop: {with_flags(error)}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader of the output, such as `head`, closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -87,7 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="labelloop",
-        description="Train on noisy labels with a small clean set; get every label back, corrected.",
+        description="Train on noisy labels with a small clean set, and get the labels corrected.",
     )
     parser.add_argument("--version", action="version", version=f"labelloop {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -97,7 +97,7 @@ def make_parser() -> argparse.ArgumentParser:
             name,
             help=command.HELP,
             description=command.DESCRIPTION,
-            allow_abbrev=False,  # a flag cut short is a flag mistyped
+            allow_abbrev=False,  # an abbreviated flag is probably a typo
         )
         flags.set_defaults(run=command.run, kept=_nothing_kept)
         command.add_flags(flags)

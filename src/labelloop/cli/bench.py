@@ -8,17 +8,19 @@ from pathlib import Path
 from labelloop.cli.flags import add_jobs, processes
 
 HELP = "run a grid of experiments and print its table"
-DESCRIPTION = "Run what is missing of the experiments of GRID, a TOML file, in parallel, and print the table."
+DESCRIPTION = "Run the experiments of GRID, a TOML file, that have no result yet, in parallel, and print the table."
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("grid", type=Path, metavar="GRID")
-    parser.add_argument("--output-dir", type=Path, metavar="FOLDER", help="holds every record (default: runs/GRID)")
+    parser.add_argument(
+        "--output-dir", type=Path, metavar="FOLDER", help="the folder of the results (default: runs/GRID)"
+    )
     add_jobs(parser)
     parser.add_argument(
         "--workers", type=processes, default=0, help="processes per run that decode image files (default 0)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only check the grid and say what would be run")
+    parser.add_argument("--dry-run", action="store_true", help="check the grid and list what would run")
     parser.set_defaults(kept=_kept)
 
 
@@ -39,4 +41,4 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _kept(options: argparse.Namespace) -> str:
-    return "; what is finished is kept, and the same command continues"
+    return "; finished runs are kept, and the same command continues"

@@ -18,8 +18,8 @@ from labelloop.cli.flags import (
 
 HELP = "correct the labels of a file in seconds, without training"
 DESCRIPTION = (
-    "Correct the labels of DATA from out-of-sample probabilities, embeddings or both, with the help of some clean"
-    " labels, best on rows that keep their given label. Nothing is trained that takes longer than seconds."
+    "Correct the labels of DATA from out-of-sample probabilities, embeddings or both, and some clean labels, ideally"
+    " of rows that also have a given label. Takes seconds: no network is trained."
 )
 
 
@@ -45,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id")
     parser.add_argument("--class-names", metavar="A,B", type=names, help="the classes in the order of probabilities")
     parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
-    parser.add_argument("--dry-run", action="store_true", help="only read, and say what was understood")
+    parser.add_argument("--dry-run", action="store_true", help="only read the data, and say how it was understood")
     parser.add_argument("--quiet", action="store_true", help="no summary")
     add_report(parser)
 

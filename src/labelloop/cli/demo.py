@@ -1,12 +1,14 @@
-"""`labelloop demo`: see it work on real data, in less than a minute."""
+"""`labelloop demo`: see it work on real data in less than a minute."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "see it work on real data, in less than a minute"
-DESCRIPTION = "Corrupt the labels of scikit-learn's digits, train, and compare. Needs no download."
+HELP = "see it work on real data in less than a minute"
+DESCRIPTION = (
+    "Corrupt the labels of scikit-learn's digits, train, and compare with the true labels. No download needed."
+)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`labelloop embed`: features of texts or images in a file, for use elsewhere."""
+"""`labelloop embed`: write the features of texts or images to a file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from labelloop.cli.flags import add_columns, add_encoder, add_text, read_options
 
-HELP = "make features of texts or images with a pretrained encoder"
+HELP = "compute features of texts or images with a pretrained encoder"
 DESCRIPTION = (
-    "Encode the texts or images of DATA and write features, ids and labels to an .npz file, one for every row of"
-    " DATA. What was encoded before, by any command, comes from the cache (LABELLOOP_CACHE names its folder)."
+    "Encode the texts or images of DATA and write the features, ids and labels of every row to an .npz file. What any"
+    " command has encoded before is read from the cache (LABELLOOP_CACHE sets its folder)."
 )
 
 
@@ -43,4 +43,4 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _kept(options: argparse.Namespace) -> str:
-    return "; what is encoded is kept, and the same command continues"
+    return "; encoded rows are kept, and the same command continues"

@@ -1,4 +1,4 @@
-"""`labelloop export`: the corrected labels in the form of the input."""
+"""`labelloop export`: write the corrected labels in the format of the input."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from labelloop.cli.flags import add_run
 from labelloop.progress import clock
 
-HELP = "the corrected labels in the form of your data"
+HELP = "write the corrected labels in the format of your data"
 DESCRIPTION = (
-    "Write the input of RUN with its labels corrected, beside it a record of every change and an undo file; or the"
-    " run's issues, noise matrix or model. Nothing that exists is overwritten."
+    "Write the input of RUN with corrected labels, a list of all changes and an undo file; or the label issues, noise"
+    " matrix or model of RUN. Existing files are never overwritten."
 )
 
 
@@ -23,23 +23,31 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help="csv, tsv, jsonl, parquet, imagefolder, hf, issues, noise-matrix or model",
     )
-    parser.add_argument("--output", type=Path, metavar="PATH", help="default: named after the input, in this folder")
-    parser.add_argument("--input", type=Path, metavar="PATH", help="where the input is now (default: where it was)")
-    parser.add_argument("--min-confidence", type=float, default=0.0, metavar="P", help="of a correction that counts")
+    parser.add_argument(
+        "--output", type=Path, metavar="PATH", help="default: a name made from that of the input, in the current folder"
+    )
+    parser.add_argument("--input", type=Path, metavar="PATH", help="where the input is now, if it was moved")
+    parser.add_argument(
+        "--min-confidence",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="least confidence of a correction to apply (default 0)",
+    )
     parser.add_argument(
         "--action",
         choices=("relabel", "drop", "keep"),
         default="relabel",
-        help="what happens to rows whose correction counts (default relabel)",
+        help="what to do with rows whose correction applies (default relabel)",
     )
-    parser.add_argument("--replace", action="store_true", help="change the label column, instead of adding columns")
-    parser.add_argument("--copy", action="store_true", help="copy images, instead of linking to them")
-    parser.add_argument("--no-undo", action="store_true", help="no undo file, which holds a copy of the input")
+    parser.add_argument("--replace", action="store_true", help="overwrite the label column instead of adding columns")
+    parser.add_argument("--copy", action="store_true", help="copy images instead of linking to them")
+    parser.add_argument("--no-undo", action="store_true", help="write no undo file (it holds a copy of the input)")
     parser.add_argument(
         "--orientation",
         choices=("true-noisy", "cleanlab"),
         default="true-noisy",
-        help="of the noise matrix: rows of true classes (default), or columns as in cleanlab",
+        help="noise matrix with true classes as rows (default), or as columns, like cleanlab's",
     )
 
 

@@ -21,8 +21,8 @@ from labelloop.cli.flags import (
 
 HELP = "train on a file and correct its labels"
 DESCRIPTION = (
-    "Train on DATA and correct its labels. A row may have a label, a clean label, both or neither; a missing one is"
-    " blank, NaN or -1."
+    "Train on DATA and correct its labels. A row may have a given label, a clean label, both or neither. A missing"
+    " label is blank, NaN or -1."
 )
 
 
@@ -36,7 +36,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
     _add_data(parser)
     _add_training(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only read and check, and say what was understood")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only read and check the data, and say how it was understood"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
     add_report(parser)
     kept = parser.add_mutually_exclusive_group()
@@ -46,7 +48,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
-    """What the rows, their labels and their inputs are."""
+    """The flags about rows, labels and inputs."""
     add_columns(parser)
     add_missing(parser)
     add_text(parser)
@@ -55,37 +57,43 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
     parser.add_argument("--split-column", metavar="NAME", help='"train" or "test" for every row (guessed: split)')
     parser.add_argument(
-        "--extra-columns", metavar="A,B", type=names, default=(), help="for the correction network only"
+        "--extra-columns", metavar="A,B", type=names, default=(), help="numbers that only the correction network sees"
     )
     parser.add_argument(
-        "--labels", dest="labels_path", type=Path, metavar="FILE", help="the labels of an .npy file, as .npy"
+        "--labels", dest="labels_path", type=Path, metavar="FILE", help="an .npy file with the labels, if DATA is .npy"
     )
     parser.add_argument("--clean-labels", action=Renamed, now="--clean-file")
     parser.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
     clean = parser.add_mutually_exclusive_group()
-    clean.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, by id, file name or in order")
+    clean.add_argument(
+        "--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id, by file name or in order"
+    )
     clean.add_argument("--clean-folder", type=Path, metavar="FOLDER", help="clean images in class folders")
     parser.add_argument(
-        "--image-size", type=int, metavar="N", help="side of the images in pixels (default: at most 64)"
+        "--image-size", type=int, metavar="N", help="resize images to N x N pixels (default: at most 64)"
     )
     parser.add_argument(
-        "--max-unreadable", type=float, default=0.01, metavar="SHARE", help="of the images (default 0.01)"
+        "--max-unreadable",
+        type=float,
+        default=0.01,
+        metavar="SHARE",
+        help="stop if more images cannot be read (default 0.01)",
     )
     parser.add_argument(
         "--workers", type=processes, default=0, help="processes that decode streamed images (default 0)"
     )
-    parser.add_argument("--noisy-labels", type=Path, metavar="FILE", help="from `labelloop noise`: replaces the labels")
-    parser.add_argument("--test", type=Path, metavar="FILE", help="rows with true labels to report the accuracy on")
     parser.add_argument(
-        "--allow-overlap", action="store_true", help="test rows may look like clean rows, or have their ids: only warn"
+        "--noisy-labels", type=Path, metavar="FILE", help="labels from `labelloop noise`, to replace those of DATA"
+    )
+    parser.add_argument("--test", type=Path, metavar="FILE", help="rows with true labels, to measure accuracy on")
+    parser.add_argument(
+        "--allow-overlap", action="store_true", help="only warn if test rows have the input or the id of a clean row"
     )
 
 
 def _add_training(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; goes before --config"
-    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings, as TOML")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; overrides --config")
     parser.add_argument("--recipe", default="default", help="default, paper or paper-clothing1m")
     parser.add_argument("--method", default="closed-loop", help="closed-loop, or a baseline to compare with")
     parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
@@ -94,10 +102,10 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "--processes",
         type=processes,
         metavar="N",
-        help="stop unless a launcher such as torchrun started N processes (default: as many as it did)",
+        help="stop unless a launcher such as torchrun started N processes (default: any number)",
     )
     add_memory(parser)
-    parser.add_argument("--half-labels", action="store_true", help="keep soft labels in half precision")
+    parser.add_argument("--half-labels", action="store_true", help="store soft labels in half precision")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -105,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 
     ranks = join(options.processes)
     if not ranks.is_first:
-        warnings.simplefilter("ignore")  # the first process says the same
+        warnings.simplefilter("ignore")  # the first process prints the same
     again = ranks.restarts > 0 and holds_run(options.output_dir)
     summary = fit_file(
         options.data,
@@ -140,4 +148,4 @@ def _kept(options: argparse.Namespace) -> str:
 
     if not holds_run(options.output_dir):
         return ""
-    return f"; the last finished epoch is kept, continue with --resume --output-dir {options.output_dir}"
+    return f"; the last finished epoch is kept; continue with --resume --output-dir {options.output_dir}"

@@ -1,4 +1,4 @@
-"""Flags that several commands have, and how they are read."""
+"""Flags that several commands share, and how they are parsed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import Any
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-report", action="store_true", help="no report.html; `labelloop report` writes one later")
+    parser.add_argument(
+        "--no-report", action="store_true", help="write no report.html; `labelloop report` can write it later"
+    )
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-memory",
         metavar="SIZE",
-        help="memory to use, such as 4G; larger arrays go to files (default: half of the machine's)",
+        help="memory to use, such as 4G; larger arrays are kept in files (default: half of the machine's memory)",
     )
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished fit or correct")
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished run")
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -42,19 +44,21 @@ def add_missing(parser: argparse.ArgumentParser) -> None:
         "--missing",
         type=markers,
         metavar="A,B",
-        help="labels that mean a missing one, such as -1; or: blank, where only blanks do",
+        help="labels that mean a missing label, such as -1; or the word blank, if only blanks do",
     )
-    parser.add_argument("--na", type=names, default=(), metavar="A,B", help="what else means a missing number: ?")
+    parser.add_argument(
+        "--na", type=names, default=(), metavar="A,B", help="further markers of a missing number, such as ?"
+    )
 
 
 def markers(text: str) -> tuple[str, ...]:
-    """A,B as markers of a missing label; none for the word blank."""
+    """Splits A,B into markers of a missing label; the word blank gives none."""
     return () if text == "blank" else names(text)
 
 
 def add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--text", dest="text_column", metavar="NAME", help="a column of texts, of which --encoder makes the features"
+        "--text", dest="text_column", metavar="NAME", help="a column of texts, which --encoder turns into features"
     )
     parser.add_argument("--embed", action=Renamed, now="--encoder")
 
@@ -63,13 +67,13 @@ def add_encoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--encoder",
         metavar="LIBRARY:NAME",
-        help="makes features of texts or images: sentence-transformers:NAME, transformers:NAME, timm:NAME (a name or a"
-        " folder), or module:factory",
+        help="turns texts or images into features: sentence-transformers:NAME, transformers:NAME, timm:NAME (a name or"
+        " a folder), or module:factory",
     )
 
 
 def read_options(options: argparse.Namespace) -> Any:
-    """What was said about reading the data, as a `ReadOptions`: every flag that bears the name of one of its fields."""
+    """The flags about reading the data as `ReadOptions`: every flag that has the name of one of its fields."""
     from labelloop.workflows.fit_file import ReadOptions
 
     names = [field.name for field in fields(ReadOptions)]
@@ -82,7 +86,7 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """A,B as names."""
+    """Splits A,B into names."""
     return tuple(name.strip() for name in text.split(","))
 
 
@@ -94,11 +98,11 @@ def processes(text: str) -> int:
 
 
 class Renamed(argparse.Action):
-    """A flag that has another name now: says which."""
+    """A flag that was renamed: the error gives its new name."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, *, now: str, **_: Any) -> None:
         super().__init__(option_strings, dest, nargs="?", help=argparse.SUPPRESS)
         self.now = now
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        parser.error(f"{self.option_strings[0]} is called {self.now} now")
+        parser.error(f"{self.option_strings[0]} is now called {self.now}")

@@ -1,4 +1,4 @@
-"""Errors and warnings as the command line shows them: one line each, with flags in place of argument names."""
+"""Errors and warnings as the command line shows them: one line each, with flags instead of argument names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FLAGS = {
 
 
 def with_flags(message: object) -> str:
-    """A message with the names of arguments as one writes them here: --label-column, not label_column."""
+    """A message with arguments written as flags: --label-column, not label_column."""
     text = str(message)
     for name, flag in FLAGS.items():
         text = re.sub(rf"(?<![\w-]){name}(?!\w)", flag, text)
@@ -36,16 +36,16 @@ def with_flags(message: object) -> str:
 
 
 def of_the_system(error: OSError) -> str:
-    """What the system refused, where, and what to look at."""
+    """An error of the operating system: the file, the reason and what to check."""
     if error.filename is None or error.strerror is None:
         return str(error)
     reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
     if error.errno == errno.ENOSPC:
-        return f"{error.filename}: {reason}; make room, or give another place"
-    return f"{error.filename}: {reason}; check the place, its folder, and that you may read and write there"
+        return f"{error.filename}: {reason}; free some space, or choose another folder"
+    return f"{error.filename}: {reason}; check the path, and that you may read and write there"
 
 
 def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """Replaces `warnings.showwarning`: ours as a line, those of libraries not at all, for they are for developers."""
+    """Replaces `warnings.showwarning`: prints our warnings, one per line, and drops those of libraries."""
     if issubclass(category, UserWarning):
         print(f"labelloop: warning: {with_flags(message)}", file=sys.stderr)

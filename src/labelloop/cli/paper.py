@@ -1,4 +1,4 @@
-"""`labelloop paper`: the tables and figures of the paper, from stored runs or run anew."""
+"""`labelloop paper`: the tables and figures of the paper, from stored runs or new ones."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ from typing import Any
 from labelloop.cli.flags import add_jobs, processes
 from labelloop.errors import UsageError
 
-HELP = "the tables and figures of the paper, from stored runs or run anew"
-DESCRIPTION = "Without a name: every table and figure of the paper, what is stored of it, and its commands."
+HELP = "show the tables and figures of the paper, from stored runs or new ones"
+DESCRIPTION = "Without NAME: list every table and figure of the paper, which runs are stored, and the commands."
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", default="", metavar="NAME", help="table1 to table9, figure1 to figure7, weights"
     )
-    parser.add_argument("--scale", choices=("small", "full"), default="small", help="full is the paper's own (GPU)")
+    parser.add_argument(
+        "--scale",
+        choices=("small", "full"),
+        default="small",
+        help="small runs on a CPU; full is the paper's protocol and needs a GPU",
+    )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--rerun", action="store_true", help="run it anew and compare with what is stored")
-    how.add_argument("--dry-run", action="store_true", help="only say what would be run, with all settings")
+    how.add_argument("--rerun", action="store_true", help="run it again and compare with the stored runs")
+    how.add_argument("--dry-run", action="store_true", help="list what would run, with all settings")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it to FILE.png and FILE.svg")
-    parser.add_argument("--output-dir", type=Path, metavar="FOLDER", help="of runs made anew (default: runs/paper)")
+    parser.add_argument(
+        "--output-dir", type=Path, metavar="FOLDER", help="the folder of new runs (default: runs/paper)"
+    )
     add_jobs(parser)
     parser.add_argument(
         "--workers", type=processes, default=0, help="processes per run that decode image files (default 0)"
     )
-    parser.add_argument("--without-gpu", action="store_true", help="run the full scale on a CPU, for months")
+    parser.add_argument("--without-gpu", action="store_true", help="run the full scale on a CPU (takes months)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     folder = options.output_dir or Path("runs") / "paper"
     if not options.name:
         if options.rerun or options.dry_run or options.figure:
-            raise UsageError("--rerun, --dry-run and --figure are about one table or figure; name it, such as table1")
+            raise UsageError("--rerun, --dry-run and --figure need one table or figure; name it, such as table1")
         print(paper.list_items(paper.stored_runs(folder)))
         return 0
     item = paper.find_item(options.name)
@@ -65,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _runs(item: Any, options: argparse.Namespace, folder: Path) -> tuple[Any, str]:
-    """The runs of a table or figure, stored or made now, and how far they agree with the stored ones if made now."""
+    """The runs of a table or figure, stored or new, and for new ones how far they agree with those stored."""
     from labelloop.paper import items as paper
 
     full = options.scale == "full"
@@ -73,7 +80,7 @@ def _runs(item: Any, options: argparse.Namespace, folder: Path) -> tuple[Any, st
         return paper.stored_runs(folder), ""
     if full and not options.without_gpu and not paper.has_gpu():
         raise UsageError(
-            "the full scale needs a GPU and there is none here: --dry-run says what would run, --scale small shows the"
-            " reduced protocol, --without-gpu runs it on the CPU all the same"
+            "the full scale needs a GPU, and none was found: --dry-run lists what would run, --scale small shows the"
+            " reduced protocol, --without-gpu runs it on the CPU anyway"
         )
     return paper.rerun(item, options.scale, folder, 1 if full else options.jobs, options.workers)

@@ -1,4 +1,4 @@
-"""`labelloop plan`: which rows to look at next, and whether it is worth it."""
+"""`labelloop plan`: which rows to label next, and whether it is worth it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from labelloop.cli.flags import add_run
 from labelloop.progress import clock
 
-HELP = "which rows to verify next, and whether it is worth it"
+HELP = "choose the rows to label next, and say whether it is worth it"
 DESCRIPTION = (
-    "Write the rows of RUN that are most likely wrong to a CSV file to fill in, and say how corrected labels get better"
-    " with more clean rows. Nothing that exists is overwritten."
+    "Write the rows of RUN that are most likely wrong to a CSV file to fill in, and estimate how much more clean rows"
+    " would improve the corrected labels. Existing files are never overwritten."
 )
 
 

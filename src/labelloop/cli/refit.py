@@ -9,8 +9,8 @@ from labelloop.cli.flags import Renamed, add_report, add_run
 
 HELP = "correct again with new clean rows, in seconds"
 DESCRIPTION = (
-    "Correct the labels of RUN again with the rows of FILE, or with what was decided in `labelloop review`, as further"
-    " clean rows, without training, and write a new run folder."
+    "Correct the labels of RUN again with more clean rows, from FILE or from the decisions of `labelloop review`."
+    " Trains nothing, and writes a new run folder."
 )
 
 

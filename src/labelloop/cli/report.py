@@ -1,4 +1,4 @@
-"""`labelloop report`: what came out of a run, as one page that opens without a network."""
+"""`labelloop report`: the results of a run as one HTML page that needs no network."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 from labelloop.progress import clock
 
-HELP = "what came out of a run, or of several side by side, as one page"
+HELP = "write the results of a run, or of several side by side, as one HTML page"
 DESCRIPTION = (
-    "Write report.html into RUN: the answer, pictures and a table of all changes, in one file that opens without a"
-    " network. Several runs are put side by side, in report.html in this folder. A run that is not finished is reported"
-    " as far as it goes."
+    "Write report.html into RUN: the result, figures and a table of all changes, in one file that needs no network."
+    " Several runs are shown side by side, in report.html in the current folder. An unfinished run is reported as far"
+    " as it got."
 )
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the folder of a run")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="where to (default: report.html)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the page to write (default: report.html)")
     parser.add_argument(
-        "--figures", action="store_true", help="draw reliability.png and .svg into each RUN too; needs matplotlib"
+        "--figures", action="store_true", help="also draw reliability.png and .svg into each RUN; needs matplotlib"
     )
 
 

@@ -1,4 +1,4 @@
-"""`labelloop review`: decide on the doubtful rows of a run, on a local page."""
+"""`labelloop review`: label the doubtful rows of a run on a local page."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import getpass
 
 from labelloop.cli.flags import add_run
 
-HELP = "decide on the doubtful rows of a run, on a local page"
+HELP = "label the doubtful rows of a run on a local page"
 DESCRIPTION = (
-    "Serve a page on this machine that shows the rows of RUN one by one, the most valuable first, and keeps every"
-    " decision in RUN/reviews.jsonl at once. `labelloop refit RUN` takes the decisions as clean rows. Ctrl-C ends it."
+    "Serve a page on this machine that shows the rows of RUN one by one, the most useful first, and saves every"
+    " decision to RUN/reviews.jsonl at once. `labelloop refit RUN` uses the decisions as clean rows. Ctrl-C stops it."
 )
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    parser.add_argument("--port", type=int, default=0, help="of the page (default: any that is free)")
-    parser.add_argument("--name", metavar="NAME", help="of the reviewer, which can be changed on the page")
+    parser.add_argument("--port", type=int, default=0, help="the port of the page (default: any free one)")
+    parser.add_argument("--name", metavar="NAME", help="the name of the reviewer; can be changed on the page")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.set_defaults(kept=lambda options: "; every decision is kept")
 
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     from labelloop.workflows.review import open_review
 
     server = open_review(options.run_folder, options.port, options.name or _user())
-    print(f"review {options.run_folder} at\n  {server.address}\nCtrl-C ends it; every decision is kept", flush=True)
+    print(f"review {options.run_folder} at\n  {server.address}\nCtrl-C stops it; every decision is kept", flush=True)
     if options.open:
         import webbrowser
 

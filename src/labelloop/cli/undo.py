@@ -1,16 +1,16 @@
-"""`labelloop undo`: get the input of an export back, byte for byte."""
+"""`labelloop undo`: restore the input of an export, byte for byte."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "get the input of an export back, byte for byte"
-DESCRIPTION = "Restore what an export was made from. Nothing that exists is overwritten."
+HELP = "restore the input of an export, byte for byte"
+DESCRIPTION = "Restore the input of an export. Existing files are never overwritten."
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="the .undo.zip beside the output of an export")
+    parser.add_argument("file", type=Path, metavar="FILE", help="the .undo.zip next to the output of an export")
     parser.add_argument("--output", type=Path, metavar="PATH", help="where to restore it (default: where it was)")
 
 

@@ -14,7 +14,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def added(default: Any) -> Any:
-    """A setting that came after runs were stored: while it keeps its default, it does not change a run's key."""
+    """A setting added after runs were stored: at its default value it does not change the key of a run."""
     return field(default=default, metadata={"added": True})
 
 
@@ -27,26 +27,26 @@ class TrainingConfig:
         network_options: Passed to the network, such as {"hidden": [512, 512]}.
         weights: A file with weights for the encoder to start from, or empty.
         epochs: Passes over the training rows.
-        batch_size: Rows a step; the last, smaller batch is kept.
-        learning_rate: Of SGD at the start.
-        momentum: Of SGD.
-        weight_decay: Of SGD.
-        learning_rate_drops: Where the learning rate drops, as fractions of `epochs`, so that they move with it.
-        learning_rate_factor: What it is multiplied by at each drop.
+        batch_size: Rows per step; the last, smaller batch is kept.
+        learning_rate: The initial learning rate of SGD.
+        momentum: The momentum of SGD.
+        weight_decay: The weight decay of SGD.
+        learning_rate_drops: When the learning rate drops, as fractions of `epochs`.
+        learning_rate_factor: The factor by which it is multiplied at each drop.
         augment: "crop-flip" (images in memory), "own" (image files: resized crop, flip, colour jitter, grey), "none",
             or "auto": own for image files, crop-flip for colour images in memory.
         normalise: How the model scales its inputs by the mean and deviation of the training rows: "columns" each by
             its own (channels of images), "whole" all columns by one deviation, which keeps the weight that an
             embedding gives to each, "none", or "auto": whole for arrays of numbers, columns for the rest.
-        mixup: Batches are blended with themselves in another order, in shares drawn from Beta(mixup, mixup); 0 is off.
-        mixup_after: Finished epochs after which mixup begins.
-        average_weights: The share of itself that a moving average of the weights keeps at a step; it is then what is
-            judged and returned. 0 is off.
-        encoder_learning_rate_factor: What the learning rate is multiplied by for the network below the two heads:
-            below 1 for one that was trained before. Only closed-loop and cross-entropy know it.
-        precision: What the network below the heads computes in: "float32", or "bfloat16" by autocast, which GPUs and
-            some processors are faster in. Weights and losses stay in float32.
-        compile: Whether torch.compile makes code of that network first.
+        mixup: Alpha of mixup: pairs of rows are blended in shares drawn from Beta(mixup, mixup); 0 is off.
+        mixup_after: The number of epochs before mixup begins.
+        average_weights: The decay per step of a moving average of the weights, which is then evaluated and returned;
+            0 is off.
+        encoder_learning_rate_factor: Multiplies the learning rate of the network below the two heads; use less than 1
+            for a pretrained one. Only closed-loop and cross-entropy support it.
+        precision: What the network below the heads computes in: "float32", or "bfloat16" by autocast, which is faster
+            on GPUs and some processors. Weights and losses stay in float32.
+        compile: Whether to compile that network with torch.compile first.
     """
 
     network: str = "auto"
@@ -96,10 +96,10 @@ class TrainingConfig:
                 raise UsageError(f"{key}: unknown value {value!r}; {nearest(value, known)}")
 
     def check_schedule(self) -> None:
-        """Refuses epochs in which a method could not do its work. Not in the constructor: `epochs` may come later."""
+        """Refuses too few epochs for a method to work. Not in the constructor, because `epochs` may be set later."""
 
     def drop_epochs(self) -> tuple[int, ...]:
-        """The numbers of finished epochs after which the learning rate drops."""
+        """The epochs after which the learning rate drops."""
         return tuple(round(drop * self.epochs) for drop in self.learning_rate_drops)
 
     def learning_rate_in(self, epoch: int) -> float:

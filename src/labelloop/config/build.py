@@ -41,7 +41,7 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
         for name in outer:
             place = place.setdefault(name, {})
             if not isinstance(place, dict):
-                raise UsageError(f"{text!r}: {name} was already given a value of its own")
+                raise UsageError(f"{text!r}: {name} already has a value")
         place[last] = _value(value.strip())
     return found
 
@@ -50,11 +50,11 @@ def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return text  # text without quotes is meant as text
+        return text  # text without quotes stays text
 
 
 def build_config(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
-    """A configuration of class `kind` from its defaults and the given layers, the last of which wins.
+    """A configuration of class `kind` from its defaults and the given layers; later layers win.
 
     Raises:
         UsageError: An unknown key, with the nearest known one, or a value of the wrong type or out of range.
@@ -63,7 +63,7 @@ def build_config(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The layers over one another, tables inside them too. The layers stay as they are."""
+    """The layers merged, nested tables included. The layers themselves are not changed."""
     merged: dict[str, Any] = {}
     for layer in layers:
         _merge(merged, layer)
@@ -92,7 +92,7 @@ def _build(kind: type[Config], values: Mapping[str, Any], prefix: str) -> Config
 
 @cache
 def _types_of(kind: type[Any]) -> dict[str, Any]:
-    """Once a class: reading annotations is slow, and a table of the paper has hundreds of experiments."""
+    """Cached per class: reading annotations is slow, and a table of the paper has hundreds of experiments."""
     return typing.get_type_hints(kind)
 
 
@@ -100,7 +100,7 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
     origin = typing.get_origin(kind)
     if is_dataclass(kind):
         if not isinstance(value, Mapping):
-            raise UsageError(f"{key} has keys of its own, such as {key}.{fields(kind)[0].name}; give one of those")
+            raise UsageError(f"{key} is a group of settings, such as {key}.{fields(kind)[0].name}; give one of those")
         return _build(typing.cast("type[Any]", kind), value, f"{key}.")
     if origin is tuple:
         item = typing.get_args(kind)[0]
@@ -121,7 +121,7 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
 
 
 def deciding(config: Any) -> dict[str, Any]:
-    """The settings that tell runs apart: all but those added later (`config.base.added`) that keep their default."""
+    """The settings that identify a run: all except those added later (`config.base.added`) that keep their default."""
     found: dict[str, Any] = {}
     for one in fields(config):
         value = getattr(config, one.name)
@@ -132,7 +132,7 @@ def deciding(config: Any) -> dict[str, Any]:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The configuration as JSON can hold it."""
+    """The configuration as plain JSON values."""
     return {key: _plain(value) for key, value in asdict(config).items()}
 
 

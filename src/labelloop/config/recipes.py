@@ -1,4 +1,4 @@
-"""Named settings: the paper to the letter, and what serves people whose data is a table and whose clean rows are few.
+"""Named settings: the paper to the letter, and a default for tables with few clean rows.
 
 A recipe lists only what differs from the defaults of the configuration classes, which are the paper's CIFAR column.
 """
@@ -22,10 +22,10 @@ RECIPES: dict[str, dict[str, Any]] = {
         "warm_up": 3,
         "correct_every": 3,
     },
-    # Two networks, each trained on half of the rows for a short while, tell how labels go wrong and correct every label
-    # once. The loop's network starts from these labels, which are corrected while it is young, and then
-    # trains on the clean rows too. Mixup and averaged weights keep it from memorising labels; the correction network
-    # is one that a hundred clean rows can train. docs/recipe.md says what each part brings.
+    # Two networks, each trained briefly on half of the rows, estimate how labels go wrong and correct every label
+    # once. The loop's network starts from these labels, corrects them early in training, and then trains on the clean
+    # rows too. Mixup and averaged weights keep it from memorising labels; the correction network is small enough for
+    # a hundred clean rows. docs/recipe.md says what each part contributes.
     "default": {
         "epochs": 50,
         "learning_rate": 0.05,

@@ -1,4 +1,4 @@
-"""From a name and the shape of the inputs to an encoder: a network of ours, or any `module:factory`."""
+"""Builds an encoder from a name and the shape of the inputs: a built-in network, or any `module:factory`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _CONVOLUTIONAL = frozenset(NETWORKS) - {"mlp"}
 
 
 def build_encoder(name: str, input_shape: tuple[int, ...], options: Mapping[str, Any] | None = None) -> nn.Module:
-    """Builds an encoder with random weights from torch's global random state.
+    """Builds an encoder, with random weights drawn from torch's global random state.
 
     Args:
         name: A name in NETWORKS, or `module:factory`, an importable callable that returns a module. Such a factory
-            gets the options, and the input shape if it has an argument `input_shape` or lacks a first argument.
+            gets the options, and the input shape if it has an argument `input_shape` or its first argument is missing.
         input_shape: (D,) for a matrix of features, (C, H, W) for images.
         options: Keyword arguments of the factory.
 
@@ -61,15 +61,15 @@ def build_encoder(name: str, input_shape: tuple[int, ...], options: Mapping[str,
 def as_encoder(module: nn.Module, input_shape: tuple[int, ...], name: str = "the encoder") -> nn.Module:
     """Checks that a module maps a batch to features, on two rows of zeros, and gives it `feature_dim`.
 
-    The check runs in evaluation mode and leaves the module's buffers and modes and torch's random state as they were.
+    The check runs in evaluation mode. It does not change the module's buffers or modes, or torch's random state.
 
     Args:
-        module: Any module. If it has `feature_dim` already, that must be what it returns.
+        module: Any module. If it already has `feature_dim`, that must be the width of its output.
         input_shape: (D,) for a matrix of features, (C, H, W) for images.
         name: What to call it in a message.
 
     Raises:
-        UsageError: If it does not take such a batch, or what it returns is not features [B, D].
+        UsageError: If it does not take such a batch, or does not return features [B, D].
     """
     batch_shape = (2, *input_shape)
     first = next(chain(module.parameters(), module.buffers()), torch.empty(0))
@@ -96,7 +96,7 @@ def as_encoder(module: nn.Module, input_shape: tuple[int, ...], name: str = "the
 
 
 def is_convolutional(module: nn.Module) -> bool:
-    """Whether the channels-last memory format pays: there is a two-dimensional convolution in the module."""
+    """Whether the channels-last memory format pays off: the module has a two-dimensional convolution."""
     return any(isinstance(part, nn.Conv2d) for part in module.modules())
 
 
@@ -154,7 +154,7 @@ def _binds(signature: inspect.Signature, arguments: tuple[Any, ...], options: di
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; afterwards every part has the mode it had, frozen parts included."""
+    """Evaluation mode inside the block; afterwards every part, frozen or not, is back in the mode it had."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:

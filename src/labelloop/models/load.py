@@ -1,4 +1,4 @@
-"""Weights for an encoder from a file: safetensors, or a .pth that holds tensors only. No pickled code is ever run."""
+"""Loads the weights of an encoder: safetensors, or a .pth that holds only tensors. No pickled code is ever run."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from torch import Tensor, nn
 from labelloop.errors import DataError, some
 
 SUFFIXES = (".safetensors", ".pth", ".pt")
-_SHOWN = 10  # keys of each kind in a message
+_SHOWN = 10  # keys per kind that a message shows
 
 
 def load_encoder(encoder: nn.Module, path: str | Path) -> tuple[str, ...]:
-    """Loads a file of weights into an encoder, all of it or nothing.
+    """Loads a file of weights into an encoder, completely or not at all.
 
-    Public checkpoints carry the last layer `fc` of their own task: its keys are left out, unless the encoder has them.
+    Public checkpoints hold the last layer `fc` of their own task: its keys are skipped, unless the encoder has them.
 
     Args:
         encoder: The module that gets the weights.
         path: A file as `read_state_dict` takes it.
 
     Returns:
-        The keys of the file that were left out.
+        The keys of the file that were skipped.
 
     Raises:
-        DataError: If the file cannot be read, or its keys or shapes are not those of the encoder.
+        DataError: If the file cannot be read, or its keys or shapes do not match the encoder.
     """
     weights, wanted = read_state_dict(path), encoder.state_dict()
     left_out = tuple(key for key in weights if key.startswith("fc.") and key not in wanted)
     weights = {key: value for key, value in weights.items() if key not in left_out}
-    # Old checkpoints lack this counter, which batch normalisation with a momentum never reads.
+    # Old checkpoints lack this counter; batch normalisation with a momentum never reads it.
     missing = [key for key in wanted if key not in weights and not key.endswith(".num_batches_tracked")]
     unexpected = [key for key in weights if key not in wanted]
     misshapen = [
@@ -59,8 +59,8 @@ def load_encoder(encoder: nn.Module, path: str | Path) -> tuple[str, ...]:
 def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors, .pth or .pt file by key.
 
-    The dictionary may lie under "state_dict" or "model", and its keys may all begin with "module.", as some trainers
-    write them.
+    The dictionary may be nested under "state_dict" or "model", and its keys may all begin with "module.", as some
+    trainers write them.
 
     Raises:
         DataError: If there is no such file, or it does not hold tensors by key.
@@ -79,7 +79,7 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
         raise DataError(f"{path}: holds no tensors by key. Save the module's state_dict() to it.")
     others = [f"{key!r} ({type(value).__name__})" for key, value in content.items() if not isinstance(value, Tensor)]
     if others:
-        raise DataError(f"{path}: these are no tensors: {some(others)}. Save only the module's state_dict() to it.")
+        raise DataError(f"{path}: not tensors: {some(others)}. Save only the module's state_dict() to it.")
     weights = {str(key): value for key, value in content.items()}
     if all(key.startswith("module.") for key in weights):
         weights = {key.removeprefix("module."): value for key, value in weights.items()}
@@ -98,10 +98,10 @@ def _read_pickle(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise DataError(
-            f"{path}: holds more than tensors, or is no torch file at all. Only tensors are read, so that no code in a "
+            f"{path}: holds more than tensors, or is not a torch file. Only tensors are read, so that no code in a "
             "file is run: save the module's state_dict() with torch.save, or better as safetensors."
         ) from error
-    except Exception as error:  # a broken file raises whatever its bytes happen to mean
+    except Exception as error:  # a damaged file can raise any error
         why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
         raise DataError(f"{path}: cannot be read as a torch file ({why}). Is the file complete?") from error
 

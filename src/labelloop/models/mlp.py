@@ -17,7 +17,7 @@ class MLP(nn.Module):
 
     Args:
         input_dim: The number of values in a row.
-        hidden: The width of each layer; none at all makes the inputs themselves the features.
+        hidden: The width of each layer; with an empty list the inputs are the features.
         dropout: The share of values set to zero after each ReLU in training mode.
     """
 

@@ -1,4 +1,4 @@
-"""Inputs to numbers around zero: the mean and standard deviation of the training rows, held inside the model."""
+"""Standardises inputs by the mean and standard deviation of the training rows, which are stored in the model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from labelloop.errors import DataError
 
 Statistics = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-_CHUNK_VALUES = 2**20  # 8 MB as float64: small beside any store, large beside the cost of one numpy call
+_CHUNK_VALUES = 2**20  # 8 MB as float64: small next to the inputs, large next to the overhead of one numpy call
 
 
 class Normalise(nn.Module):
-    """Maps a batch to float32 and to (x - mean) / std, per channel of images or per column of a matrix.
+    """Turns a batch into float32 and (x - mean) / std, per channel of images or per column of a matrix.
 
     A uint8 batch is first divided by 255. A standard deviation of zero becomes 1, so a constant column becomes 0.
 
@@ -38,7 +38,7 @@ class Normalise(nn.Module):
 
     @classmethod
     def identity(cls, size: int = 1) -> Normalise:
-        """No normalisation; pixels still become [0, 1]. `size` shapes the buffers, for a state dict to load into."""
+        """No normalisation; pixels are still scaled to [0, 1]. `size` is that of the buffers of a state dict."""
         return cls(np.zeros(size), np.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,11 +51,11 @@ class Normalise(nn.Module):
 
 
 def mean_and_std(inputs: NDArray, index: NDArray) -> Statistics:
-    """The statistics of some rows, on the scale that `Normalise` sees, without a float copy of the store.
+    """The statistics of some rows, on the scale that `Normalise` sees, without a float copy of the inputs.
 
     Args:
-        inputs: The store: features [n, D], or images [n, H, W, C].
-        index: The rows that count.
+        inputs: Features [n, D], or images [n, H, W, C].
+        index: The rows to use.
 
     Returns:
         Mean and population standard deviation over the last axis, [D] or [C]. A column that varies by less than
@@ -65,10 +65,10 @@ def mean_and_std(inputs: NDArray, index: NDArray) -> Statistics:
         DataError: If there are no rows.
     """
     if len(index) == 0:
-        raise DataError("normalisation needs at least one training row, and there is none")
+        raise DataError("normalisation needs at least one training row, but there is none")
     images = inputs.dtype == np.uint8 and inputs.ndim > 2
     mean, std = _of_pixels(inputs, index) if images else _of_floats(inputs, index)
-    # Rounding alone gives a constant column a tiny deviation, and dividing by that would blow new values up.
+    # Rounding alone gives a constant column a tiny deviation, and dividing by it would blow up new values.
     return mean, np.where(std <= 1e-7 * np.abs(mean), 0.0, std)
 
 
@@ -80,7 +80,7 @@ def _chunks(inputs: NDArray, index: NDArray) -> Iterator[NDArray]:
 
 
 def _of_pixels(inputs: NDArray, index: NDArray) -> Statistics:
-    """Exact, from how often each of the 256 values occurs."""
+    """Exact, from the counts of the 256 possible values."""
     counts = np.zeros((inputs.shape[-1], 256), np.int64)  # [C, 256]
     for chunk in _chunks(inputs, index):
         for channel, count in enumerate(counts):
@@ -93,7 +93,7 @@ def _of_pixels(inputs: NDArray, index: NDArray) -> Statistics:
 
 
 def _of_floats(inputs: NDArray, index: NDArray) -> Statistics:
-    """In two passes and float64, because the mean of squares loses small deviations beside a large mean."""
+    """In two passes and float64, because the mean of squares loses small deviations around a large mean."""
     scale = 255 if inputs.dtype == np.uint8 else 1
     total, count = np.zeros(inputs.shape[-1]), 0
     for chunk in _chunks(inputs, index):

@@ -1,4 +1,4 @@
-"""Residual networks. Parameters bear the names of the public ImageNet checkpoints, without the final layer `fc`."""
+"""Residual networks. Parameters are named as in the public ImageNet checkpoints, without the final layer `fc`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ STEMS = ("cifar", "imagenet")
 
 
 def _conv(in_channels: int, out_channels: int, size: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution that keeps the resolution but for its stride; batch normalisation follows, so it has no bias."""
+    """A convolution that keeps the resolution, apart from its stride. No bias, as batch normalisation follows."""
     return nn.Conv2d(in_channels, out_channels, size, stride, padding=size // 2, bias=False)
 
 
 def _shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Sequential | None:
-    """What brings a block's input to the shape of its output, or None if it has that shape."""
+    """The projection of a block's input to the shape of its output, or None if the shapes are equal."""
     if stride == 1 and in_channels == out_channels:
         return None
     return nn.Sequential(_conv(in_channels, out_channels, 1, stride), nn.BatchNorm2d(out_channels))
@@ -70,7 +70,7 @@ Block = type[BasicBlock] | type[Bottleneck]
 
 
 def _stage(block: Block, in_channels: int, width: int, depth: int, stride: int) -> nn.Sequential:
-    """Some blocks of one width, of which the first has the stride."""
+    """Blocks of one width; the first has the stride."""
     later = (block(width * block.expansion, width, 1) for _ in range(depth - 1))
     return nn.Sequential(block(in_channels, width, stride), *later)
 

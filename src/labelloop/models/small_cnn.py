@@ -28,9 +28,10 @@ class SmallCNN(nn.Module):
     """Convolution blocks with a 2x2 max-pool between them. The features are the global average of the last one.
 
     Args:
-        in_channels: Of the images.
-        widths: Channels of each block.
-        stride: Of the first block; 2 makes every map half as high and wide, and a step about four times cheaper.
+        in_channels: The channels of the images.
+        widths: The channels of each block.
+        stride: The stride of the first block; 2 halves the height and width of every map, which makes a step about
+            four times cheaper.
     """
 
     def __init__(self, in_channels: int, widths: Sequence[int], stride: int) -> None:

@@ -11,7 +11,7 @@ from labelloop.models.normalise import Normalise
 
 
 class Outputs(NamedTuple):
-    """What the classifier says of a batch. Logits are before the softmax."""
+    """The output of the classifier for a batch. Logits are before the softmax."""
 
     features: Tensor  # [B, D]
     logits: Tensor  # [B, C]
@@ -24,7 +24,7 @@ class TwoHeadClassifier(nn.Module):
     Args:
         encoder: A module that maps a batch to features [B, D] and has `feature_dim`, as `build_encoder` returns it.
         num_classes: The number of classes of both heads.
-        normalise: What is done to a batch before the encoder; None only turns uint8 pixels into [0, 1].
+        normalise: Applied to a batch before the encoder; None only scales uint8 pixels to [0, 1].
         bfloat16: Whether the encoder computes in bfloat16 where that is safe; its weights and all else stay in float32.
     """
 

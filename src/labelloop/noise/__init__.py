@@ -1,4 +1,4 @@
-"""Labels -> noisy labels (step 2 of 5).
+"""From labels to noisy labels (step 2 of 5).
 
 A noise is a pure function `(labels, num_classes, rate, rng, images=None, **options) -> Noisy`.
 """

@@ -1,4 +1,4 @@
-"""What every noise asks of its arguments. A check returns the value in the type that the noise works with."""
+"""Checks of the arguments that all noises share. Each returns the value in the type that the noise works with."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checked_rate(rate: Any) -> float:
 
 
 def changes_nothing(rate: Any, source: str) -> bool:
-    """For a noise that brings its own rate: whether the caller switched it off (0) or on (1 or None)."""
+    """For a noise with a fixed rate: whether the caller switched it on (1 or None) or off (0)."""
     if rate is None or checked_rate(rate) == 1:
         return False
     if rate == 0:
@@ -70,7 +70,7 @@ def checked_matrix(matrix: ArrayLike, num_classes: int) -> NDArray[np.float64]:
 
 
 def checked_index(index: ArrayLike | None, rows: int) -> Labels:
-    """Which sample each row is; without an index, row n is sample n."""
+    """The sample number of each row; without an index, row n is sample n."""
     if index is None:
         return np.arange(rows)
     given = np.asarray(index)

@@ -1,4 +1,4 @@
-"""Noises that look at the class alone: each is one matrix T[true, noisy] from which every label is drawn."""
+"""Class-conditional noise: every label is drawn from one matrix T[true, noisy]."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def symmetric(
         num_classes: How many classes there are.
         rate: The probability that a label is redrawn.
         rng: From `labelloop.seeds.stream`.
-        images: Not looked at.
-        convention: "all" redraws among all classes, so that a share of `rate * (C - 1) / C` comes out wrong; "others"
-            among the other classes, so that a share of `rate` does.
-        index: Which sample each row is: rows of one index get the same draw whatever rows stand beside them.
+        images: Ignored.
+        convention: "all" redraws among all classes, so that a share of `rate * (C - 1) / C` is wrong; "others" redraws
+            among the other classes, so that a share of `rate` is wrong.
+        index: The sample number of each row. The draw of a sample does not depend on the other rows.
     """
     labels, rate = checked_labels(labels, num_classes), checked_rate(rate)
     if convention not in CONVENTIONS:
@@ -63,7 +63,7 @@ def asymmetric_cifar10(
     flips: str = "four",
     index: ArrayLike | None = None,
 ) -> Noisy:
-    """CIFAR-10's classes that look alike: each class of the map becomes its partner with probability `rate`.
+    """Flips between CIFAR-10 classes that look alike: each in the map becomes its partner with probability `rate`.
 
     `flips` is "four" (truck -> automobile, bird -> airplane, deer -> horse, cat -> dog) or "five" (dog -> cat as well).
     The other arguments are those of `symmetric`.
@@ -88,7 +88,7 @@ def asymmetric_cifar100(
     *,
     index: ArrayLike | None = None,
 ) -> Noisy:
-    """CIFAR-100 inside the super-class: each of the four other classes with probability `rate / 4`.
+    """Flips within a CIFAR-100 super-class: to each of its four other classes with probability `rate / 4`.
 
     The arguments are those of `symmetric`.
     """
@@ -109,7 +109,7 @@ def pair(
     *,
     index: ArrayLike | None = None,
 ) -> Noisy:
-    """Asymmetric noise for any data: class i becomes class i + 1, and the last the first, with probability `rate`.
+    """Asymmetric noise for any data: class i becomes i + 1, and the last becomes the first, with probability `rate`.
 
     The arguments are those of `symmetric`.
     """
@@ -130,8 +130,8 @@ def matrix(
 ) -> Noisy:
     """Noise from any row-stochastic matrix.
 
-    `matrix[true][noisy]` holds the probabilities, and with them the rate: `rate` is 1 (or None) to draw from it, or 0
-    for no noise. The nominal rate of the result is what the matrix makes one expect on these labels.
+    `matrix[true][noisy]` holds the probabilities and so sets the rate: `rate` is 1 (or None) to draw from it, or 0 for
+    no noise. The nominal rate of the result is the one expected from the matrix on these labels.
     The other arguments are those of `symmetric`.
     """
     labels = checked_labels(labels, num_classes)
@@ -162,5 +162,5 @@ def _drawn(
     index: ArrayLike | None,
 ) -> Noisy:
     uniform = uniforms(checked_rng(rng), checked_index(index, len(labels)))  # [N]
-    noisy = draw(labels, transition[labels], uniform)  # a missing label borrows the last row, and stays missing
+    noisy = draw(labels, transition[labels], uniform)  # a missing label (-1) reads the last row, and stays missing
     return Noisy(labels=noisy, matrix=transition, probabilities=None, rate=rate)

@@ -1,4 +1,4 @@
-"""The only place where labels are drawn: one uniform number per sample against the cumulative sum of its law."""
+"""The only place where labels are drawn: one uniform number per sample, compared with its cumulative probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labelloop.types import MISSING, Labels
 
 
 def checked_rng(rng: Any) -> np.random.Generator:
-    """The generator, or an error where a seed or numpy's global state was meant."""
+    """The generator; anything else, such as a seed, is refused."""
     if not isinstance(rng, np.random.Generator):
         raise UsageError(f"rng is {rng!r}: give a generator, such as labelloop.seeds.stream(seed, 'noise')")
     return rng
@@ -26,6 +26,6 @@ def uniforms(rng: np.random.Generator, index: Labels) -> NDArray[np.float64]:
 def draw(labels: Labels, laws: NDArray[np.float64], uniform: NDArray[np.float64]) -> Labels:
     """Draws a label from each row of `laws` [N, C]; a missing label stays missing."""
     cumulative = laws.cumsum(axis=1)  # [N, C]
-    # Rounding may end a row just below 1. Against the row's own total, a class of probability 0 is never drawn.
+    # Rounding may leave a row's sum just below 1. Compared with that sum, a class of probability 0 is never drawn.
     drawn = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(axis=1)  # [N]
     return np.where(labels == MISSING, MISSING, drawn).astype(np.int64)

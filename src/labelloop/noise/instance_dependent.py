@@ -1,4 +1,4 @@
-"""Instance-dependent noise (Xia et al. 2020): the sample decides how likely its label is wrong, and what it becomes."""
+"""Instance-dependent noise (Xia et al. 2020): the input decides how likely its label is to flip, and to which class."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def instance(
     scale: str = "raw",
     index: ArrayLike | None = None,
 ) -> Noisy:
-    """Each sample has a rate of its own, and flips to where a random projection of its pixels points.
+    """Each sample has its own flip rate, and a random projection of its input decides the new class.
 
-    The projections depend on the generator alone, and a sample's own rate and draw on its index: with "raw" or "unit",
-    a sample gets the same law and label whatever rows are corrupted with it.
+    The projections depend only on the generator, and a sample's rate and draw only on its index: with "raw" or "unit",
+    a sample gets the same probabilities and label whatever other rows are corrupted with it.
 
     Args:
         labels: The true labels [N]; -1 is missing and stays so.
@@ -43,7 +43,7 @@ def instance(
         scale: "raw" takes the numbers as they are: the mean image dominates, so each class flips mostly to a few
             others. "unit" divides uint8 pixels by 255. "standard" gives every channel (or column) mean 0 and
             deviation 1 over these rows, which is closer to symmetric noise and easier.
-        index: Which sample each row is; without it, row n is sample n.
+        index: The sample number of each row; without it, row n is sample n.
     """
     labels, rate = checked_labels(labels, num_classes), checked_rate(rate)
     laws = np.zeros((len(labels), num_classes))  # [N, C]
@@ -80,7 +80,7 @@ def _project(
     shift: NDArray[np.float64],
     divisor: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Where the inputs of one class point: x W with W standard normal."""
+    """The projection of the inputs of one class: x W, with W standard normal."""
     size = int(np.prod(inputs.shape[1:]))
     projection = rng.standard_normal((size, num_classes))  # [S, C]
     step = max(1, _CHUNK // size)
@@ -98,7 +98,7 @@ def _project(
 
 
 def _flip_laws(activations: NDArray[np.float64], true: int, own_rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The true label with 1 - q, the others share q by softmax."""
+    """The true label has probability 1 - q; the others share q by softmax."""
     activations[:, true] = -np.inf
     weights = np.exp(activations - activations.max(axis=1, keepdims=True))
     laws = own_rates[:, None] * weights / weights.sum(axis=1, keepdims=True)  # [N of the class, C]
@@ -112,7 +112,7 @@ def _checked_inputs(images: Any, rows: int) -> NDArray[Any]:
     inputs = np.asarray(images)
     if inputs.ndim < 2 or inputs.dtype.kind not in "biuf" or 0 in inputs.shape[1:]:
         raise DataError(
-            f"instance noise needs numbers, one row of them a label, but images are {inputs.dtype} of shape "
+            f"instance noise needs numbers, one row per label, but images are {inputs.dtype} of shape "
             f"{inputs.shape}: give pixels [N, height, width, channels] or features [N, D]"
         )
     if len(inputs) != rows:
@@ -133,7 +133,7 @@ def _scaling(inputs: NDArray[Any], scale: str) -> tuple[NDArray[np.float64], NDA
             )
         return np.array(0.0), np.array(255.0)
     if scale == "standard" and len(inputs):
-        # A table has a mean a column, colour images one a channel, grey images a single one.
+        # One mean per column of a table, per channel of colour images; a single one for grey images.
         axes = {2: (0,), 4: (0, 1, 2)}.get(inputs.ndim)
         mean = inputs.mean(axis=axes, dtype=np.float64)
         deviation = inputs.std(axis=axes, dtype=np.float64)

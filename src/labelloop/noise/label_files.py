@@ -1,6 +1,6 @@
-"""Reads dictionaries of label arrays (torch.save's .pt, np.save's .npy) without running what a pickle asks for.
+"""Reads dictionaries of label arrays (torch.save's .pt, np.save's .npy) without running code from a pickle.
 
-It needs no torch, and neither torch's nor numpy's version matters.
+It needs no torch, and works for files of any torch or numpy version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from labelloop.safe_pickle import PickledArray, SafeUnpickler
 
 
 def read_label_file(path: str | Path) -> dict[str, NDArray[np.int64]]:
-    """All label columns of a file: name -> labels [N]. What is not a column of whole numbers is left out."""
+    """All label columns of a file: name -> labels [N]. Anything but a column of whole numbers is left out."""
     path = Path(path)
     readers = {".pt": _read_pt, ".npy": _read_npy}
     if path.suffix not in readers:
@@ -54,7 +54,7 @@ def _read_npy(path: Path) -> Any:
         read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         _, _, dtype = read_header[version](file)
         if not dtype.hasobject:
-            return None  # a plain array: it says neither what it holds nor which rows it belongs to
+            return None  # a plain array says neither what it holds nor which rows it belongs to
         objects = SafeUnpickler(file).load().objects()
     return objects[0] if len(objects) == 1 else None
 

@@ -1,4 +1,4 @@
-"""What a noise returns, and how much of it came true."""
+"""What a noise returns, and the realised noise rate."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from labelloop.types import MISSING, Labels
 
 @dataclass(frozen=True)
 class Noisy:
-    """Noisy labels and the law they were drawn from.
+    """Noisy labels and the distribution they were drawn from.
 
     Attributes:
-        labels: The noisy labels; a row without a label has none here either.
-        matrix: `matrix[true, noisy]`, rows sum to 1; None where the law differs from row to row or is unknown.
-        probabilities: One law per row; rows sum to 1, except that a row without a label is all zero. None where
-            `matrix` says it all, or the law is unknown.
-        rate: The nominal rate: the one asked for, or the one that the matrix or the record brings with it.
+        labels: The noisy labels; -1 where there was no label.
+        matrix: `matrix[true, noisy]`, rows sum to 1; None if the distribution differs from row to row or is unknown.
+        probabilities: The distribution of each row; rows sum to 1, and are all zero where there is no label. None if
+            `matrix` is enough, or the distribution is unknown.
+        rate: The nominal rate: the one asked for, or that of the matrix or of the recorded labels.
     """
 
     labels: Labels  # [N]
@@ -30,7 +30,7 @@ class Noisy:
 
 
 def realised_rate(true: ArrayLike, noisy: ArrayLike) -> float:
-    """The share of wrong labels among the rows that have both; NaN where no row has."""
+    """The share of wrong labels among the rows that have both labels; NaN if there are none."""
     true, noisy = np.asarray(true), np.asarray(noisy)
     if true.shape != noisy.shape:
         raise DataError(

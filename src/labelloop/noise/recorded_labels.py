@@ -29,21 +29,21 @@ def recorded(
     order: str | Path | None = None,
     index: ArrayLike | None = None,
 ) -> Noisy:
-    """The labels of a file; nothing is drawn.
+    """Labels from a file; nothing is drawn.
 
-    The file's own true labels must equal `labels`, so that a file in another order is found out.
+    The true labels in the file must equal `labels`, so that a file in another order is refused.
 
     Args:
         labels: The true labels [N]; -1 is missing and stays so.
         num_classes: How many classes there are.
         rate: 1 (or None) to use the record, 0 for no noise. The nominal rate of the result is that of the whole file.
-        rng: Not used.
-        images: Not looked at.
+        rng: Ignored.
+        images: Ignored.
         path: The .pt or .npy file: a dictionary with `clean_label` and one or more columns of human labels.
-        key: Which column, such as "aggre_label". Needed where there is more than one.
+        key: Which column, such as "aggre_label". Needed if there is more than one.
         order: An .npy file that names, for every row of the file, its row in the data set: `image_order_c10.npy` beside
-            `CIFAR-10_human_ordered.npy`. The .pt files stand in the data set's order and need none.
-        index: Which row of the data set each label is; without it, the labels are the whole data set.
+            `CIFAR-10_human_ordered.npy`. The .pt files are in the data set's order and need none.
+        index: The row of the data set that each label belongs to; without it, the labels are the whole data set.
     """
     labels = checked_labels(labels, num_classes)
     if changes_nothing(rate, "the record"):

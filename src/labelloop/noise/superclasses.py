@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Ten classes a line, in the data set's own (alphabetical) order, from apple to worm.
+# Ten classes per line, in the data set's own (alphabetical) order, from apple to worm.
 CIFAR100_COARSE = (
     *(4, 1, 14, 8, 0, 6, 7, 7, 18, 3),
     *(3, 14, 9, 18, 7, 11, 3, 9, 7, 11),
