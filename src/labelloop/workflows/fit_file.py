@@ -190,6 +190,8 @@ def summary(table: Table, result: Result) -> str:
     lines = [f"{len(table)} rows, {len(result.classes)} classes, {len(result.rounds)} corrections"]
     if result.rounds:
         lines.append(result_text(read_run(result.output_dir).labels, result.classes.tolist(), result.estimate))
+    if guard := result.record.about.get("guard"):
+        lines.append(guard["line"])
     last = result.history[-1]
     if "test_accuracy" in last:
         lines.append(f"test accuracy after the last epoch: {100 * last['test_accuracy']:.1f}%")

@@ -37,12 +37,12 @@ class _Part:
 
     Attributes:
         clean: What it says of every clean row, taught by other folds [M, C].
-        says: What it learnt from all clean rows.
+        learn: Learns from all clean rows: of several candidates only the best has to.
         train: What it looks at in the noisy rows [N, any].
     """
 
     clean: Floats
-    says: Says
+    learn: Callable[[], Says]
     train: Values
 
 
@@ -63,9 +63,11 @@ def inputs_alone(problem: Problem, of_networks: Correction, config: Config, seed
     said = _keep_absent([part.clean for part in parts], labels)
     best = fit_simplex_weights(said, labels)
     weights = (len(labels) * best + ALIKE_ROWS / len(best)) / (len(labels) + ALIKE_ROWS)
+    says = [part.learn() for part in parts]
 
     def mixed(rows: slice) -> Values:
-        return _mix(_keep_absent([part.says(part.train[rows]) for part in parts], labels), weights)
+        opinions = [say(part.train[rows]) for say, part in zip(says, parts, strict=True)]
+        return _mix(_keep_absent(opinions, labels), weights)
 
     shape, width = (len(problem.train), classes), max(part.train.shape[1] for part in parts)
     return Correction(by_chunks(mixed, shape, soft_dtype(), width=width), _mix(said, weights)), weights
@@ -109,7 +111,7 @@ def _cross_fitted(train: Values, clean: Values, labels: Labels, fold: Labels, le
     unseen = np.empty((len(labels), said[0].shape[1]), np.float32)
     for each, values in zip(mine, said, strict=True):
         unseen[each] = values
-    return _Part(unseen, learn(clean, labels), train)
+    return _Part(unseen, partial(learn, clean, labels), train)
 
 
 def _keep_absent(said: Sequence[Values], labels: Labels) -> list[Values]:
