@@ -27,9 +27,34 @@ CLASS_SETS = (
     ("1.5", "2.5"),
     ("10", "20", "30"),
     ("NA", "EU"),
+    (" padded", "plain"),
+    ("<b>bold</b>", "a&b"),
+    ("=1+1", "@x"),
+    ("a" * 300, "b"),
+    ("1", "1.0", "2"),
+    ("a/b", "a\\b"),
 )
-COLUMNS = ("number", "whole", "category", "text", "date", "slip", "blank", "constant", "junk", "flag")
-FORMS = (".csv", ";.csv", "|.csv", ".tsv", ".csv.gz", ".jsonl", ".json", ".parquet", "bom.csv", "crlf.csv")
+COLUMNS = (
+    *("number", "whole", "category", "text", "date", "slip", "blank", "constant", "junk", "flag"),
+    *("iso date", "time", "comma number", "huge", "mostly blank", "two lines", "quotes", "percent", "infinite"),
+)
+FORMS = (
+    ".csv",
+    ";.csv",
+    "|.csv",
+    ".tsv",
+    ".csv.gz",
+    ".jsonl",
+    ".json",
+    ".parquet",
+    "bom.csv",
+    "crlf.csv",
+    "latin.csv",
+    "utf16.csv",
+    "quoted.csv",
+    "spaced.csv",
+    ".csv.zst",
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +64,12 @@ class MadeTable:
     form: str
     columns: dict[str, list[str | None]]
     classes: tuple[str, ...]
+
+    @property
+    def as_written(self) -> dict[str, list[str | None]]:
+        """The columns under the names that stand in the file."""
+        blank = " " if self.form == "spaced.csv" else ""
+        return {blank * (place > 0) + name: values for place, (name, values) in enumerate(self.columns.items())}
 
     def write(self, folder: Path) -> Path:
         """Writes it and returns the file."""
@@ -56,15 +87,27 @@ class MadeTable:
             mark = {"; ": ";"}.get(self.form[0], self.form[0]) if self.form[0] in ";|" else ","
             mark = "\t" if ending == ".tsv" else mark
             end = "\r\n" if self.form.startswith("crlf") else "\n"
-            text = "".join(mark.join(_quoted(cell, mark) for cell in row) + end for row in (names, *rows))
-            content = text.encode("utf-8-sig" if self.form.startswith("bom") else "utf-8")
-            path.write_bytes(gzip.compress(content) if ending == ".csv.gz" else content)
+            form = self.form.removesuffix(ending)
+            join = f"{mark} " if form == "spaced" else mark
+            cells = [[_quoted(cell, mark, always=form == "quoted") for cell in row] for row in (names, *rows)]
+            text = "".join(join.join(row) + end for row in cells)
+            code = {"bom": "utf-8-sig", "latin": "latin-1", "utf16": "utf-16"}.get(form, "utf-8")
+            content = text.encode(code, errors="replace")
+            path.write_bytes(_packed(content, ending))
         return path
 
 
-def _quoted(cell: str | None, mark: str) -> str:
+def _packed(content: bytes, ending: str) -> bytes:
+    if ending == ".csv.zst":
+        return pa.compress(content, codec="zstd", asbytes=True)
+    return gzip.compress(content) if ending == ".csv.gz" else content
+
+
+def _quoted(cell: str | None, mark: str, *, always: bool = False) -> str:
     text = "" if cell is None else cell
-    return f'"{text}"' if mark in text or '"' in text else text
+    if always or mark in text or '"' in text or "\n" in text:
+        return '"' + text.replace('"', '""') + '"'
+    return text
 
 
 @st.composite
@@ -105,21 +148,62 @@ def _column(kind: str, count: int, true: Any, rng: np.random.Generator) -> list[
         "constant": lambda i: "same",
         "junk": lambda i: f"v{i % 20}",
         "flag": lambda i: ["true", "false"][i % 2],
+        "iso date": lambda i: f"2023-{1 + i % 12:02d}-{1 + i % 28:02d}",
+        "time": lambda i: f"2023-01-{1 + i % 28:02d}T{i % 24:02d}:15:00Z",
+        "comma number": lambda i: f"{numbers[i]:.2f}".replace(".", ","),
+        "huge": lambda i: f"{numbers[i] * 1e300:.4e}",
+        "mostly blank": lambda i: f"{numbers[i]:.2f}" if i % 9 == 0 else None,
+        "two lines": lambda i: f"one {i}\ntwo",
+        "quotes": lambda i: ['say "a"', 'say "b"'][true[i] % 2],
+        "percent": lambda i: f"{numbers[i]:.1f}%",
+        "infinite": lambda i: "inf" if i == 3 else f"{numbers[i]:.2f}",
     }
     return [made[kind](i) for i in range(count)]
 
 
-MODES = ("RGB", "L", "RGBA", "P", "1", "I;16", "LA", "CMYK", "F", "broken", "empty", "dangling", "turned")
-NAMES = ("one", "zwei ä", "with space", "UPPER", "日本", "a.b", "comma,name", "quote'")
+MODES = ("RGB", "L", "RGBA", "P", "1", "I;16", "LA", "CMYK", "F", "broken", "empty", "dangling", "turned", "cut")
+NAMES = ("one", "zwei ä", "with space", "UPPER", "日本", "a.b", "comma,name", "quote'", "-dash", "<b>", 'double"')
+ENDINGS = {"RGB": (".png", ".PNG", ".jpg", ".JPEG", ".bmp", ".webp"), "turned": (".jpg", ".png")}
 
 
 @st.composite
 def image_folders(draw: Any) -> list[tuple[str, str, str, tuple[int, int]]]:
-    """Class folder, name, mode and size of each image."""
+    """Class folder, name with its ending, mode and size of each image."""
     classes = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=3, unique=True))
     found = []
     for name in classes:
         for place in range(draw(st.integers(1, 4))):
             size = draw(st.sampled_from([(8, 8), (16, 4), (1, 1), (80, 40)]))
-            found.append((name, f"{draw(st.sampled_from(NAMES))}{place}", draw(st.sampled_from(MODES)), size))
+            mode = draw(st.sampled_from(MODES))
+            ending = draw(st.sampled_from(ENDINGS.get(mode, (".tif" if mode in ("CMYK", "F") else ".png",))))
+            found.append((name, f"{draw(st.sampled_from(NAMES))}{place}{ending}", mode, size))
     return found
+
+
+def draw_image(image: Any, path: Path, mode: str, size: tuple[int, int]) -> None:
+    """A picture whose values lie in the middle, so that neither white nor black is right."""
+    if mode == "dangling":
+        path.symlink_to(path.parent / "gone.png")
+    elif mode in ("broken", "empty"):
+        path.write_bytes(b"" if mode == "empty" else b"no picture")
+    elif mode == "I;16":
+        image.fromarray(np.full((size[1], size[0]), 30_000, np.uint16)).save(path)
+    elif mode == "F":
+        image.fromarray(np.full((size[1], size[0]), 0.5, np.float32)).save(path)
+    else:
+        picture = image.fromarray(np.full((size[1], size[0], 3), 120, np.uint8))
+        if mode == "1":
+            picture = image.fromarray(
+                (np.arange(size[0] * size[1]).reshape(size[1], size[0]) % 2 * 255).astype(np.uint8)
+            )
+            if picture.size == (1, 1):
+                picture = image.fromarray(np.full((1, 1), 120, np.uint8))
+                mode = "L"
+        exif = image.Exif()
+        exif[0x0112] = 6
+        if mode == "cut":
+            picture.resize((64, 64)).save(path)
+            path.write_bytes(path.read_bytes()[:60])
+            return
+        converted = picture if mode == "turned" else picture.convert(mode)
+        converted.save(path, exif=exif) if mode == "turned" else converted.save(path)

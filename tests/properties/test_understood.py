@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
-from made_tables import MadeTable, image_folders, tables
+from made_tables import MadeTable, draw_image, image_folders, tables
 
 from labelloop.data.problem import encoded
 from labelloop.data.readers import ReadOptions, read_table
@@ -60,19 +60,23 @@ def test_every_column_and_class_of_a_table_is_spoken_of(made):
             return
         names = [*(use.column for use in table.understood.uses), *(use.column for use in table.understood.features)]
         names += [out.column for out in table.understood.left_out]
-        assert Counter(names) == Counter(list(made.columns)), "every column once"
-        for name in made.columns:
+        columns = made.as_written
+        assert Counter(names) == Counter(list(columns)), "every column once"
+        for name in columns:
             assert repr(name) in said
         uses = {use.what: use.column for use in table.understood.uses}
-        wanted = made.columns[uses["given label"]]
+        wanted = columns[uses["given label"]]
         assert len(table) == len(wanted), "no row is lost"
         classes = _classes(table)
         found = [None if k < 0 else str(classes[k]) for k in encoded(table, classes)[0]]
-        assert found == [_meant(text, table.markers, classes) for text in wanted], "labels as written, in order"
+        meant = [_meant(text, table.markers, classes) for text in wanted]
+        if "are read as one class" in said:
+            meant = [None if text is None else text.removesuffix(".0") for text in meant]
+        assert found == meant, "labels as written, in order"
         for name in classes:
             assert str(name) in said
         if "id" in uses:
-            assert table.ids.tolist() == made.columns[uses["id"]]
+            assert table.ids.tolist() == columns[uses["id"]]
 
 
 def _classes(table):
@@ -85,7 +89,7 @@ def _meant(text, markers, classes):
     """What a written label means: the class of this name, or none."""
     if text is None or text.strip() == "" or text in markers:
         return None
-    names = {str(name) for name in classes}
+    text, names = text.strip(), {str(name) for name in classes}
     if text not in names and text.capitalize() in names:
         return text.capitalize()  # true and false
     return text
@@ -98,13 +102,13 @@ def test_every_file_of_a_folder_is_a_row_or_named_unreadable(made):
     with tempfile.TemporaryDirectory() as name:
         root = Path(name) / "images"
         files = {}
-        for label, stem, mode, size in made:
-            path = root / label / f"{stem}.{'tif' if mode in ('CMYK', 'F') else 'png'}"
+        for label, file, mode, size in made:
+            path = root / label / file
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists() or path.is_symlink():
                 continue
             files[f"{label}/{path.name}"] = mode
-            _draw(image, path, mode, size)
+            draw_image(image, path, mode, size)
         table, said = understood(root)
         if table is None:
             assert "class" in said or "images" in said
@@ -112,32 +116,9 @@ def test_every_file_of_a_folder_is_a_row_or_named_unreadable(made):
         assert table.ids.tolist() == sorted(files)
         assert table.labels.tolist() == [name.split("/")[0] for name in table.ids]
         bad = {table.ids[row.row] for row in table.unreadable}
-        assert bad == {name for name, mode in files.items() if mode in ("broken", "empty", "dangling")}
+        assert bad == {name for name, mode in files.items() if mode in ("broken", "empty", "dangling", "cut")}
         good = np.flatnonzero(table.usable)
+        if not len(good):
+            return
         assert (table.inputs[good].reshape(len(good), -1).max(axis=1) > 0).all(), "nothing becomes black"
         assert (table.inputs[good].reshape(len(good), -1).min(axis=1) < 255).all(), "nothing becomes white"
-
-
-def _draw(image, path, mode, size):
-    """A picture whose values lie in the middle, so that neither white nor black is right."""
-    if mode == "dangling":
-        path.symlink_to(path.parent / "gone.png")
-    elif mode in ("broken", "empty"):
-        path.write_bytes(b"" if mode == "empty" else b"no picture")
-    elif mode == "I;16":
-        image.fromarray(np.full((size[1], size[0]), 30_000, np.uint16)).save(path)
-    elif mode == "F":
-        image.fromarray(np.full((size[1], size[0]), 0.5, np.float32)).save(path)
-    else:
-        picture = image.fromarray(np.full((size[1], size[0], 3), 120, np.uint8))
-        if mode == "1":
-            picture = image.fromarray(
-                (np.arange(size[0] * size[1]).reshape(size[1], size[0]) % 2 * 255).astype(np.uint8)
-            )
-            if picture.size == (1, 1):
-                picture = image.fromarray(np.full((1, 1), 120, np.uint8))
-                mode = "L"
-        exif = image.Exif()
-        exif[0x0112] = 6
-        converted = picture if mode == "turned" else picture.convert(mode)
-        converted.save(path, exif=exif) if mode == "turned" else converted.save(path)

@@ -49,6 +49,19 @@ def ask_about_markers(given: Counter[str], clean: Counter[str], source: str) -> 
     )
 
 
+def name_spellings(given: Counter[str], clean: Counter[str], source: str) -> None:
+    """Says which whole numbers are written in two ways, 1 and 1.0, and read as one class.
+
+    Warns:
+        UserWarning: Some are.
+    """
+    names = [name for name in {**given, **clean} if name not in MISSING_TEXT]
+    if not all(_is_whole(name) for name in names):
+        return  # text: classes of their own
+    for group in _variants(names):
+        warnings.warn(f"{source}: {_named(group, given, clean)} are read as one class", stacklevel=4)
+
+
 def _said(counts: Counter[str], names: Sequence[str]) -> str:
     return some(f"{name}: {counts[name]}" for name in sorted(names))
 

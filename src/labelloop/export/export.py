@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -174,10 +175,13 @@ def _writers(
     if source.is_file():
         names = table_files.column_of(run, source, run.source["file_name_column"])
         places = placed_by_label(names, decision)
+        left_out = [name for name in _never_read(run, names) if not (source.parent / name).is_file()]
+        places |= dict.fromkeys(_said_to_be_left_out(left_out, source))
         return lambda: write_tree(source.parent, places, output, copy), undo_file
     files = sorted(path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
     rows = {name: row for row, name in enumerate(run.labels["id"].to_pylist())}
-    gone = sorted(rows.keys() - set(files))
+    absent = rows.keys() - set(files)
+    gone = sorted(absent - set(_said_to_be_left_out(_never_read(run, list(rows)) & absent, source)))
     if gone:
         raise DataError(f"{source}: {len(gone)} images of the run are gone: {some(gone)}; put them back, or run again")
     places = new_places(files, rows, decision)
@@ -185,6 +189,22 @@ def _writers(
         lambda: write_tree(source, places, output, copy),
         lambda path: write_tree_undo(path, source, places, output, run.path, whole=copy),
     )
+
+
+def _never_read(run: Run, names: list[str]) -> set[str]:
+    """The images that the run says nothing of: those it could not read among them."""
+    corrected = run.labels["corrected_label"].to_pylist()
+    return {name for name, label in zip(names, corrected, strict=True) if label is None}
+
+
+def _said_to_be_left_out(names: Collection[str], source: Path) -> list[str]:
+    if names:
+        warnings.warn(
+            f"{source}: {len(names)} images that are not there, and that the run could not read, are left out:"
+            f" {some(sorted(names))}",
+            stacklevel=4,
+        )
+    return sorted(names)
 
 
 def _write_changes(path: Path, run: Run, decision: Decision, replace: bool) -> None:

@@ -67,7 +67,7 @@ def _free(wanted: PurePosixPath, mark: str, taken: set[str | None]) -> str:
 
 def write_tree(source: Path, places: Mapping[str, str | None], output: Path, copy: bool) -> None:
     """Makes the tree beside its place and moves it there whole."""
-    gone = [name for name in places if not (source / name).is_file()]
+    gone = [name for name, place in places.items() if place is not None and not (source / name).is_file()]
     if gone:
         raise DataError(f"{source}: {len(gone)} images of the run are missing: {some(gone)}; put them back")
     put: Callable[[Any, Any], Any] = shutil.copy2 if copy else os.symlink

@@ -15,7 +15,7 @@ from labelloop.data.columns import FILE_NAMES, Roles, plain, require, roles_of
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
 from labelloop.data.images.store import ENDINGS, ImageForm, Unreadable, load_images
-from labelloop.data.label_questions import ask_about_markers
+from labelloop.data.label_questions import ask_about_markers, name_spellings
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.hub import HubData, read_hub_dataset
 from labelloop.data.readers.image_folder import inside
@@ -101,6 +101,8 @@ def _table(source: _Source, options: ReadOptions) -> Table:
     arrow = source.arrow
     if options.missing is None and options.labels_required:
         ask_about_markers(written(arrow, roles.label), written(arrow, roles.clean), str(path))
+    if source.untyped:
+        name_spellings(written(arrow, roles.label), written(arrow, roles.clean), str(path))
     labels, clean_labels = labels_of(arrow, roles, path, source.untyped, options.markers)
     split = None
     if roles.split is not None:

@@ -145,7 +145,7 @@ def _half_network(
     average = WeightAverage(model, optimizer, config.average_weights)
     best, kept = np.inf, average.model
     with torch.random.fork_rng(devices=[]):
-        for epoch in runtime.counted(short.epochs, f"half-network {number + 1} of 2"):
+        for epoch in runtime.counted(short.epochs if len(rows) else 0, f"half-network {number + 1} of 2"):
             train_epoch(model, rows, targets, targets, 0.0, optimizer, short, runtime, epoch)
             log_p = _log_p(average.model, unseen, runtime)
             loss = -log_p[np.arange(len(unseen)), unseen.labels].mean() if len(unseen) else -epoch
