@@ -31,8 +31,9 @@ def labels(record: dict[str, Any], datas: tuple[str, ...]) -> str:
             if runs:
                 given, right = ([100 * run[f"{key}_label_accuracy"] for run in runs] for key in ("given", "corrected"))
                 seconds = np.median([run["cpu_seconds"] for run in runs])
-                cells = [NAMES[data].format(rows=runs[0]["rows"]), title, len(runs), f"{np.mean(given):.1f}"]
-                cells += [f"{np.mean(right):.1f} ± {np.std(right, ddof=len(runs) > 1):.1f}", f"{seconds:.0f}"]
+                spread = f" ± {np.std(right, ddof=1):.1f}" if len(runs) > 1 else ""
+                cells = [NAMES[data].format(rows=f"{runs[0]['rows']:,}"), title, len(runs), f"{np.mean(given):.1f}"]
+                cells += [f"{np.mean(right):.1f}{spread}", f"{seconds:.0f}"]
                 lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
@@ -57,7 +58,9 @@ def speed(record: dict[str, Any]) -> str:
 
 
 def _memory(found: dict[str, dict[str, int]]) -> str:
+    found = dict(sorted(found.items(), key=lambda item: item[1]["features_mib"]))
     parts = [
-        f"{one['anonymous_mib']} MiB for {one['features_mib']} MiB of features ({name})" for name, one in found.items()
+        f"{one['anonymous_mib']} MiB for {one['features_mib']} MiB of features {name.split(', ')[1]}"
+        for name, one in found.items()
     ]
-    return f"Memory of the process after encoding: {'; '.join(parts)}."
+    return f"Memory of the process after encoding, but for mapped files: {'; '.join(parts)}."

@@ -92,7 +92,7 @@ class TrainedModel:
             isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind == "f"
         ):
             return inputs
-        raw = raw_inputs(inputs, self.encoder_form.name)
+        raw = raw_inputs(inputs, self.encoder_form.name, kind=self.encoder_form.kind)
         if raw.kind != self.encoder_form.kind:
             raise DataError(f"these are {raw.kind}s, but the model was trained on {self.encoder_form.kind}s")
         shape = self.architecture["input_shape"]

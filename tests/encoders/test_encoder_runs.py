@@ -82,6 +82,7 @@ def test_an_image_folder_to_a_corrected_folder(labelloop, image_folder, tmp_path
 
     images = [Image.open(photos / path) for path in good]
     assert model.predict(images).tolist() == model.predict([photos / path for path in good]).tolist()
+    assert model.predict([str(photos / path) for path in good[:2]]).tolist() == model.predict(images[:2]).tolist()
     with pytest.raises(DataError, match=r"1 of 48 images cannot be read, such as row \d+, .*15\.png"):
         model.predict([photos / path for path in paths])
     assert (run / "unreadable.csv").exists()

@@ -95,6 +95,8 @@ def test_an_image_folder_says_its_encoder_and_a_full_cache_needs_none(labelloop,
     assert "48 rows from the cache, 0 new" in again.out
     assert json.loads((tmp_path / "again" / "model.json").read_text())["encoder_form"] == before
     assert labelloop("embed", photos, *flags[2:], "--output", tmp_path / "f.npz").code == 0
+    model, paths = package.load_model(tmp_path / "run"), sorted(photos.rglob("*.png"))[:3]
+    assert model.predict(list(map(str, paths))).tolist() == model.predict(paths).tolist()
 
 
 def test_without_a_network_the_hub_is_asked_once(stand_in_libraries, monkeypatch):

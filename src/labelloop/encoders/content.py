@@ -18,20 +18,21 @@ from labelloop.types import RawInputs
 KEY = 16  # bytes of a key
 
 
-def raw_inputs(items: Any, encoder: str = "", source: str = "the given rows") -> RawInputs:
+def raw_inputs(items: Any, encoder: str = "", source: str = "the given rows", kind: str | None = None) -> RawInputs:
     """Texts or images of a caller: strings are texts (for timm, files); paths, bytes, Pillow images and arrays images.
 
     Args:
         items: A list, an array of strings, or an array of images [n, H, W, C] in uint8.
         encoder: The name of the encoder, which may say what a string is.
         source: Begins a message.
+        kind: What a model was trained on: strings are files where these are images.
     """
     if isinstance(items, RawInputs):
         return items
     rows = list(items)
     if not rows:
         raise DataError(f"{source}: there is no row to encode")
-    files = encoder.startswith("timm:")
+    files = kind == IMAGE or encoder.startswith("timm:")
     if all(isinstance(row, str) for row in rows):
         return RawInputs(IMAGE, [Path(row) for row in rows]) if files else RawInputs(TEXT, [str(row) for row in rows])
     for number, row in enumerate(rows):

@@ -44,9 +44,10 @@ def _load(name: str, place: str, kind: str, device: str, with_weights: bool, opt
             reader = opener.from_pretrained(place, **options)
         except Exception as error:
             lacking = "an image processor" if kind == IMAGE else "a tokenizer"
+            paths = "" if kind == IMAGE else "; in Python, files of images are given as pathlib.Path"
             raise UsageError(
                 f"encoder {name!r} has no {lacking.split(' ', 1)[1]} that loads, so it cannot read {kind}s"
-                f" ({' '.join(str(error).split())[:200]}); take a model of {kind}s, or save {lacking} beside it"
+                f" ({' '.join(str(error).split())[:200]}); take a model of {kind}s, or save {lacking} beside it{paths}"
             ) from error
     if kind == TEXT:
         return _of_texts(model, reader, device)
