@@ -25,7 +25,7 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 
 def integer(seed: int, *names: str | int) -> int:
     """A seed for a library that wants a number, such as torch."""
-    return int(_sequence(seed, names).generate_state(1, np.uint64)[0] >> 1)
+    return int(_sequence(seed, names).generate_state(1, np.uint64)[0]) >> 1
 
 
 def whole_seed(seed: Any) -> int:

@@ -171,7 +171,7 @@ def parquet_rows(path: Path, kind: pa.DataType) -> pa.Table:
     table = pa.table(
         {
             "x": [1.0, 2.0, 3.0, 4.0],
-            "label": pa.array(["cat", "cat", "dog", None], pa.string()).cast(kind),
+            "label": pa.array(["cat", "cat", "dog", None], kind),
             "clean_label": ["dog", None, "dog", None],
             "tags": [["a"], [], None, ["b", "c"]],
         }

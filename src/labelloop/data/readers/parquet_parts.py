@@ -76,7 +76,7 @@ def _mapped(parts: Sequence[Path]) -> pa.Table:
         try:
             with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:
                 for batch in _batches(parts):
-                    writer.write_batch(batch.cast(schema))
+                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
         except OSError as error:
             if not _is_full(error):
                 raise
