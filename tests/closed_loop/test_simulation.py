@@ -8,6 +8,7 @@ from scipy.optimize import approx_fprime, minimize
 
 from labelloop.methods.closed_loop.simulation import (
     RowNoise,
+    estimate_rate,
     estimate_row_noise,
     estimate_transition,
     label_posterior,
@@ -154,3 +155,17 @@ def test_row_noise_is_told_from_class_noise(beta):
     found = estimate_row_noise(q, log_p, given)
     assert found.beta == pytest.approx(beta, abs=0.15)
     np.testing.assert_allclose(found.posterior(q, log_p, given), law.posterior(q, log_p, given), atol=0.1)
+
+
+def test_with_many_classes_and_few_rows_one_rate_is_estimated():
+    rng = np.random.default_rng(0)
+    classes, rows = 40, 400  # a matrix would have 1,600 numbers
+    true = rng.integers(classes, size=rows)
+    given = np.where(rng.random(rows) < 0.3, rng.integers(classes, size=rows), true)
+    q = 0.5 * np.eye(classes)[np.where(rng.random(rows) < 0.5, true, rng.integers(classes, size=rows))] + 0.5 / classes
+    matrix = estimate_rate(q, given, np.zeros((classes, classes)))
+    np.testing.assert_allclose(matrix.sum(axis=1), 1)
+    assert np.diag(matrix).std() < 0.01
+    assert 0.6 < np.diag(matrix).mean() < 0.8
+    right = (label_posterior(q, matrix, given).argmax(axis=1) == true).mean()
+    assert right >= (given == true).mean()

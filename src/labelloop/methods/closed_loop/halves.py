@@ -18,7 +18,7 @@ from labelloop.large_arrays import by_chunks, is_on_disk, put, soft_dtype, zeros
 from labelloop.methods.closed_loop.combination import Weights
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.inputs_alone import inputs_alone
-from labelloop.methods.closed_loop.simulation import RowNoise, estimate_row_noise, estimate_transition
+from labelloop.methods.closed_loop.simulation import RowNoise, estimate_rate, estimate_row_noise, estimate_transition
 from labelloop.methods.closed_loop.views import draw_labels
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
@@ -120,8 +120,10 @@ def _noise(problem: Problem, q: Correction, on: Correction, clean_fit: Labels, c
     paired = clean_fit[clean.labels[clean_fit] != MISSING]
     pairs = np.zeros((classes, classes))
     np.add.at(pairs, (clean.clean_labels[paired], clean.labels[paired]), 1)
-    transition = estimate_transition(q.train, given, pairs=pairs)
-    if config.simulation == "transition" or classes > ROW_CLASSES:
+    enough = (given != MISSING).sum() >= classes * classes  # a matrix has as many numbers
+    estimate = estimate_transition if enough else estimate_rate
+    transition = estimate(q.train, given, pairs=pairs)
+    if config.simulation == "transition" or not enough or classes > ROW_CLASSES:
         return RowNoise(np.log(np.maximum(transition, 1e-12)), 0.0)
     rows = np.flatnonzero(given != MISSING)
     rows = stream(0, "noise-rows").permutation(rows)[:NOISE_ROWS]

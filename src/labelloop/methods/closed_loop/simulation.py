@@ -23,6 +23,7 @@ TINY = 1e-300
 PRIOR_ROWS = 5.0  # rows that each row of the matrix is worth before any label is seen
 PRIOR_RIGHT = 0.7  # of these, the share whose label is right
 STEPS = 500
+RATE_STEPS = 30
 TOLERANCE = 1e-7  # of the log-likelihood of a row; a smaller gain ends EM
 BETA_SCALE = 1.0  # standard deviation of β before any label is seen
 
@@ -97,6 +98,24 @@ def estimate_transition(
         best = value
         transition = counts / counts.sum(axis=1, keepdims=True)
     return transition
+
+
+def estimate_rate(q: Array | Floats, given: Labels, pairs: Array) -> Array:
+    """The same with one unknown, the share of labels that are right: wrong ones are as labels usually are.
+
+    A matrix has C numbers for every class. Where a class has fewer rows, these rows would shape what is said of them.
+    """
+    num_classes = q.shape[1]
+    matrix = transition_prior(given, num_classes, rows=1.0)
+    total = (given != MISSING).sum() + pairs.sum() + PRIOR_ROWS
+    for _ in range(RATE_STEPS):
+        right = np.trace(pairs) + PRIOR_ROWS * PRIOR_RIGHT
+        for rows in row_chunks(*q.shape):
+            seen = rows.start + np.flatnonzero(given[rows] != MISSING)
+            posterior = label_posterior(q[seen], matrix, given[seen])
+            right += posterior[np.arange(len(seen)), given[seen]].sum()
+        matrix = transition_prior(given, num_classes, rows=1.0, right=float(right / total))
+    return matrix
 
 
 @dataclass(frozen=True)
