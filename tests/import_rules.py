@@ -57,7 +57,7 @@ COMPUTED = {
 }
 RUN_FILES = {"run.json", "metrics.jsonl", "labels.parquet", "targets.npy", "features.npz"}
 OF_RANKS = "training/ranks.py"
-LAUNCHED = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}  # and all of SLURM's
+LAUNCHED = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # and all of SLURM's
 LONGEST, MOST_PARAMETERS = 60, 8
 SIZED = ("workflows", "runs", "bench", "correction", "estimator", "trained_model")
 

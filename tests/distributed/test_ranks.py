@@ -18,7 +18,14 @@ from labelloop.workflows.compose import RunOptions, check_task, make_task
 MASTER = {"MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
 PLACES = {
     "nobody": ({}, Ranks()),
-    "torchrun": ({**MASTER, "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}, Ranks(3, 4, 1)),
+    "torchrun": (
+        {**MASTER, "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"},
+        Ranks(3, 4, 1, 2),
+    ),
+    "torchrun, again": (
+        {**MASTER, "RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "3"},
+        Ranks(0, 2, restarts=3),
+    ),
     "torchrun, one": ({**MASTER, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}, Ranks()),
     "one, without a rank": ({"WORLD_SIZE": "1"}, Ranks()),
     "torchrun inside srun": (

@@ -65,11 +65,16 @@ def _statistics(x: Tensor, total: Total) -> tuple[Tensor, Tensor, Tensor]:
     count = x.new_full((1,), x.numel() // x.shape[1], dtype=torch.float64)
     sums = x.new_zeros(2 * x.shape[1], dtype=torch.float64)
     if x.numel():  # a small batch may leave nothing for this process
-        variance, mean = (value.double() for value in torch.var_mean(x, others, correction=0))
+        variance, mean = (value.double() for value in torch.var_mean(_whole_floats(x), others, correction=0))
         sums = torch.cat([count * mean, count * (variance + mean.square())])
     summed = total(torch.cat([count, sums]))
     count, (mean, squares) = summed[0], (summed[1:] / summed[0].clamp(min=1)).chunk(2)
     return count, mean, (squares - mean.square()).clamp(min=0)
+
+
+def _whole_floats(x: Tensor) -> Tensor:
+    """In single precision where autocast has made it less."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 class _Normalised(torch.autograd.Function):
@@ -87,7 +92,7 @@ class _Normalised(torch.autograd.Function):
         eps: float,
         total: Total,
     ) -> Tensor:
-        mean, variance = mean.to(x.dtype), variance.to(x.dtype)
+        mean, variance = mean.to(_whole_floats(x).dtype), variance.to(_whole_floats(x).dtype)
         ctx.save_for_backward(x, weight, mean, torch.rsqrt(variance + eps))
         ctx.count, ctx.total = float(count), total
         return F.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps)
@@ -98,11 +103,12 @@ class _Normalised(torch.autograd.Function):
         x, weight, mean, inverse_std = ctx.saved_tensors
         others = [axis for axis in range(x.ndim) if axis != 1]
         channel = (1, -1, *[1] * (x.ndim - 2))
-        normal = (x - mean.view(channel)) * inverse_std.view(channel)
+        slope, kept = _whole_floats(slope), x.dtype
+        normal = (_whole_floats(x) - mean.view(channel)) * inverse_std.view(channel)
         along, along_normal = slope.sum(others), (slope * normal).sum(others)  # [C], of this process's rows
         summed = ctx.total(torch.cat([along, along_normal]))
         of_mean, of_std = (summed / ctx.count).chunk(2)
         scale = inverse_std if weight is None else inverse_std * weight
         found = slope - of_mean.view(channel)
         found = found.addcmul_(normal, of_std.view(channel), value=-1).mul_(scale.view(channel))
-        return found, None if weight is None else along_normal, None if weight is None else along, *[None] * 5
+        return found.to(kept), None if weight is None else along_normal, None if weight is None else along, *[None] * 5

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from labelloop.large_arrays import zeros
+
 
 def pack(value: Any) -> tuple[str, list[np.ndarray]]:
     """Dicts, lists, tuples, arrays, tensors and what JSON knows, as a text and the arrays that it names by number."""
@@ -22,7 +24,7 @@ def shapes(arrays: list[np.ndarray]) -> str:
 
 def empty_arrays(text: str) -> list[np.ndarray]:
     """Arrays of such shapes, to be filled."""
-    return [np.empty(shape, np.dtype(kind)) for kind, shape in json.loads(text)]
+    return [zeros(shape, np.dtype(kind)) for kind, shape in json.loads(text)]
 
 
 def unpack(text: str, arrays: list[np.ndarray]) -> Any:

@@ -30,12 +30,14 @@ DEFAULT_PATIENCE = 1800  # longer than the first one takes for what it does alon
 PIECE = 2**26  # bytes that are sent at a time
 PORT = "29500"  # torch's own, where a launcher names none
 HOW = "start it with `torchrun --nproc-per-node={} -m labelloop ...`, or see docs/distributed.md"
-# What a launcher calls the rank, the number of processes, and the rank on this machine.
+# What a launcher calls the rank, the number of processes, and both on this machine.
+ON_A_NODE = ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
 LAUNCHERS = (
-    ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
-    ("srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
-    ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-)
+    ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", *ON_A_NODE),
+    ("srun", "SLURM_PROCID", "SLURM_NTASKS", *ON_A_NODE),
+    ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,14 @@ class Ranks:
         rank: Its number, from 0.
         count: How many there are.
         local: Its number on this machine, which chooses the GPU.
+        here: How many there are on this machine, which share its memory.
         restarts: How often the launcher has started all of them again.
     """
 
     rank: int = 0
     count: int = 1
     local: int = 0
+    here: int = 1
     restarts: int = 0
 
     @property
@@ -268,7 +272,7 @@ def join(asked: int | None = None, environ: Mapping[str, str] | None = None) -> 
                 f"the process group that is there has the backend {dist.get_backend()!r}, which sends nothing between"
                 ' CPUs; make it with backend "cpu:gloo,cuda:nccl"'
             )
-        found = Ranks(dist.get_rank(), dist.get_world_size(), _number(environ, "LOCAL_RANK") or 0)
+        found = Ranks(dist.get_rank(), dist.get_world_size(), *_here(environ, "LOCAL_RANK", "LOCAL_WORLD_SIZE"))
     else:
         found = place_in(environ)
     if asked is not None and found.count != asked:
@@ -298,13 +302,13 @@ def place_in(environ: Mapping[str, str]) -> Ranks:
                 " the name of the first machine"
             )
         restarts = _number(environ, "TORCHELASTIC_RESTART_COUNT") or 0  # torchrun --max-restarts
-        return Ranks(rank, count, _number(environ, "LOCAL_RANK") or 0, restarts)
-    for launcher, rank_name, count_name, local_name in LAUNCHERS:
+        return Ranks(rank, count, *_here(environ, "LOCAL_RANK", "LOCAL_WORLD_SIZE"), restarts)
+    for launcher, rank_name, count_name, *on_a_node in LAUNCHERS:
         rank, count = _number(environ, rank_name), _number(environ, count_name)
         if rank is None or count is None or count < 2:
             continue
         if environ.get("MASTER_ADDR"):
-            return Ranks(rank, count, _number(environ, local_name) or 0)
+            return Ranks(rank, count, *_here(environ, *on_a_node))
         if count_name != "SLURM_NTASKS":  # of the job, not of this step: no sign that there are other processes
             raise UsageError(
                 f"{launcher} started {count} processes, but MASTER_ADDR is not set, so they cannot find each other; set"
@@ -339,6 +343,10 @@ def _traces(environ: Mapping[str, str]) -> str:
 
 def _processes(count: int) -> str:
     return "1 process was" if count == 1 else f"{count} processes were"
+
+
+def _here(environ: Mapping[str, str], rank: str, count: str) -> tuple[int, int]:
+    return _number(environ, rank) or 0, _number(environ, count) or 1
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

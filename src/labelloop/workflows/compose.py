@@ -20,7 +20,7 @@ from labelloop.config.build import to_dict
 from labelloop.correction.final import FinalLabels, final_labels
 from labelloop.data.datasets import LabelledData
 from labelloop.errors import DataError, UsageError
-from labelloop.large_arrays import memory_limit
+from labelloop.large_arrays import memory_limit, usual_limit
 from labelloop.methods import METHODS, Method
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
@@ -112,7 +112,10 @@ class RunOptions:
 
     def memory_limit(self) -> AbstractContextManager[object]:
         """Bounds the memory of what is done inside."""
-        return memory_limit(self.max_memory, self.folder, half=self.half)
+        size = self.max_memory
+        if size is None and self.ranks.here > 1:  # each has its part of the machine
+            size = usual_limit() // self.ranks.here
+        return memory_limit(size, self.folder, half=self.half)
 
     def runtime(self, folder: RunFolder | None = None, truth: Truth | None = None, name: str = "training") -> Runtime:
         """Where a method runs, with or without a folder and someone who knows the truth."""

@@ -92,8 +92,18 @@ def hold_out(problem: Problem, clean_fit: Labels, config: Config, runtime: Runti
         put(log_p, np.flatnonzero(half == k), _log_p(network, take(train, half == k), runtime))
         log_p_clean.append(_log_p(network, clean, runtime))
         gaps.append(gap)
-    noisy_clean = np.exp(log_p_clean).mean(axis=0)  # [M, C]
-    on = Correction(log_p, np.log(noisy_clean))
+    on = Correction(log_p, np.log(np.exp(log_p_clean).mean(axis=0)))
+    gap = float(np.mean(gaps))
+    # Of several processes one goes on from here, and tells the others.
+    return HeldOut(**runtime.from_first(lambda: vars(_from_networks(problem, on, gap, clean_fit, config, seed))))
+
+
+def _from_networks(
+    problem: Problem, on: Correction, gap: float, clean_fit: Labels, config: Config, seed: int
+) -> HeldOut:
+    """All that follows from log p(ỹ | x) by the half-networks."""
+    train, clean, log_p = problem.train, problem.clean, on.train
+    noisy_clean = np.exp(on.clean)  # [M, C]
     q, weights = inputs_alone(problem, on, config, seed)
     noise = _noise(problem, q, on, clean_fit, config)
     chances = noise.of_labels(on.clean, clean.clean_labels)  # [M, C]
@@ -110,7 +120,7 @@ def hold_out(problem: Problem, clean_fit: Labels, config: Config, runtime: Runti
         train=by_chunks(corrected, log_p.shape, soft_dtype()),
         clean=noise.posterior(q.clean, on.clean, labels).astype(np.float32),
         weights=weights,
-        gap=float(np.mean(gaps)),
+        gap=gap,
     )
 
 
