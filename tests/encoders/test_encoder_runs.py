@@ -264,7 +264,7 @@ def test_from_python(text_folder, image_folder, tmp_path):
         (("--embed", "x:y"), 2, "--embed is now called --encoder"),
     ],
 )
-def test_wrong_flags_leave_nothing(labelloop, flags, code, words, tmp_path):
+def test_wrong_flags_leave_nothing(labelloop, stand_in_libraries, flags, code, words, tmp_path):
     reviews = write_reviews(tmp_path / "reviews.csv")
     done = labelloop("fit", reviews, "--text", "review", *flags, "--output-dir", tmp_path / "run")
     assert (done.code, words in done.err) == (code, True), done.err

@@ -210,7 +210,7 @@ def test_an_encoder_of_the_other_kind_is_refused(name, kind, words):
 @pytest.mark.parametrize("library", ["transformers", "sentence-transformers"])
 @pytest.mark.parametrize("place", ["no-such-model-of-mine", "./no/such/folder"])
 def test_a_name_that_does_not_exist_is_said_to(library, place, monkeypatch):
-    pytest.importorskip(library.replace("-", "_"))
+    pytest.importorskip(library.replace("-", "_"), reason=f"pip install {library} to test its encoders")
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # no waiting for a network
