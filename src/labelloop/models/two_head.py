@@ -32,7 +32,7 @@ class TwoHeadClassifier(nn.Module):
         self, encoder: nn.Module, num_classes: int, normalise: Normalise | None = None, bfloat16: bool = False
     ) -> None:
         super().__init__()
-        self.bfloat16 = bfloat16
+        self.in_bfloat16 = bfloat16
         feature_dim: Any = encoder.feature_dim
         self.normalise = Normalise.identity() if normalise is None else normalise
         self.encoder = encoder
@@ -42,7 +42,7 @@ class TwoHeadClassifier(nn.Module):
 
     def forward(self, x: Tensor) -> Outputs:
         x = self.normalise(x)
-        if self.bfloat16:
+        if self.in_bfloat16:
             with torch.autocast(x.device.type, torch.bfloat16):
                 features = self.encoder(x).float()  # [B, D]
         else:
