@@ -176,8 +176,8 @@ def test_labels_parquet_says_what_its_columns_mean(labelloop, tmp_path):
             assert labels["label_score"][i] is None
         else:
             assert labels["label_score"][i] == pytest.approx(targets[i, given])
-    assert labels["changed"][12]
-    assert not labels["changed"][13]
+    assert labels["is_label_issue"][12]  # a clean row whose given label is wrong: known, not corrected
+    assert not labels["is_label_issue"][13]
     assert labels["label_score"][12] == 0
     assert labels["corrected_confidence"][12] == 1
     assert 0 < sum(labels["changed"]) < 98

@@ -190,7 +190,9 @@ def test_parquet_keeps_columns_types_and_metadata(labelloop, tmp_path, kind):
     after = pq.read_table(tmp_path / "new.parquet")
     assert after["label"].to_pylist() == ["dog", "dog", "dog", "cat"]
     assert after.schema.metadata[b"owner"] == b"me"
-    assert after.schema.field("label").type == kind
+    assert (
+        after.schema.field("label").type == pq.read_table(path).schema.field("label").type
+    )  # as this pyarrow reads it
     assert after.drop_columns("label").equals(before.drop_columns("label"))
     back = labelloop("undo", tmp_path / "new.parquet.undo.zip", "--output", tmp_path / "back.parquet")
     assert back.code == 0, back.err
