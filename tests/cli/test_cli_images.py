@@ -255,7 +255,7 @@ BAD = [
     (parts_for_classes, ["test, train", "look like parts", "--test"]),
     (no_images, ["no images", ".png"]),
     (linked_class, ["links to folders are not followed: cat", "links to files"]),
-    (table("../x.png,cat,"), ["lead out of", "../x.png", "below"]),
+    (table("../x.png,cat,"), ["lead out of", "../x.png", "use paths inside"]),
     (table("/etc/x.png,cat,"), ["lead out of", "/etc/x.png"]),
     (table("a/../../x.png,cat,"), ["lead out of", "a/../../x.png"]),
     (table(",cat,"), ["no file name in row 8", "fill it in"]),

@@ -171,11 +171,11 @@ def test_an_export_finds_its_input_in_a_new_place(corrected, tmp_path, labelloop
     try:
         ended = labelloop("export", run, "--to", "csv", "--output", tmp_path / "out.csv")
         assert ended.code == 1
-        assert "say with --input where the input of the run is now" in ended.err
+        assert "give the input's present path with --input" in ended.err
         assert labelloop("export", run, "--to", "csv", "--output", tmp_path / "out.csv", "--input", moved).code == 0
         moved.write_text("other\n")
         ended = labelloop("export", run, "--to", "csv", "--output", tmp_path / "new.csv", "--input", moved)
-        assert "is not what the run read" in ended.err
+        assert "has changed since the run read it" in ended.err
     finally:
         kept.rename(path)
 

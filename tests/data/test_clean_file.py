@@ -69,10 +69,10 @@ def test_rows_without_ids_are_found_by_number_only_with_their_given_labels(tmp_p
     with pytest.raises(DataError, match="row 1 has cat here and dog there"):
         read_table(table, ReadOptions(clean_file=clean, feature_columns=["x"]))
     clean.write_text("row,clean_label\n1,cat\n")
-    with pytest.raises(UsageError, match="named by number only"):
+    with pytest.raises(UsageError, match="identified only by number"):
         read_table(table, ReadOptions(clean_file=clean, feature_columns=["x"]))
     clean.write_text("id,clean_label\n1,cat\n")
-    with pytest.raises(UsageError, match="joined by id, and these rows have none"):
+    with pytest.raises(UsageError, match="joined by id, but these rows have none"):
         read_table(table, ReadOptions(clean_file=clean, feature_columns=["x"]))
 
 

@@ -30,7 +30,7 @@ def test_a_third_class_that_looks_missing_is_asked_about(tmp_path, third, others
     lines = [f"{i},{classes[i % 3]},{classes[i % 3] if i < 6 else ''}" for i in range(30)]
     path = rows(tmp_path / "a.csv", "x,label,clean_label", lines)
     with pytest.raises(
-        UsageError, match=f"'{third}' stands 10 times among the given labels .* and 2 times among the clean"
+        UsageError, match=f"'{third}' occurs 10 times among the given labels .* and 2 times among the clean"
     ):
         read_table(path)
     made = make_problem(read_table(path, ReadOptions(missing=())))
@@ -71,7 +71,7 @@ def test_labels_of_plus_and_minus_one(tmp_path):
 def test_a_column_verified_that_holds_no_class_is_not_guessed(tmp_path, values):
     lines = [f"{i},{i % 2},{values[i % 2]}" for i in range(8)]
     path = rows(tmp_path / "a.csv", "x,label,verified", lines)
-    with pytest.warns(UserWarning, match="it is not taken for the clean labels; name the column that holds them"):
+    with pytest.warns(UserWarning, match="it is not used as clean labels; name the column that holds them"):
         table = read_table(path)
     assert table.clean_labels is None
     assert "verified" in [out.column for out in table.understood.left_out]
@@ -93,7 +93,7 @@ def test_labels_that_share_no_class_are_an_error(tmp_path):
 
 def test_variants_of_a_name_are_named_with_counts(tmp_path):
     lines = ["1,cat,cat", "2,Cat,", "3,dog,dog", "4,cat,"]
-    with pytest.warns(UserWarning, match=r"'cat' \(3 times\) and 'Cat' \(1 times\) are taken for different classes"):
+    with pytest.warns(UserWarning, match=r"'cat' \(3 times\) and 'Cat' \(1 times\) count as different classes"):
         read_table(rows(tmp_path / "a.csv", "x,label,clean_label", lines))
 
 
@@ -102,7 +102,7 @@ def test_numbers_with_many_values_are_questioned(tmp_path):
     path = rows(tmp_path / "a.csv", "x,target", lines)
     with pytest.raises(UsageError, match=r"'target' holds 98 different numbers in 330 rows .*like a measurement"):
         read_table(path)
-    with pytest.warns(UserWarning, match="every number becomes a class of its own"):
+    with pytest.warns(UserWarning, match="every number becomes its own class"):
         read_table(path, ReadOptions(label_column="target"))
 
 
@@ -228,10 +228,10 @@ def test_packed_files_and_json(tmp_path):
         table = read_table(tmp_path / name)
         assert (table.inputs.tolist(), table.labels.tolist()) == ([[1], [2]], ["a", "b"]), name
     (tmp_path / "c.json").write_text('{"x": 1}')
-    with pytest.raises(DataError, match="not a list of objects, one a row"):
+    with pytest.raises(DataError, match="not a list of objects, one per row"):
         read_table(tmp_path / "c.json")
     (tmp_path / "d.csv.gz").write_bytes(b"no")
-    with pytest.raises(DataError, match="cannot be unpacked"):
+    with pytest.raises(DataError, match="cannot be decompressed"):
         read_table(tmp_path / "d.csv.gz")
 
 

@@ -70,7 +70,7 @@ def test_parts_that_are_too_large_for_memory_are_read_into_a_mapped_file(tmp_pat
 def test_a_part_with_other_columns_is_named(tmp_path):
     parts = write_parts(tmp_path / "parts", made())
     pq.write_table(made(10).drop_columns(["clean_label"]), parts / "part-999.parquet")
-    with pytest.raises(DataError, match=r"part-999\.parquet: its columns are not those of .*'clean_label'"):
+    with pytest.raises(DataError, match=r"part-999\.parquet: its columns differ from those of .*'clean_label'"):
         read_table(parts)
 
 
@@ -88,7 +88,7 @@ def test_a_full_disk_is_said_while_parts_are_read(tmp_path, tiny_limit, monkeypa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(pa.ipc, "new_file", full)
-    with pytest.raises(OSError, match=r"no room for rows.*max-memory") as error:
+    with pytest.raises(OSError, match=r"no disk space for rows.*max-memory") as error:
         read_table(parts)
     assert error.value.filename == str(tmp_path)
 

@@ -42,7 +42,7 @@ def test_a_gap_that_training_did_not_have_is_the_median_and_is_said():
     column = fit_number("a", np.array([1, 2, 3, 4, 5, 6], np.float32), ALL)
     _, encoded, remarks = encode_columns([column], {"a": np.array([np.nan, 1], np.float32)})
     assert encoded.tolist() == [[3.5], [1]]
-    assert remarks == ["'a' lacks 1 numbers (the median of training stands in)"]
+    assert remarks == ["'a' lacks 1 numbers (filled in with the median of training)"]
 
 
 def test_categories_rare_ones_and_missing_ones():
@@ -60,7 +60,7 @@ def test_a_new_category_where_training_had_no_rare_one_is_a_row_of_zeros_and_is_
     assert not column.other
     _, encoded, remarks = encode_columns([column], {"c": text("z", "a", None)})
     assert encoded.tolist() == [[0, 0], [1, 0], [0, 0]]
-    assert remarks == ["'c' has categories that training did not (z)"]
+    assert remarks == ["'c' has categories that did not occur in training (z)"]
 
 
 def test_only_training_rows_are_looked_at():
@@ -71,7 +71,7 @@ def test_only_training_rows_are_looked_at():
 def test_through_json_and_back():
     columns = (Column("a", "number", median=float(np.float32(0.1)), missing=True), Column("c", "category", 0.0, ("x",)))
     assert from_json(json.loads(json.dumps(to_json(columns))), "here") == columns
-    with pytest.raises(DataError, match="here: the columns are not described"):
+    with pytest.raises(DataError, match="here: the description of the columns cannot be read"):
         from_json([{"name": "a", "levels": [], "size": 3}], "here")
 
 
@@ -91,7 +91,9 @@ def test_a_file_is_encoded_and_another_in_the_same_way(tmp_path):
     assert table.inputs[8].tolist() == [3.5, 1, 0, 1]  # the median of 0 .. 7, and not of the test row
     other = tmp_path / "b.csv"
     other.write_text("colour,size\nblue,\nred,4\ngreen,5\n")
-    with pytest.warns(UserWarning, match=r"b\.csv: column 'colour' has categories that training did not \(green\)"):
+    with pytest.warns(
+        UserWarning, match=r"b\.csv: column 'colour' has categories that did not occur in training \(green\)"
+    ):
         again = read_table(other, ReadOptions(encoding=table.encoding, labels_required=False))
     assert again.column_names == table.column_names
     assert again.inputs.tolist() == [[3.5, 1, 1, 0], [4, 0, 0, 1], [5, 0, 0, 0]]

@@ -288,5 +288,5 @@ def test_a_class_without_clean_rows_is_a_warning_with_counts():
 
 def test_a_class_that_may_mean_missing_is_pointed_out():
     labels = ["a", "NA"] * 4 + [""] * 4
-    with pytest.warns(UserWarning, match=r"my\.csv: NA is taken for the name of a class"):
+    with pytest.warns(UserWarning, match=r"my\.csv: NA is used as a class name"):
         check(good(labels=labels, clean_labels=[""] * 8 + ["a", "a", "NA", "NA"]))

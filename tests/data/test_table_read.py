@@ -182,13 +182,18 @@ def test_two_columns_that_could_be_the_label(tmp_path):
     path = write(tmp_path / "a.csv", "f,label,target\n1,2,3\n")
     with raises("'label' and 'target' could both be meant; say which with label_column", path):
         read_table(path)
-    with pytest.warns(UserWarning, match=r"not among the features: 'target' \(by its name a label"):
+    with pytest.warns(
+        UserWarning, match=r"not among the features: 'target' \(a label, an id or a row number, by its name"
+    ):
         assert read_table(path, ReadOptions(label_column="label")).column_names == ("f",)
 
 
 def test_a_true_label_is_neither_clean_label_nor_feature(tmp_path):
     path = write(tmp_path / "a.csv", "f,label,true_label,note\n1,2,3,hello\n2,3,3,there\n")
-    with pytest.warns(UserWarning, match=r"'true_label' \(by its name a label.*'note' \(2 different values in 2 rows"):
+    with pytest.warns(
+        UserWarning,
+        match=r"'true_label' \(a label, an id or a row number, by its name.*'note' \(2 different values in 2 rows",
+    ):
         table = read_table(path)
     assert table.clean_labels is None
     assert table.column_names == ("f",)
@@ -440,21 +445,21 @@ def test_empty_files(tmp_path):
     with raises("the file is empty; the first line must hold the column names"):
         read_table(write(tmp_path / "b.csv", "\n"))
     for text in ("a,label", "a,label\n", "a,label\n\n\n"):
-        with raises("column names and no rows"):
+        with raises("column names but no rows"):
             read_table(write(tmp_path / "c.csv", text))
     pq.write_table(
         pa.table({"a": pa.array([], pa.float32()), "label": pa.array([], pa.string())}), tmp_path / "d.parquet"
     )
-    with raises("column names and no rows", tmp_path / "d.parquet"):
+    with raises("column names but no rows", tmp_path / "d.parquet"):
         read_table(tmp_path / "d.parquet")
 
 
 def test_a_broken_row_shows_its_line(tmp_path):
     path = write(tmp_path / "a.csv", "a,b,label\n1,2,x\n\n3,4\n5,6,y\n")
-    with raises("line 4 has 2 fields, and the header has 3: '3,4'", path):
+    with raises("line 4 has 2 fields, but the header has 3: '3,4'", path):
         read_table(path)
     path = write(tmp_path / "b.csv", 'a,b,label\n1,2,"x\ny"\n3,4,z,w\n')
-    with raises("line 4 has 4 fields, and the header has 3", path):
+    with raises("line 4 has 4 fields, but the header has 3", path):
         read_table(path)
     rows = "".join("1,2,x\n" for _ in range(200_000))
     path = write(tmp_path / "c.csv", "a,b,label\n" + rows + "1,x\n" + rows)
@@ -497,7 +502,7 @@ def test_ids_and_splits_that_cannot_be_used(tmp_path):
 def test_no_column_to_learn_from(tmp_path):
     path = write(tmp_path / "a.csv", "name,blank,label\nx,,a\ny,,b\n")
     with raises(
-        "no column to learn from; left out: 'name' (2 different values in 2 rows, like text or ids), 'blank' (empty)",
+        "no column to train on; left out: 'name' (2 different values in 2 rows, like text or ids), 'blank' (empty)",
         path,
     ):
         read_table(path)
@@ -556,7 +561,7 @@ def test_another_separator_is_recognised(tmp_path, suffix, separator):
 
 def test_names_of_columns_may_be_spelled_with_spaces(tmp_path):
     path = write(tmp_path / "data.csv", "ID,a,Given Label,Clean-Label,Predicted  label\n01,1,x,,x\n02,2,y,y,x\n")
-    with pytest.warns(UserWarning, match="'Predicted  label' .by its name a label"):
+    with pytest.warns(UserWarning, match="'Predicted  label' .a label, an id or a row number, by its name"):
         table = read_table(path)
     assert (table.column_names, table.ids.tolist()) == (("a",), ["01", "02"])
     assert (table.labels.tolist(), table.clean_labels.tolist()) == (["x", "y"], ["", "y"])

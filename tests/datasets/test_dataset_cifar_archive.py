@@ -115,11 +115,11 @@ def test_a_file_that_runs_code_is_refused_and_does_not_run(tmp_path, file, packe
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("data_batch_1", {b"data": np.zeros((5, 3071), np.uint8)}, "'data' is no array of bytes with 3072"),
-        ("data_batch_1", {b"data": np.zeros((5, 3072), np.int64)}, "'data' is no array of bytes"),
-        ("data_batch_1", {b"data": [1, 2]}, "'data' is no array of bytes"),
-        ("data_batch_1", {b"labels": [0] * 4}, "'labels' is no list of 5 numbers"),
-        ("data_batch_1", {b"labels": ["cat"] * 5}, "'labels' is no list of 5 numbers"),
+        ("data_batch_1", {b"data": np.zeros((5, 3071), np.uint8)}, "'data' is not an array of bytes with 3072"),
+        ("data_batch_1", {b"data": np.zeros((5, 3072), np.int64)}, "'data' is not an array of bytes"),
+        ("data_batch_1", {b"data": [1, 2]}, "'data' is not an array of bytes"),
+        ("data_batch_1", {b"labels": [0] * 4}, "'labels' is not a list of 5 numbers"),
+        ("data_batch_1", {b"labels": ["cat"] * 5}, "'labels' is not a list of 5 numbers"),
         ("data_batch_1", {b"labels": [0, 1, 2, 3, 10]}, "label 10 of row 4 is not a class: there are 10"),
         ("test_batch", {b"labels": [-1] * 7}, "test label -1 of row 0 is not a class"),
         ("batches.meta", {b"label_names": [b"cat"]}, "no 'label_names' of 10 classes"),
@@ -136,7 +136,7 @@ def test_other_contents_are_refused(tmp_path, file, change, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (python2([1, 2]), "holds no dictionary"),
+        (python2([1, 2]), "does not hold a dictionary"),
         (python2({b"data": 1}), "has no labels; it holds b'data': is it of another data set"),
         (b"", "cannot be read"),
         (b"\x80\x02}", "cannot be read"),

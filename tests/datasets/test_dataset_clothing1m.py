@@ -105,7 +105,7 @@ def test_missing_files_are_counted_and_named(folder):
     for key in KEYS["noisy_train"][:7]:
         (folder / key).unlink()
     first = KEYS["noisy_train"][0]
-    with pytest.raises(DataError, match=f"7 images that the key lists name are not there: {first}, .* and 2 more; unp"):
+    with pytest.raises(DataError, match=f"7 images in the key lists are missing: {first}, .* and 2 more; unp"):
         load_dataset("clothing1m", folder)
     (folder / KEYS["clean_test"][0]).unlink()
     with pytest.raises(DataError, match="8 images"):
@@ -122,8 +122,8 @@ def test_lists_must_not_overlap(folder, part):
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("clean_label_kv.txt", KEYS["clean_train"][3], "images/other.jpg", "has no label of 1 images in the key list"),
-        ("clean_label_kv.txt", KEYS["clean_test"][3], "images/other.jpg", "has no label of 1 images in the key list"),
+        ("clean_label_kv.txt", KEYS["clean_train"][3], "images/other.jpg", "has no label for 1 images in the key list"),
+        ("clean_label_kv.txt", KEYS["clean_test"][3], "images/other.jpg", "has no label for 1 images in the key list"),
         (
             "noisy_label_kv.txt",
             KEYS["noisy_train"][2] + " 6",

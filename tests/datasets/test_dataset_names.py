@@ -49,10 +49,12 @@ def test_every_data_set_has_a_root_and_named_options(name):
 
 @pytest.mark.parametrize("name", [name for name in DATASETS if name not in ("digits", "embeddings")])
 def test_where_there_is_none_the_places_are_said(name, tmp_path, monkeypatch):
-    with pytest.raises(DataError, match=rf"{name}: not found in {tmp_path}/none \(does not exist\); put there .*root="):
+    with pytest.raises(
+        DataError, match=rf"{name}: not found in {tmp_path}/none \(does not exist\); put .* there, or .*root="
+    ):
         load_dataset(name, tmp_path / "none")
     monkeypatch.setenv("LABELLOOP_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=f"{name}: not found in {tmp_path}; put there .*LABELLOOP_DATA"):
+    with pytest.raises(DataError, match=f"{name}: not found in {tmp_path}; put .* there, or .*LABELLOOP_DATA"):
         load_dataset(name)
 
 
@@ -63,7 +65,7 @@ def test_only_the_variable_and_the_argument_say_where(tmp_path, monkeypatch):
     monkeypatch.chdir(project)
     folder = write_folder(tmp_path / "shared" / "data", "cifar10")
     write_folder(project / "data", "cifar10")
-    with pytest.raises(DataError, match="cifar10: nobody says where data sets are; set LABELLOOP_DATA to the folder"):
+    with pytest.raises(DataError, match="cifar10: no folder of data sets is set; set LABELLOOP_DATA to the folder"):
         load_dataset("cifar10")
     elsewhere = write_folder(tmp_path / "elsewhere", "cifar10")
     monkeypatch.setenv("LABELLOOP_DATA", str(elsewhere.parent))
@@ -125,7 +127,7 @@ def test_embeddings_without_names_and_pixels(tmp_path):
     data = load_dataset("embeddings", save(tmp_path, class_names=None))
     assert data.class_names == tuple("0123456789")
     assert data.noise_inputs is None
-    with pytest.raises(UsageError, match="embeddings: which"):
+    with pytest.raises(UsageError, match="embeddings: no file given"):
         load_dataset("embeddings")
 
 

@@ -76,7 +76,7 @@ def test_a_data_set_keeps_its_class_label(labelloop, tmp_path, split):
     (tmp_path / "data" / "state.json").write_text("{}")
     (tmp_path / "data" / "note.txt").write_text("mine")
     ended = labelloop("undo", undo)
-    assert (ended.code, "is not what it was" in ended.err) == (1, True)
+    assert (ended.code, "exists and has changed" in ended.err) == (1, True)
     shutil.rmtree(tmp_path / "data")
     shutil.rmtree(tmp_path / "fewer")  # all that is needed is in the undo file
     assert labelloop("undo", undo).code == 0

@@ -123,8 +123,8 @@ def changes_there(run: Path) -> Path:
         (said_of(source=None), "does not say which file its rows came from"),
         (damaged_labels, "is damaged"),
         (other_targets, "3 rows in labels.parquet and 2 in targets.npy"),
-        (input_gone, "is not there; say with --input"),
-        (input_changed, "is not what the run read"),
+        (input_gone, "does not exist; give the input's present path with --input"),
+        (input_changed, "has changed since the run read it"),
         (output_there, "rows-corrected.csv exists and is not overwritten; give another name with --output"),
         (changes_there, "rows-corrected.csv.changes.csv exists"),
     ],
@@ -144,7 +144,7 @@ def test_a_column_of_that_name_is_there_already(labelloop, tmp_path):
     made_run(tmp_path / "rows.csv", tmp_path / "run", {})
     ended = labelloop("export", tmp_path / "run", "--to", "csv", "--output", tmp_path / "new.csv")
     assert ended.code == 2
-    assert "already has a column 'changed'; take --replace" in ended.err
+    assert "already has a column 'changed'; use --replace" in ended.err
     assert not list(tmp_path.glob("new*"))
 
 
@@ -236,7 +236,7 @@ def test_undo_overwrites_nothing(labelloop, tmp_path, run):
     (tmp_path / "rows.csv").write_text("my own work since then")
     ended = labelloop("undo", undo)
     assert ended.code == 1
-    assert "exists and is not what it was; give another place with --output" in ended.err
+    assert "exists and has changed; give another path with --output" in ended.err
     assert (tmp_path / "rows.csv").read_text() == "my own work since then"
     (tmp_path / "rows.csv").unlink()
     assert labelloop("undo", undo).code == 0

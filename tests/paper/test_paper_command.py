@@ -127,12 +127,12 @@ def test_a_run_that_differs_is_said_to_differ_and_by_how_much(repository):
     fresh[key]["history"][-1]["test_accuracy"] += 0.02  # the mean by 1 point, less than the deviation of 2.8
     assert not same_numbers(fresh[key], stored[key])
     assert agreement(fresh, stored) == (
-        "4 of these 4 runs are stored: 3 agree bit for bit; of 1 means with other numbers, 1 agree within "
+        "4 of these 4 runs are stored: 3 agree bit for bit; of 1 means that differ, 1 agree within "
         "the spread over seeds after the last epoch"
     )
     fresh[key]["history"][-1]["test_accuracy"] += 0.2  # the mean by 11
     first, second = agreement(fresh, stored).splitlines()
-    assert first.endswith("of 1 means with other numbers, 0 agree within the spread over seeds after the last epoch")
+    assert first.endswith("of 1 means that differ, 0 agree within the spread over seeds after the last epoch")
     assert second.endswith("digits, symmetric 0.4: 63.0 ± 12.7 (2) here, 52.0 ± 2.8 (2) stored")
     assert "nothing to compare" in agreement({"another": stored[key]}, stored)
 

@@ -129,7 +129,7 @@ def test_texts_and_values_go_with_their_rows(tmp_path):
 @pytest.mark.parametrize(
     ("state", "says"),
     [
-        ("running", "the run is still going, or was killed"),
+        ("running", "the run is still running, or was killed"),
         ("failed", "the run failed: out of memory"),
         ("interrupted", "the run was interrupted"),
         ("odd", "does not say how the run ended"),
@@ -142,7 +142,7 @@ def test_a_run_that_is_not_finished(tmp_path, state, says):
     page = page_of(folder)
     assert "This report is not whole" in page.text
     assert says in page.text
-    assert "labels.parquet is not there" in page.text
+    assert "labels.parquet is missing" in page.text
     assert "--resume" in page.text
     assert page.data["pictures"]["dynamics"]["epochs"] == [1, 2, 3, 4]
     assert page.data["rows"] is None
@@ -154,7 +154,7 @@ def test_half_written_and_damaged_files(tmp_path):
     (folder / "metrics.jsonl").write_text('{"epoch": 1, "loss": 2.0}\n{"epoch": 2, "lo', encoding="utf-8")
     (folder / "targets.npy").write_bytes(b"\x93NUMPY")
     page = page_of(folder)
-    for words in ("run.json is damaged", "targets.npy is damaged", "preview.parquet is not there"):
+    for words in ("run.json is damaged", "targets.npy is damaged", "preview.parquet is missing"):
         assert words in page.text
     assert page.data["pictures"]["dynamics"]["epochs"] == [1]
     assert page.data["rows"]["count"] > 0  # the labels are whole
@@ -176,7 +176,7 @@ def test_a_run_of_an_older_version(tmp_path):
 def test_files_of_different_runs(tmp_path):
     folder = made_run(tmp_path / "run")
     np.save(folder / "targets.npy", np.ones((3, 3), np.float32))
-    assert "of different runs" in page_of(folder).text
+    assert "belong to different runs" in page_of(folder).text
 
 
 def test_no_run_and_no_report(tmp_path):

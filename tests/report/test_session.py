@@ -230,5 +230,5 @@ def test_names_and_runs_that_cannot_be_used(tmp_path):
             seat_of(name, "1")
     folder = made_run(tmp_path / "run")
     (folder / "labels.parquet").unlink()
-    with pytest.raises(DataError, match=r"labels\.parquet is not there"):
+    with pytest.raises(DataError, match=r"labels\.parquet is missing"):
         Session(survey(folder), [])

@@ -82,7 +82,7 @@ def test_what_is_no_run_is_neither_resumed_nor_replaced(tmp_path):
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "model.json").write_text("mine")
     for overwrite in (False, True):
-        with pytest.raises(DataError, match=r"has a model\.json that no run wrote"):
+        with pytest.raises(DataError, match=r"has a model\.json that LabelLoop did not write"):
             RunFolder(tmp_path, overwrite=overwrite)
     assert (tmp_path / "model.json").read_text() == "mine"
     with pytest.raises(DataError, match="is a file"):

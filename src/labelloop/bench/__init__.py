@@ -1,1 +1,1 @@
-"""What a researcher does: experiments, grids of them, and the tables they make."""
+"""The researcher's side: experiments, grids of experiments, and their tables."""

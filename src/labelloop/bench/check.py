@@ -1,4 +1,4 @@
-"""What is wrong with some experiments, found before the first of them trains."""
+"""Checks experiments before the first of them trains."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from labelloop.workflows.compose import (
 
 
 def check_experiments(experiments: Iterable[Experiment]) -> None:
-    """Loads every data set, draws every noise and builds every network that the experiments ask for, each once.
+    """Loads every data set, draws every noise and builds every network of the experiments, each once.
 
     Raises:
         UsageError: Settings that do not exist or do not fit the data.
-        DataError: A data set or a noise file that is not there, damaged, or of other rows.
+        DataError: A data set or a noise file is missing, damaged, or made for other rows.
     """
     groups: dict[str, list[Experiment]] = {}
     for experiment in experiments:
@@ -38,14 +38,16 @@ def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
     problems: dict[str, tuple[Problem, Truth]] = {}
     models: dict[str, Any] = {}
     for experiment in experiments:
-        # Of noises that differ in rate or seed alone, one is drawn: the others fail in no other way.
+        # Of noises that differ only in rate or seed, one is drawn: the others would fail in the same way.
         wanted = _key(
             experiment.noise, experiment.noise_options, experiment.rate > 0, experiment.clean, experiment.paired
         )
         if wanted not in problems:
             problem, truth, _ = noisy_problem(experiment, data)
             if len(problem.clean) < 2:
-                raise UsageError(f"{experiment.words}: one clean row is too few; some must judge what others teach")
+                raise UsageError(
+                    f"{experiment.words}: one clean row is too few; some train the correction and others evaluate it"
+                )
             if not len(problem.train):
                 raise DataError(f"{experiment.words}: all rows are clean, none is left to train on")
             problems[wanted] = problem, truth

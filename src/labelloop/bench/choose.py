@@ -1,7 +1,7 @@
-"""The one rule by which every method's open settings are chosen, ours included. It looks at clean rows only.
+"""The one rule that chooses the open settings of every method, ours included. It uses only clean rows.
 
-At most three candidates, those of the method's own publication first. Each is trained once, with a seed that no table
-reports, on 80% of the clean rows; the one that is right on most of the other 20% is taken, the first among equals.
+At most three candidates, starting with those of the method's publication. Each is trained once, with a seed that no
+table reports, on 80% of the clean rows; the most accurate one on the other 20% is chosen, the first one in a tie.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ FIT_SHARE = 0.8
 
 
 def held_out_right(experiment: Experiment) -> tuple[int, int]:
-    """How many held-out clean rows a method is right on after its last epoch, and how many there are.
+    """The number of held-out clean rows that a method classifies correctly after its last epoch, and of all of them.
 
-    It is trained on the other clean rows. Neither a test row nor a true training label is looked at.
+    It is trained with the other clean rows. Neither test rows nor true training labels are used.
     """
     if method_named(experiment.method).is_oracle:
         raise UsageError(f"method {experiment.method!r} is given the true labels; there is nothing to choose")
@@ -39,13 +39,13 @@ def held_out_right(experiment: Experiment) -> tuple[int, int]:
 
 
 def without_some_clean(problem: Problem, seed: int) -> tuple[Problem, Rows]:
-    """The problem with 80% of its clean rows, and the others, which judge."""
+    """The problem with 80% of its clean rows, and the other clean rows for evaluation."""
     fit, held_out = stratified_split(problem.clean.clean_labels, FIT_SHARE, stream(seed, "choose"))
     return replace(problem, clean=_take(problem.clean, fit)), _take(problem.clean, held_out)
 
 
 def best_of(right: Sequence[int]) -> int:
-    """The position of the chosen candidate: the first of those with the most right answers."""
+    """The position of the chosen candidate: the first one with the most correct predictions."""
     if not 0 < len(right) <= MOST_CANDIDATES:
         raise UsageError(f"{len(right)} candidates; the rule allows from 1 to {MOST_CANDIDATES}")
     return int(np.argmax(right))

@@ -42,13 +42,13 @@ from labelloop.workflows.compose import (
 
 @dataclass(frozen=True)
 class Experiment(NoisySetting):
-    """All that decides a result, and nothing else: the rows and their labels, and what is made of them.
+    """Everything that determines a result, and nothing else.
 
     Attributes:
         method: A name in METHODS.
         recipe: A name in RECIPES.
         config: What differs from the recipe.
-        name: What the table calls it; the method's name if empty. It does not decide the result.
+        name: Its name in tables; the method's name if empty. It does not affect the result.
     """
 
     method: str = "closed-loop"
@@ -58,11 +58,11 @@ class Experiment(NoisySetting):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.method_config  # what does not exist is refused here, before anything runs
+        _ = self.method_config  # refuses unknown settings before anything runs
 
     @cached_property
     def method_config(self) -> TrainingConfig:
-        """The method's whole configuration."""
+        """The complete configuration of the method."""
         return recipe_config(self.method, self.recipe, self.config)
 
     @property
@@ -71,15 +71,15 @@ class Experiment(NoisySetting):
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """A description for people."""
         return f"{self.title}, {self.dataset}, {setting(asdict(self))}, seed {self.seed}"
 
     @cached_property
     def key(self) -> str:
-        """A name for the run folder: equal if and only if everything that decides the result is equal.
+        """A name for the run folder: equal if and only if everything that determines the result is equal.
 
-        Not the rate, where the noise brings its own, nor where a noise file lies; but what stands in it does. Nor
-        which labels are returned, where no clean row has a given label, without which there is nothing to choose.
+        It leaves out the rate if the noise has a fixed one, and the path of a noise file, whose content counts instead.
+        It also leaves out which labels are returned if no clean row has a given label.
         """
         decides = self.deciding() | {"name": "", "recipe": "", "config": deciding(self.method_config)}
         if not self.paired:
@@ -89,11 +89,11 @@ class Experiment(NoisySetting):
 
 
 def run_experiment(experiment: Experiment, folder: Path | None = None, **surroundings: Any) -> dict[str, Any]:
-    """Runs an experiment, or what is left of it if its folder holds a checkpoint, and returns its record.
+    """Runs an experiment, or continues it from a checkpoint in its folder, and returns its record.
 
     Args:
         experiment: What to run.
-        folder: Where to record and keep checkpoints; None keeps everything in memory.
+        folder: The folder of records and checkpoints; None keeps everything in memory.
         surroundings: Further fields of RunOptions, such as device and progress.
     """
     data = load_data(experiment)
@@ -120,7 +120,7 @@ def _rows(data: LabelledData, problem: Problem) -> dict[str, Any]:
 def _record(
     experiment: Experiment, task: Task, trained: Trained, data: LabelledData, problem: Problem, noisy: Noisy
 ) -> dict[str, Any]:
-    """All that a table or a figure may ask for."""
+    """Everything that a table or a figure may need."""
     given, true = problem.train.labels, data.labels[problem.train.index]
     fitted, final = trained.fitted, trained.final
     record = {
@@ -146,7 +146,7 @@ def _record(
 
 
 def _without_nan(value: Any) -> Any:
-    """The value as JSON can hold it: what is not a number becomes null."""
+    """The value as plain JSON: NaN becomes null."""
     if isinstance(value, dict):
         return {key: _without_nan(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

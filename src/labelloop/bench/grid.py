@@ -1,8 +1,8 @@
-"""A grid: a TOML file that lists what differs between experiments, and becomes a list of them.
+"""A grid: a TOML file that lists what differs between experiments.
 
 Keys outside [axes] are the same for all. Under [axes] every key has a list, and all combinations are run. Each
-[[methods]] entry names a method and what differs for it; without them, `method` is a key like any other. The tables
-`config` of all three are laid over one another.
+[[methods]] entry names a method and what differs for it; without them, `method` is a key like any other. The `config`
+tables of all three are merged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read_grid(path: Path) -> list[Experiment]:
 
     Raises:
         UsageError: An unknown key (with the nearest known one), an empty axis, or settings that do not fit.
-        DataError: A noise file that is not there.
+        DataError: A noise file is missing.
     """
     return expand(read_toml(path), str(path))
 
@@ -61,7 +61,7 @@ def expand(content: Mapping[str, Any], source: str) -> list[Experiment]:
 
 
 def _check(content: Mapping[str, Any], axes: Any, methods: Any, source: str) -> None:
-    """Refuses keys that do not exist, axes without a value, and a key that stands in two places."""
+    """Refuses unknown keys, axes without a value, and a key in two places."""
     for key in content:
         _require(key, (*KEYS, "axes", "methods"), source)
     if not isinstance(axes, dict):
@@ -71,7 +71,7 @@ def _check(content: Mapping[str, Any], axes: Any, methods: Any, source: str) -> 
         if not isinstance(values, list) or not values:
             raise UsageError(f"{source}, [axes]: {key} must be a list with at least one value, not {values!r}")
         if key in content and key != "config":
-            raise UsageError(f"{source}: {key} stands in [axes] and outside it; leave one of them out")
+            raise UsageError(f"{source}: {key} is set in [axes] and outside it; leave one of them out")
     if not isinstance(methods, list) or not all(isinstance(method, dict) for method in methods):
         raise UsageError(f"{source}: methods must be [[methods]] entries, not {methods!r}")
     if not methods:
@@ -79,7 +79,7 @@ def _check(content: Mapping[str, Any], axes: Any, methods: Any, source: str) -> 
     for key in {key for method in methods for key in method}:
         _require(key, METHOD_KEYS, f"{source}, [[methods]]")
         if key in axes and key != "config":
-            raise UsageError(f"{source}: {key} stands in [axes] and in [[methods]]; leave one of them out")
+            raise UsageError(f"{source}: {key} is set in [axes] and in [[methods]]; leave one of them out")
 
 
 def _config(layer: Mapping[str, Any], source: str) -> dict[str, Any]:

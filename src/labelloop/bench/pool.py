@@ -1,8 +1,8 @@
-"""A bench: runs what is missing of a grid in parallel processes, and survives being killed at any moment.
+"""A bench: runs the missing experiments of a grid in parallel processes, and survives being killed at any moment.
 
-FOLDER/KEY.json is the record of a finished run; FOLDER/.work/KEY holds what it needs until then. A lock is held there
-while its process lives, so two benches on one folder share the work between them. A killed run continues from its
-checkpoint, to the same result.
+FOLDER/KEY.json is the record of a finished run; FOLDER/.work/KEY holds its files until then, and a lock while its
+process lives, so that two benches on one folder share the work. A killed run continues from its checkpoint, to the same
+result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a grid: a record for every finished run, and the failed runs in words with their reasons."""
+    """The outcome of a grid: the record of every finished run, and the failed runs with their reasons."""
 
     records: list[dict[str, Any]]
     failures: dict[str, str]
@@ -55,18 +55,18 @@ def run_bench(
     Args:
         experiments: What to run.
         folder: Holds the record of every run, named by its key.
-        jobs: Processes at a time, one thread each.
-        workers: Further processes of each that decode image files; they do not change the result.
-        progress: Whether to show how far it is: with a bar in a terminal, else with a line on stderr for every run.
+        jobs: Parallel processes, with one thread each.
+        workers: Processes of each run that decode image files; they do not change the result.
+        progress: Whether to show progress: a bar in a terminal, else a line on stderr per run.
 
     Raises:
-        UsageError: Settings that do not fit. Nothing has been run then.
-        DataError: Data that cannot be used. Nothing has been run then.
+        UsageError: Settings that do not fit. Nothing has run then.
+        DataError: Data that cannot be used. Nothing has run then.
     """
     if fcntl is None:
         raise UsageError(
             "a bench needs Linux or macOS, for file locks and fork; on Windows run it in WSL. "
-            "`labelloop fit --method NAME` runs one method at a time everywhere"
+            "`labelloop fit --method NAME` runs one method at a time on any system"
         )
     if jobs < 1:
         raise UsageError(f"--jobs must be at least 1, not {jobs}")
@@ -88,7 +88,7 @@ def run_bench(
 
 
 def bench_report(outcome: Outcome) -> str:
-    """The tables of a bench, and the runs that failed with their reasons."""
+    """The tables of a bench, and the failed runs with their reasons."""
     records = outcome.records
     parts = []
     if records:
@@ -105,7 +105,7 @@ def bench_report(outcome: Outcome) -> str:
 
 
 class _Bench:
-    """The state of one bench: what waits, what runs, what failed."""
+    """The state of one bench: what is waiting, running and failed."""
 
     def __init__(self, folder: Path, wanted: dict[str, Experiment], show: bool, workers: int) -> None:
         self.folder = folder
@@ -125,7 +125,7 @@ class _Bench:
         return self.place(experiment) / "failure.txt"
 
     def run(self, jobs: int) -> None:
-        """Runs what waits, and waits for what other benches are at."""
+        """Runs what is waiting, and waits for what other benches are running."""
         worker: _Worker | None = None
         try:
             while self.waiting or (worker and worker.running):
@@ -139,14 +139,14 @@ class _Bench:
                     for experiment, code in worker.ended():
                         self._take_back(experiment, code)
                 elif self.waiting:
-                    time.sleep(POLL_SECONDS)  # all that is left is in the hands of another bench
+                    time.sleep(POLL_SECONDS)  # everything left is being run by another bench
         finally:
             if worker:
                 worker.end()
             self._progress.close()
 
     def _ready(self) -> Iterator[Experiment]:
-        """What waits and is in nobody's hands. What another bench has finished meanwhile is taken note of."""
+        """What is waiting and not locked. Records that another bench has finished meanwhile are picked up."""
         for experiment in list(self.waiting):
             if self.result(experiment).exists():
                 self._done(experiment)
@@ -182,10 +182,10 @@ class _Bench:
 
 
 class _Worker:
-    """A process that runs experiments, each in a process of its own."""
+    """A process that runs experiments, each in its own process."""
 
     def __init__(self) -> None:
-        # Ctrl-C reaches every process of a terminal. Only the bench shall answer it, and end the others in order.
+        # Ctrl-C reaches every process of a terminal. Only the bench should handle it, and end the others in order.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process = subprocess.Popen(
@@ -209,11 +209,11 @@ class _Worker:
         request = {"key": experiment.key, "place": str(place), "result": str(result), "workers": workers}
         request["experiment"] = asdict(experiment)
         self.running[experiment.key] = experiment
-        with suppress(BrokenPipeError):  # if somebody killed the worker, its answers will end too
+        with suppress(BrokenPipeError):  # if the worker was killed, its answers end too
             self._requests.write(json.dumps(request, default=str).encode() + b"\n")
 
     def ended(self) -> list[tuple[Experiment, int]]:
-        """Experiments that have ended, with exit codes; all of them, with that of the worker, if it is gone."""
+        """Experiments that have ended, with exit codes; all of them, with the worker's code, if it has died."""
         if not select.select([self._answers], [], [], POLL_SECONDS)[0]:
             return []
         line = self._answers.readline().split()
@@ -224,15 +224,15 @@ class _Worker:
         return [(experiment, self._process.returncode) for experiment in left]
 
     def end(self) -> None:
-        """Ends the worker and what it runs: that is what a closed pipe means to it, once it has started up."""
+        """Ends the worker and its experiments by closing its pipe, which it reads once it has started."""
         self._requests.close()
         self._answers.close()
-        self._process.terminate()  # while it starts up; later it does not listen to this
+        self._process.terminate()  # works while it starts; later it ignores this
         self._process.wait()
 
 
 class _Progress:
-    """How far a bench is: a bar in a terminal, else a line for every run that ends."""
+    """The progress of a bench: a bar in a terminal, else a line for every run that ends."""
 
     def __init__(self, total: int, done: int, show: bool) -> None:
         self._total, self._before, self._done = total, done, done
@@ -266,7 +266,7 @@ def _is_free(lock: Path) -> bool:
 
 
 def _stamp(path: Path) -> int | None:
-    """When a file was written, or None where there is none."""
+    """The modification time of a file, or None if there is none."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Tables of runs, from their records: methods down, settings across, mean and spread over seeds.
 
-Runs share a cell only if nothing but the seed tells them apart: where titles or settings are alike, what differs is
-added to them.
+Runs share a cell only if they differ in nothing but the seed: where titles or settings are equal, the keys that differ
+are added to them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ Record = Mapping[str, Any]
 
 OF_A_ROW = ("method", "recipe", "paired", "config")
 OF_A_COLUMN = ("dataset", "dataset_options", "clean", "noise_options")
-WITHOUT_RATE = ("none", "recorded", "matrix", "file")  # what is asked for does not decide their rate
+WITHOUT_RATE = ("none", "recorded", "matrix", "file")  # the requested rate does not set theirs
 
 
 def last(record: Record, key: str = "test_accuracy") -> float | None:
-    """A number of the last epoch; None where nobody knows it."""
+    """A number of the last epoch, or None."""
     return record["history"][-1].get(key)
 
 
 def best(record: Record, key: str = "test_accuracy") -> float | None:
-    """The highest over the epochs of the last stage: for test accuracy, the paper's "Best", which selects on test data.
+    """The maximum over the epochs of the last stage: for test accuracy, the paper's "Best", which selects on test data.
 
-    Where a method first trains a network that it throws away, the epochs of that one do not count.
+    If a method first trains a network that it discards, the epochs of that network do not count.
     """
     stage = record["history"][-1].get("stage")
     rows = [row for row in record["history"] if row.get("stage") == stage]
@@ -45,7 +45,7 @@ def setting(experiment: Mapping[str, Any]) -> str:
 def table(
     records: Iterable[Record], value: Callable[[Any], float | None] = last
 ) -> tuple[list[str], dict[str, dict[str, Cell]]]:
-    """The columns with their realised noise rates, and for every row a cell for every column it has runs for."""
+    """The columns with their realised noise rates, and for every method a cell for each column with runs."""
     records = list(records)
     rows = _told_apart(records, [record["title"] for record in records], OF_A_ROW)
     columns = _told_apart(records, [setting(record["experiment"]) for record in records], OF_A_COLUMN)
@@ -80,7 +80,7 @@ def cell_text(of: Cell) -> str:
 
 
 def _told_apart(records: Sequence[Record], names: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """The names, and behind them those keys of the experiment that differ among the records of one name."""
+    """The names, followed by the keys of the experiment that differ among records of the same name."""
     texts = [_texts(record["experiment"], keys) for record in records]
     counts: dict[str, int] = Counter(names)
     alike: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
@@ -94,7 +94,7 @@ def _told_apart(records: Sequence[Record], names: Sequence[str], keys: Sequence[
 
 
 def _texts(experiment: Mapping[str, Any], keys: Sequence[str]) -> dict[str, str]:
-    """Those keys of an experiment as text. The tables among them are taken apart: warm_up, corrector.hidden."""
+    """Keys of an experiment as text. Tables among them are flattened: warm_up, corrector.hidden."""
     found: dict[str, str] = {}
     for key in keys:
         value = experiment.get(key)
@@ -110,7 +110,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _with_realised_rates(records: Sequence[Record], columns: Sequence[str]) -> list[str]:
-    """The columns, each with the share of labels that came out wrong, over its seeds."""
+    """The columns, each with its realised noise rate over the seeds."""
     rates: dict[str, dict[int, float]] = defaultdict(dict)
     for record, column in zip(records, columns, strict=True):
         if record.get("realised_rate") is not None:

@@ -1,8 +1,8 @@
-"""Runs experiments, each in a process of its own: `python -m labelloop.bench.worker`, started by a bench.
+"""Runs experiments, each in its own process: `python -m labelloop.bench.worker`, started by a bench.
 
-A request is a line of JSON: the experiment, its key, the folder it works in, and where its record goes. The answer is
-a line with key and exit code. Importing torch takes seconds, so this process does it once and forks for every
-experiment. When the bench ends, however it does, its end of the pipe closes, and the experiments are ended too.
+A request is a line of JSON: the experiment, its key, its working folder, and the path of its record. The answer is a
+line with key and exit code. Importing torch takes seconds, so this process does it once and forks for every
+experiment. When the bench ends, in any way, its end of the pipe closes, and the experiments end too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import holds_run, read_metrics, read_record
 from labelloop.workflows.compose import have_one_thread, keep_freed_memory, read_checkpoint
 
-# Imported on first use, by the digits, the logistic corrector and every optimiser; here, once for all experiments.
+# Imported here once for all experiments; otherwise on first use by digits, the logistic corrector and optimisers.
 for name in ("sklearn.datasets", "sklearn.linear_model", "torch._dynamo"):
     import_module(name)
 
@@ -40,8 +40,10 @@ POLL_SECONDS = 0.02
 def serve(requests: FileIO) -> None:
     """Answers requests until the bench is gone."""
     keep_freed_memory()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the pipe says when to end, and then the experiments are ended too
-    # The only other thread is that of Arrow's allocator, which is made for this.
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # the pipe says when to stop, and then the experiments are stopped too
+    # The only other thread is that of Arrow's allocator, which supports forking.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     running: dict[int, str] = {}
     while True:
@@ -49,7 +51,7 @@ def serve(requests: FileIO) -> None:
             line = requests.readline()
             if not line:
                 for child in running:
-                    os.kill(child, signal.SIGKILL)  # at any moment: every file is written whole or not at all
+                    os.kill(child, signal.SIGKILL)  # safe at any moment: every file is written atomically
                 return
             request = json.loads(line)
             child = os.fork()
@@ -73,7 +75,7 @@ def _child(request: dict[str, Any]) -> None:
         for stream in (1, 2):
             os.dup2(log, stream)
         code = run(request["experiment"], place, Path(request["result"]), request["workers"])
-    except BaseException:  # nothing may climb out of here: above is the loop that answers requests
+    except BaseException:  # no exception may escape: the caller is the loop that answers requests
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -82,15 +84,15 @@ def _child(request: dict[str, Any]) -> None:
 
 
 def run(experiment: dict[str, Any], place: Path, result: Path, workers: int = 0) -> int:
-    """Runs an experiment unless another process is at it or has done it.
+    """Runs an experiment unless another process is running it or has finished it.
 
     Args:
         experiment: The fields of an Experiment.
         place: Holds the lock, the run with its checkpoint, and failure.txt if it fails: the reason in the first line.
-        result: Where the record goes.
+        result: The path of the record.
         workers: Processes that decode image files.
     """
-    with (place / "lock").open("w") as lock:  # whoever dies lets go of it
+    with (place / "lock").open("w") as lock:  # released when the process dies
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -110,12 +112,12 @@ def run(experiment: dict[str, Any], place: Path, result: Path, workers: int = 0)
         except (DataError, UsageError) as error:
             _write(failure, f"{error}\n")
             return FAILED
-        except Exception as error:  # whatever a method does wrong must not stop the other runs
+        except Exception as error:  # an error in one method must not stop the other runs
             first = f"{type(error).__name__}: {error}".splitlines()[0]
             _write(failure, f"{first}\n\n{traceback.format_exc()}")
             return FAILED
         _write(result, json.dumps(record, allow_nan=False) + "\n")
-        shutil.rmtree(place / "run")  # its checkpoint is large, and all that counts is in the result
+        shutil.rmtree(place / "run")  # its checkpoint is large, and the result has everything
     return DONE
 
 
@@ -124,7 +126,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _drop_damaged(folder: Path) -> None:
-    """Deletes what is left of a run if it cannot be continued: the machine itself may have gone down."""
+    """Deletes the rest of a run that cannot be continued, for example after a crash of the machine."""
     try:
         if holds_run(folder) and not read_record(folder).config:
             raise DataError(f"an older version began the run in {folder}")

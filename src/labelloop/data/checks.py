@@ -1,4 +1,4 @@
-"""What can be wrong with rows before training. Each check names the rows and columns, and says what to do."""
+"""Checks of rows before training. Each error names the rows and columns, and says what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labelloop.data.columns import are_array_names
 from labelloop.errors import DataError, some
 from labelloop.types import Labels
 
-ROWS_AT_A_TIME = 65_536  # bounds the memory of the mask of finite values
+ROWS_AT_A_TIME = 65_536  # limits the memory of the mask of finite values
 
 
 def check_ids(ids: NDArray, source: str) -> None:
@@ -25,12 +25,12 @@ def check_ids(ids: NDArray, source: str) -> None:
         more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
         raise DataError(
             f"{source}: {len(twice)} id(s) occur more than once: {'; '.join(rows)}{more} (the first row is 0);"
-            " give every row an id of its own, or name another id column"
+            " give every row its own id, or name another id column"
         )
 
 
 def check_finite(values: Any, column_names: Sequence[str], source: str, what: str = "features") -> None:
-    """Refuses NaN and infinite numbers. A dataset that is not an array is not looked through."""
+    """Refuses NaN and infinite numbers. A dataset that is not an array is not checked."""
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
         return
     rows, columns = [], []
@@ -51,8 +51,8 @@ def check_finite(values: Any, column_names: Sequence[str], source: str, what: st
 
 
 def check_not_sparse(values: Any, what: str) -> None:
-    """Refuses a sparse matrix, which would be taken for a dataset or for a single object."""
-    if type(values).__module__.startswith("scipy.sparse"):  # without importing it, which is slow
+    """Refuses a sparse matrix, which would otherwise pass for a dataset or a single object."""
+    if type(values).__module__.startswith("scipy.sparse"):  # without importing scipy, which is slow
         raise DataError(
             f"{what}: a sparse matrix of shape {values.shape}; give an array, as `.toarray()` makes one, or reduce its"
             " columns first, for example with TruncatedSVD"
@@ -60,9 +60,9 @@ def check_not_sparse(values: Any, what: str) -> None:
 
 
 def check_columns(expected: Sequence[str], found: Sequence[str], source: str) -> None:
-    """Refuses features that are not those the model or the other table has, in the same order.
+    """Refuses features other than those of the model or the other table, in the same order.
 
-    Columns of an array have only numbers, so of two arrays only the widths are compared.
+    Columns of an array have no names, so of two arrays only the widths are compared.
     """
     alike = are_array_names(expected) and are_array_names(found) and len(expected) == len(found)
     if tuple(expected) == tuple(found) or alike:
@@ -78,12 +78,12 @@ def check_columns(expected: Sequence[str], found: Sequence[str], source: str) ->
 
 
 def same_ids(left: NDArray, right: NDArray) -> tuple[Labels, Labels]:
-    """The positions of rows whose id occurs on both sides, pair by pair."""
+    """The positions of rows whose id occurs on both sides, as pairs."""
     return _pairs(left, right)
 
 
 def same_content(left: NDArray, right: NDArray) -> tuple[Labels, Labels]:
-    """The positions of rows whose input occurs on both sides bit for bit, one pair for each on the left."""
+    """The positions of rows whose input occurs on both sides bit for bit, one pair per row on the left."""
     if left.shape[1:] != right.shape[1:]:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     dtype = np.result_type(left, right)

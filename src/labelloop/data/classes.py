@@ -1,7 +1,7 @@
-"""Between the labels a user has (text, whole numbers, true/false) and the numbers 0 .. C-1 a method works with.
+"""Translates between the user's labels (text, whole numbers, true/false) and the numbers 0 .. C-1 of the methods.
 
-A missing label is blank, NaN or None, or one of the markers: -1 and the like, unless it is said that these are classes.
-It becomes -1 here, whatever the type of the others.
+A missing label is blank, NaN or None, or one of the markers, such as -1, unless the user says that these are classes.
+It becomes -1 here, whatever the type of the labels.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from labelloop.types import MISSING, Labels
 MISSING_TEXT = ("", "nan", "NaN", "None", "<NA>", "-1", "-1.0")
 
 
-LARGEST = np.iinfo(np.int64).max  # a larger number is a name
-EXACT = 2**53  # among floats, larger numbers stand for several
+LARGEST = np.iinfo(np.int64).max  # a larger number stays text
+EXACT = 2**53  # larger floats stand for several whole numbers
 
 
 def typed(
     values: ArrayLike, what: str = "label", markers: Sequence[str] = MISSING_TEXT
 ) -> tuple[NDArray, NDArray[np.bool_]]:
-    """Brings labels to int64, bool or text, and says which are missing.
+    """Converts labels to int64, bool or text, and finds the missing ones.
 
     Whole numbers that became floats because some are missing become whole numbers again.
 
     Args:
         values: One label per row, of any type.
-        what: What to call them in a message.
-        markers: What means that a label is missing, beside a blank, None and NaN.
+        what: Their name in messages.
+        markers: Labels that mean "missing", besides a blank, None and NaN.
 
     Returns:
-        The labels and a mask of the missing ones, where the label means nothing.
+        The labels, and a mask of the missing ones. Masked labels have no meaning.
     """
     minus_one = "-1" in markers
     array = np.asarray(values)
@@ -47,7 +47,7 @@ def typed(
     if array.dtype.kind == "b":
         return array, np.zeros(len(array), dtype=bool)
     if array.dtype.kind == "u" and array.size and array.max() > LARGEST:
-        return array.astype(str), np.zeros(len(array), dtype=bool)  # a name like any other
+        return array.astype(str), np.zeros(len(array), dtype=bool)  # a class name like any other
     if array.dtype.kind in "iu":
         return array.astype(np.int64), (array == MISSING) & minus_one
     if array.dtype.kind == "f":
@@ -67,13 +67,13 @@ def typed(
 
 
 def _from_objects(array: NDArray, what: str, markers: Sequence[str]) -> tuple[NDArray, NDArray[np.bool_]]:
-    """The same for an array of Python objects: what is there must be of one type."""
+    """The same for an array of Python objects, which must all be of one type."""
     markers = ("", *markers)
     absent = np.array([value is None or _is_nan(value) for value in array], dtype=bool)
     rest = array[~absent].tolist()
     text = [isinstance(value, str) for value in rest]
     if any(text) and not all(text):
-        # A column with "" for missing among numbers is common; a column of numbers and names is an accident.
+        # Numbers with "" where one is missing are common; a mix of numbers and names is a mistake.
         blank = np.array([isinstance(v, str) and v.strip() in markers for v in array], dtype=bool)
         if (blank & ~absent).sum() < sum(text):
             rows = np.flatnonzero([isinstance(v, str) and v.strip() not in markers for v in array])
@@ -100,12 +100,12 @@ def is_missing(values: ArrayLike, markers: Sequence[str] = MISSING_TEXT) -> NDAr
 
 
 def markers_beside(classes: ArrayLike) -> tuple[str, ...]:
-    """The usual markers of a missing label that are no class."""
+    """The usual markers of a missing label that are not classes."""
     return tuple(marker for marker in MISSING_TEXT if marker not in set(text_of(classes)))
 
 
 def _is_nan(value: Any) -> bool:
-    # pandas' own missing value refuses comparison, so it is known by name: pandas is not a dependency.
+    # pandas.NA cannot be compared, and pandas is not a dependency, so it is recognised by its name.
     return type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float | np.floating) and value != value)
 
 
@@ -120,8 +120,8 @@ def class_names_of(
     Args:
         labels: The given labels, or None.
         clean_labels: The clean labels, or None.
-        given: The classes in the wanted order. Without it they are what occurs, sorted: numbers by value, text by
-            letter. When the labels are whole numbers and these are names, label k means the k-th name.
+        given: The classes in the wanted order. By default the classes that occur, sorted: numbers by value, text
+            alphabetically. If the labels are whole numbers and these are names, label k means the k-th name.
         markers: As for `typed`.
 
     Returns:
@@ -172,12 +172,12 @@ def _is_whole(text: str) -> bool:
 def encode(
     values: ArrayLike, class_names: ArrayLike, what: str = "label", markers: Sequence[str] = MISSING_TEXT
 ) -> Labels:
-    """Numbers the labels by their place among the classes.
+    """Turns labels into class numbers.
 
     Args:
         values: One label per row.
         class_names: The classes in order, as from `class_names_of`.
-        what: What to call the labels in a message.
+        what: The name of the labels in messages.
         markers: As for `typed`.
 
     Returns:
@@ -195,7 +195,7 @@ def encode(
     if array.dtype.kind in "bi" and classes.dtype.kind in "bi":
         array, classes = array.astype(np.int64), classes.astype(np.int64)
     elif array.dtype.kind == "i" and classes.dtype.kind == "U":
-        # Numbers that are themselves names ("3") are those names; otherwise they count along the list.
+        # Numbers that are also names ("3") mean those names; otherwise they are positions in the list.
         text = array.astype(str)
         if missing.all() or not np.isin(text[~missing], classes).all():
             return _checked(array, missing, (array >= 0) & (array < len(classes)), np.asarray(values), classes, what)
@@ -216,19 +216,19 @@ def _checked(
         hint = nearest(strange[0], [str(name) for name in classes]) if len(classes) <= 20 else ""
         raise DataError(
             f"{what}: {some(map(repr, strange))} is not among the {len(classes)} classes, in row {some(bad)}"
-            " (the first row is 0); correct it or leave it blank; a class has to be among the labels of the training"
+            " (the first row is 0); correct it or leave it blank; a class must occur among the labels of the training"
             f" rows, or the classes you named. {hint}".rstrip()
         )
     return np.where(missing, MISSING, place).astype(np.int64)
 
 
 def decode(labels: Labels, classes: ArrayLike, like: DTypeLike | None = None) -> NDArray:
-    """Gives labels back as the user wrote them; the reverse of `encode`.
+    """Turns class numbers back into the user's labels; the reverse of `encode`.
 
     Args:
         labels: Labels from 0 to C-1, or -1 where missing.
         classes: The classes in order.
-        like: The type of the user's labels; without it, that of the classes.
+        like: The type of the user's labels; by default that of the classes.
 
     Returns:
         The labels in that type. A missing one is -1 among numbers, "" in text, NaN among floats, None otherwise.
@@ -237,7 +237,7 @@ def decode(labels: Labels, classes: ArrayLike, like: DTypeLike | None = None) ->
     dtype = classes.dtype if like is None else np.dtype(like)
     missing = labels == MISSING
     if dtype.kind in "iuf" and classes.dtype.kind == "U":
-        # The user's labels were numbers that count along a list of names, or the names are numbers.
+        # The user's labels were positions in a list of names, or the names are numbers.
         whole = all(_is_whole(str(name)) for name in classes)
         if whole and any(abs(int(name)) > LARGEST for name in classes):
             dtype = classes.dtype
@@ -246,7 +246,7 @@ def decode(labels: Labels, classes: ArrayLike, like: DTypeLike | None = None) ->
     values = classes[np.where(missing, 0, labels)]
     if dtype.kind == "O" or (dtype.kind == "b" and missing.any()):
         return np.array([None if gone else v for gone, v in zip(missing, values.tolist(), strict=True)], dtype=object)
-    if dtype.kind in "US":  # the width of the user's own array may be too short for another class
+    if dtype.kind in "US":  # the text type of the user's array may be too short for another class
         values = values.astype(str)
         values[missing] = ""
         return values
@@ -259,14 +259,14 @@ def decode(labels: Labels, classes: ArrayLike, like: DTypeLike | None = None) ->
 
 
 def text_of(classes: ArrayLike) -> tuple[str, ...]:
-    """The classes as text, for every output."""
+    """The classes as text, for output."""
     return tuple(str(name) for name in np.asarray(classes))
 
 
 def numbers_where_all_are(
     columns: Sequence[NDArray | None], markers: Sequence[str] = MISSING_TEXT
 ) -> list[NDArray | None]:
-    """Turns text columns into whole numbers when every label in all of them is one, as in a CSV file.
+    """Turns columns of text, as in a CSV file, into whole numbers if every label in all of them is one.
 
     All or none, so that a label and a clean label of the same class stay equal. "3.0" is 3 (pandas writes that when
     a label is missing); "007" stays text, and so does a number of more than 64 bits.

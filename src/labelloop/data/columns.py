@@ -1,4 +1,4 @@
-"""Which column of a file is what: the user's word first, then a guess by name, however it is spelled."""
+"""Finds the role of each column: as the user says, else by its name, in any spelling."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from labelloop.errors import DataError, nearest
 
 LABEL_NAMES = ("label", "labels", "noisy_label", "given_label", "target")
-LABEL_IF_NO_OTHER = ("y",)  # beside another label column, y is as likely a coordinate
+LABEL_IF_NO_OTHER = ("y",)  # next to another label column, y may well be a coordinate
 CLEAN_NAMES = ("clean_label", "clean_labels", "y_clean", "verified")
 ID_NAMES = ("id", "row_id")
-ROW_NAMES = ("row",)  # of a file that `labelloop plan` wrote for rows without ids
-GIVEN_NAMES = ("given_label",)  # beside it
+ROW_NAMES = ("row",)  # in a file that `labelloop plan` wrote for rows without ids
+GIVEN_NAMES = ("given_label",)  # next to it
 SPLIT_NAMES = ("split",)
 FILE_NAMES = ("file_name", "filename", "image", "image_path", "path")
 EMBEDDING_NAMES = ("embedding", "embeddings", "features")
 # As `plain` spells them.
-# Never a feature unless asked for: a column that tells the label would make training look perfect and learn nothing,
-# and a row number tells the order of the file.
+# Never a feature unless asked for: a column that gives the label away would make training look perfect without
+# learning anything, and a row number gives away the order of the file.
 NEVER_FEATURES = frozenset(
     {
         *(LABEL_NAMES + CLEAN_NAMES + ID_NAMES + SPLIT_NAMES),
@@ -32,7 +32,7 @@ NEVER_FEATURES = frozenset(
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns that are not features; None where there is none."""
+    """The columns that are not features, or None."""
 
     label: str | None
     clean: str | None
@@ -43,7 +43,7 @@ class Roles:
     label_guessed: bool = False
     id_guessed: bool = False
     split_guessed: bool = False
-    flag: str | None = None  # a column that says whether a row was verified, and not what its label is
+    flag: str | None = None  # a column that says whether a row was verified, not what its label is
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def roles_of(
     """Finds the columns that are not features among `names`.
 
     Raises:
-        DataError: A named column is not there, two could be meant, one is named twice, or there are no labels.
+        DataError: A named column does not exist, a guess is ambiguous, a column is named twice, or there are no labels.
     """
     said = [name for name in (label_column, clean_column, id_column, split_column, *extra_columns) if name is not None]
     for name in said:
@@ -96,18 +96,18 @@ def roles_of(
 
 
 def require(name: str, names: Sequence[str], source: str) -> None:
-    """Refuses a name that is not among the columns, with the nearest ones."""
+    """Refuses a name that is not a column, and suggests the nearest ones."""
     if name not in names:
         raise DataError(f"{source}: no column {name!r}; {nearest(name, names)}")
 
 
 def plain(name: str) -> str:
-    """Clean Label and clean-label as clean_label."""
+    """Spells "Clean Label" and "clean-label" as "clean_label"."""
     return re.sub(r"[\s-]+", "_", name.strip().lower())
 
 
 def guess(names: Sequence[str], guesses: Sequence[str], argument: str = "", source: str = "") -> str | None:
-    """The one name among the guesses, however it is spelled; None where there is none."""
+    """The one name that matches a guess, in any spelling; None if there is none."""
     found = [name for name in names if plain(name) in guesses]
     if len(found) > 1:
         raise DataError(f"{source}: {' and '.join(map(repr, found))} could both be meant; say which with {argument}")
@@ -115,10 +115,10 @@ def guess(names: Sequence[str], guesses: Sequence[str], argument: str = "", sour
 
 
 def names_of_array(key: str, width: int) -> list[str]:
-    """Names for the columns of an array that has none."""
+    """Names for the columns of an array."""
     return [f"{key}[{j}]" for j in range(width)]
 
 
 def are_array_names(names: Sequence[str]) -> bool:
-    """Whether these are names from `names_of_array`: the columns of one array, known only by number."""
+    """Whether these are names from `names_of_array`, so that columns are known only by number."""
     return len(names) > 0 and list(names) == names_of_array(names[0].removesuffix("[0]"), len(names))

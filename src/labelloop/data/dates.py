@@ -12,8 +12,8 @@ from labelloop.types import Floats
 
 DATE = ("year", "month", "day", "weekday")
 TIME = (*DATE, "hour")
-MIDDLE = {"month": 6.5, "day": 15.5, "weekday": 3.0, "hour": 12.0}  # what stands in for a missing date
-# Day first where both could be meant: most of the world writes so, and it is said.
+MIDDLE = {"month": 6.5, "day": 15.5, "weekday": 3.0, "hour": 12.0}  # replaces a missing date
+# Day first if the order is ambiguous, as in most of the world; the user is told.
 FORMATS = (
     ("%Y-%m-%d", DATE),
     ("%Y/%m/%d", DATE),
@@ -37,7 +37,7 @@ WORDS = {"%Y": "yyyy", "%m": "mm", "%d": "dd", "%H": "hh", "%M": "mm", "%S": "ss
 
 
 def date_format(texts: Sequence[str]) -> str | None:
-    """The first format that every text has, or None."""
+    """The first format that fits every text, or None."""
     different = sorted(set(texts))
     for form, _ in FORMATS:
         if different and all(_read(text, form) is not None for text in different):
@@ -61,8 +61,8 @@ def dates_as_numbers(values: NDArray, form: str, year: float) -> tuple[Floats, N
 
     Args:
         values: Text, None where missing.
-        form: As from `date_format`.
-        year: Stands in for a missing one.
+        form: A format from `date_format`.
+        year: Replaces a missing year.
     """
     parts = date_parts(form)
     numbers = np.empty((len(values), len(parts)), dtype=np.float32)

@@ -1,8 +1,8 @@
-"""Columns of a table as numbers: what is missing is filled in and marked, categories become columns of 0 and 1.
+"""Encodes the columns of a table: missing values are filled in and marked, categories become columns of 0 and 1.
 
-Fitted on the training rows and kept in model.json, so that new rows are treated in exactly the same way. A column of
-numbers without a gap stays as it is. No level or mark gets a column that is constant in training: its weight would
-never be trained, so a new level is a row of zeros.
+Fitted on the training rows and stored in model.json, so that new rows are encoded in the same way. A column of numbers
+without gaps is not changed. No level or mark gets a column that is constant in training, because its weight would never
+be trained; so a new level is a row of zeros.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from labelloop.data.dates import date_parts, dates_as_numbers, in_words
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
 
-MAX_LEVELS = 100  # a column with more different values is text or an id
-FEW_LEVELS = 12  # as many are fine however few the rows; above, a level needs ROWS_A_LEVEL on average
+MAX_LEVELS = 100  # a column with more distinct values is text or an id
+FEW_LEVELS = 12  # up to this many are fine for any number of rows; beyond, levels need ROWS_A_LEVEL on average
 ROWS_A_LEVEL = 30
-RARE = 0.001  # a level of a smaller share of the rows, or of one row, goes with the other rare ones
+RARE = 0.001  # levels with a smaller share of the rows, or a single row, are merged
 OTHER, BLANK = "(other)", "(missing)"
 
 
@@ -33,11 +33,11 @@ class Column:
     Attributes:
         name: Its name in the file.
         kind: "number", "category" or "date".
-        median: What stands in for a missing number, or the year of a missing date.
-        levels: The categories that have a column of their own.
-        other: Whether the rare categories share one.
-        missing: Whether there is a column that marks what was missing.
-        form: How a date is written, as for `strptime`.
+        median: Replaces a missing number, or the year of a missing date.
+        levels: The categories with their own column.
+        other: Whether rare categories share a column.
+        missing: Whether a column marks missing values.
+        form: The format of dates, as for `strptime`.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Column:
 
 
 def fit_number(name: str, values: Floats, train: NDArray[np.bool_]) -> Column:
-    """How to treat a column of numbers, NaN where missing. `train` masks the rows to look at."""
+    """How to encode a column of numbers, NaN where missing. `train` masks the rows to fit on."""
     seen = values[train]
     known = seen[~np.isnan(seen)]
     median = float(np.median(known)) if len(known) else 0.0
@@ -67,7 +67,7 @@ def fit_number(name: str, values: Floats, train: NDArray[np.bool_]) -> Column:
 
 
 def fit_category(name: str, values: NDArray, train: NDArray[np.bool_]) -> Column:
-    """How to treat a column of text, None where missing. `train` masks the rows to look at."""
+    """How to encode a column of text, None where missing. `train` masks the rows to fit on."""
     seen = values[train]
     known = seen[seen != None]  # noqa: E711  (elementwise)
     levels, counts = np.unique(known.astype(str), return_counts=True)
@@ -82,7 +82,7 @@ def fit_category(name: str, values: NDArray, train: NDArray[np.bool_]) -> Column
 
 
 def fit_date(name: str, values: NDArray, train: NDArray[np.bool_], form: str) -> Column:
-    """How to treat a column of dates, as text, None where missing. `train` masks the rows to look at."""
+    """How to encode a column of dates, as text, None where missing. `train` masks the rows to fit on."""
     numbers, gone = dates_as_numbers(values[train], form, 0.0)
     known = numbers[~gone, 0]
     year = float(np.median(known)) if len(known) else 0.0
@@ -96,7 +96,7 @@ def unusable(column: Column, values: NDArray, train: NDArray[np.bool_]) -> str |
     if different > min(MAX_LEVELS, rows / 2):
         return f"{different} different values in {rows} rows, like text or ids"
     if different > max(FEW_LEVELS, rows / ROWS_A_LEVEL):
-        return f"{different} different values in {rows} rows, too few rows a value to learn from"
+        return f"{different} different values in {rows} rows, too few rows per value to learn from"
     return "the same value in every row" if len(column.encoded_names) < 2 else None
 
 
@@ -104,11 +104,11 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
     """Applies the encoding.
 
     Args:
-        columns: As fitted.
+        columns: The fitted columns.
         raw: The values of each: float32 with NaN, or text with None.
 
     Returns:
-        The names of the encoded columns, the numbers [n, D], and remarks on values that training has not seen.
+        The names of the encoded columns, the numbers [n, D], and remarks on values that did not occur in training.
     """
     parts: list[NDArray] = []
     remarks: list[str] = []
@@ -117,7 +117,7 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
         if column.kind == "number":
             gone = np.isnan(values)
             if gone.any() and not column.missing:
-                remarks.append(f"{column.name!r} lacks {gone.sum()} numbers (the median of training stands in)")
+                remarks.append(f"{column.name!r} lacks {gone.sum()} numbers (filled in with the median of training)")
             parts.append(np.where(gone, np.float32(column.median), values) if gone.any() else values)
         elif column.kind == "date":
             dates, gone = dates_as_numbers(values, column.form, column.median)
@@ -132,7 +132,7 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
             if column.other:
                 parts.append(~known & ~gone)
             elif strange := sorted({str(value) for value in values[~known & ~gone]}):
-                remarks.append(f"{column.name!r} has categories that training did not ({some(strange)})")
+                remarks.append(f"{column.name!r} has categories that did not occur in training ({some(strange)})")
         if column.missing:
             parts.append(gone)
     names = [name for column in columns for name in column.encoded_names]
@@ -147,4 +147,4 @@ def from_json(stored: Sequence[Mapping[str, Any]], source: str) -> tuple[Column,
     try:
         return tuple(Column(**{**about, "levels": tuple(about["levels"])}) for about in stored)
     except (TypeError, KeyError) as error:
-        raise DataError(f"{source}: the columns are not described as we write them ({error})") from None
+        raise DataError(f"{source}: the description of the columns cannot be read ({error})") from None

@@ -1,4 +1,4 @@
-"""Which columns of an Arrow table are features, and their numbers."""
+"""The features of an Arrow table: which columns, and their values as numbers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from labelloop.errors import DataError, some
 from labelloop.large_arrays import release, zeros
 from labelloop.types import Floats
 
-EMBEDDINGS = 16_384  # read at a time
-ALMOST_ALL = 0.9  # a text column with this share of numbers is a column of numbers with a slip in it
+EMBEDDINGS = 16_384  # rows read at a time
+ALMOST_ALL = 0.9  # a text column with this share of numbers is a column of numbers with a typo
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Features:
     """The features of a table.
 
     Attributes:
-        names: Of the columns of `values`.
+        names: The names of the columns of `values`.
         values: The numbers [n, D].
         encoding: How named columns became numbers.
-        used: Every column that is learned from, and how.
-        left_out: Every column that is not, and why.
+        used: Every column that is used, and how.
+        left_out: Every column that is not used, and why.
     """
 
     names: list[str]
@@ -64,24 +64,24 @@ def features_of(
     encoding: Sequence[Column] | None = None,
     as_they_are: bool = False,
 ) -> Features:
-    """The features, and what was made of every column.
+    """The features, and how every column is used.
 
     Args:
         arrow: The rows.
         roles: The columns that are not features.
         path: For messages.
-        feature_columns: As in `ReadOptions`. Likewise `embedding_column`, `encoding` and `as_they_are`.
-        embedding_column: See there.
+        feature_columns: As in `ReadOptions`.
+        embedding_column: As in `ReadOptions`.
         train: Masks the rows that the encoding is fitted on [n].
-        encoding: See there.
-        as_they_are: See there.
+        encoding: As in `ReadOptions`.
+        as_they_are: As in `ReadOptions`.
     """
     expected = None
     if encoding is not None:
         feature_columns = [column.name for column in encoding]
     names = arrow.column_names
     if feature_columns is not None and are_array_names(feature_columns) and feature_columns[0] not in names:
-        # Columns known only by number: those of an embedding column, whatever its name is here.
+        # Columns known only by number come from an embedding column, whatever its name is here.
         expected, feature_columns = feature_columns, None
     _check_named((*(feature_columns or ()), *([embedding_column] if embedding_column else [])), arrow, roles, path)
     by_default, others = embedding_column is None and feature_columns is None, False
@@ -124,7 +124,7 @@ def features_of(
 
 
 def _check_named(asked: Sequence[str], arrow: pa.Table, roles: Roles, path: Path) -> None:
-    """Refuses features that are not there, or have another use."""
+    """Refuses features that do not exist, or have another use."""
     for name in asked:
         require(name, arrow.column_names, str(path))
         if name in roles.used:
@@ -132,7 +132,7 @@ def _check_named(asked: Sequence[str], arrow: pa.Table, roles: Roles, path: Path
 
 
 def _encoded(fitted: Sequence[Column], raw: dict[str, NDArray], path: Path) -> tuple[list[str], Floats]:
-    """Names and numbers of encoded columns; what is remarkable about them is said."""
+    """Names and numbers of encoded columns; warns of unusual values."""
     names, values, remarks = encode_columns(fitted, raw)
     for remark in remarks:
         warnings.warn(f"{path}: column {remark}", stacklevel=5)
@@ -155,9 +155,10 @@ def _used(
 
 
 def _guessed_embedding(arrow: pa.Table, roles: Roles, path: Path) -> tuple[str | None, bool]:
-    """The column of lists that is taken for an embedding, and whether other columns are learned from beside it.
+    """The column of lists that is used as an embedding, and whether other columns are used with it.
 
-    By its name, an embedding stands for the row. Any other list, such as the corners of a box, is one more feature.
+    A column named as an embedding stands for the row. Any other list, such as the corners of a box, is one more
+    feature.
     """
     lists = [name for name in arrow.column_names if name not in roles.used and _is_list(arrow[name].type)]
     named = [name for name in lists if plain(name) in EMBEDDING_NAMES]
@@ -211,7 +212,7 @@ def _embedding(column: pa.ChunkedArray, name: str, path: Path) -> Floats:
 def _fit_named(
     arrow: pa.Table, names: Sequence[str], path: Path, train: NDArray[np.bool_]
 ) -> tuple[dict[str, NDArray], list[Column]]:
-    """The columns that were asked for. One that cannot be used is an error."""
+    """The columns that the user named. One that cannot be used is an error."""
     raw, fitted = {}, []
     for name in names:
         raw[name], column, why_not = _fit_column(arrow, name, path, train)
@@ -226,7 +227,7 @@ def _fit_named(
 def _fit_default(
     arrow: pa.Table, roles: Roles, path: Path, train: NDArray[np.bool_], embedding: str | None
 ) -> tuple[dict[str, NDArray], list[Column], list[LeftOut]]:
-    """Every column of numbers, categories or dates without another use, and what is left out and why."""
+    """Every column of numbers, categories or dates without another use; and the columns left out, with the reasons."""
     raw: dict[str, NDArray] = {}
     fitted: list[Column] = []
     left_out: list[LeftOut] = []
@@ -235,7 +236,7 @@ def _fit_default(
         if name in roles.used or name == embedding:
             continue
         if plain(name) in NEVER_FEATURES:
-            left_out.append(LeftOut(name, "by its name a label, an id or a row number"))
+            left_out.append(LeftOut(name, "a label, an id or a row number, by its name"))
         elif _is_numeric(kind) or _is_text(kind) or pa.types.is_temporal(kind):
             raw[name], column, why_not = _fit_column(arrow, name, path, train)
             if why_not:
@@ -247,7 +248,7 @@ def _fit_default(
     said = some(f"{out.column!r} ({out.why})" for out in left_out)
     if not fitted and embedding is None:
         raise DataError(
-            f"{path}: no column to learn from"
+            f"{path}: no column to train on"
             + (f"; left out: {said}" if left_out else "")
             + "; features are numbers, categories, dates or one embedding column"
         )
@@ -257,7 +258,7 @@ def _fit_default(
 
 
 def _fit_column(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_]) -> tuple[NDArray, Column, str | None]:
-    """A column, how to treat it, and why it cannot be used, if so."""
+    """A column and how to encode it, or why it cannot be used."""
     kind = arrow[name].type
     as_text = pa.types.is_temporal(kind) or (_is_text(kind) and not _nearly_numbers(arrow[name]))
     values = _raw(arrow, name, path, as_text)
@@ -294,7 +295,7 @@ def _raw(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray:
 
 
 def _nearly_numbers(column: pa.ChunkedArray) -> bool:
-    """Whether a column of text is one of numbers with a slip in it: to take it for categories would hide the slip."""
+    """Whether a column of text holds numbers with a typo: as categories the typo would go unseen."""
     texts = column.to_pylist()
     written = [value for value in texts if value is not None and value.strip() not in NULL_NUMBERS]
     return bool(written) and sum(map(is_number, written)) >= ALMOST_ALL * len(written)

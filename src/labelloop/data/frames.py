@@ -1,4 +1,4 @@
-"""Data frames with columns that are no numbers: read as the columns of a file are."""
+"""Data frames with text, categories or dates: read like the columns of a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_ROLES = Roles(label=None, clean=None, id=None, split=None, extra=(), clean_gu
 
 
 def is_mixed_frame(values: Any) -> bool:
-    """Whether this is a data frame, of pandas say, with text, categories or dates among its columns."""
+    """Whether this is a data frame, such as pandas', with text, categories or dates among its columns."""
     if not hasattr(values, "columns") or not hasattr(values, "dtypes"):
         return False
     return any(getattr(kind, "kind", "O") not in "biuf" for kind in values.dtypes)
@@ -28,14 +28,14 @@ def frame_features(frame: Any, source: str, encoding: Sequence[Column] | None = 
     """The features of a data frame.
 
     Args:
-        frame: With named columns.
+        frame: A data frame with named columns.
         source: For messages.
-        encoding: That of an earlier one, for the same features again.
+        encoding: That of an earlier frame, to get the same features again.
     """
     try:
         arrow = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError) as error:
-        raise DataError(f"{source}: a column that is not of one type ({error}); write it as text or numbers") from error
+        raise DataError(f"{source}: a column with mixed types ({error}); write it as text or numbers") from error
     columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in arrow.columns]
     arrow = pa.table(columns, names=[str(name) for name in arrow.column_names])
     train = np.ones(arrow.num_rows, dtype=bool)

@@ -1,4 +1,4 @@
-"""Labels that can be understood in two ways: they are asked about, with counts, and never decided in silence."""
+"""Ambiguous labels: the user is asked, with counts, and nothing is decided silently."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from numpy.typing import NDArray
 from labelloop.data.classes import MISSING_TEXT, typed
 from labelloop.errors import DataError, UsageError, some
 
-MANY = 30  # numbers of more different values than this may be a measurement
-FEW_ROWS = 10  # a class
+MANY = 30  # a column of more distinct numbers may be a measurement
+FEW_ROWS = 10  # rows per class
 
 
 def ask_about_markers(given: Counter[str], clean: Counter[str], source: str) -> None:
-    """Refuses -1, None or nan among the given labels where it may as well be a class.
+    """Refuses -1, None or nan among the given labels if it may be a class.
 
-    Text is always asked about. The number -1 is where labels are -1, 0 and 1 or fewer, where others are negative too,
-    and where it stands in both label columns.
+    Text always raises the question. The number -1 does if the labels are among -1, 0 and 1, if other labels are
+    negative too, or if it occurs in both label columns.
 
     Args:
-        given: How often each given label is written.
-        clean: The same of the clean labels.
+        given: The count of each given label.
+        clean: The count of each clean label.
         source: For messages.
 
     Raises:
-        UsageError: Says where it occurs and how often, and how to decide.
+        UsageError: With where and how often it occurs, and how to decide.
     """
     found = [marker for marker in MISSING_TEXT if marker and marker in given]
     classes = [name for name in given if name not in MISSING_TEXT]
@@ -43,7 +43,7 @@ def ask_about_markers(given: Counter[str], clean: Counter[str], source: str) -> 
             return
     marker = found[0]
     raise UsageError(
-        f"{source}: {marker!r} stands {given[marker]} times among the given labels (beside {_said(given, classes)}) and"
+        f"{source}: {marker!r} occurs {given[marker]} times among the given labels (beside {_said(given, classes)}) and"
         f" {clean.get(marker, 0)} times among the clean ones: a class, or a missing label? say --missing {marker} if"
         " these labels are missing, --missing blank if it is a class"
     )
@@ -77,12 +77,12 @@ def compare_labels(labels: NDArray | None, clean_labels: NDArray | None, source:
         DataError: They share none.
 
     Warns:
-        UserWarning: Names differ only in capitals, blanks or a point zero.
+        UserWarning: Names differ only in case, spaces or a trailing ".0".
     """
     given, clean = _classes(labels, markers), _classes(clean_labels, markers)
     alike = _variants([*given, *clean])
     kinds = {values.dtype.kind for values in (labels, clean_labels) if values is not None}
-    mixed = "U" in kinds and len(kinds) > 1  # said where the classes are numbered
+    mixed = "U" in kinds and len(kinds) > 1  # reported when the classes are numbered
     if given and clean and not mixed and not set(given) & set(clean):
         hint = f"; {_named(alike[0], given, clean)} differ only in how they are written" if alike else ""
         raise DataError(
@@ -92,8 +92,7 @@ def compare_labels(labels: NDArray | None, clean_labels: NDArray | None, source:
         )
     for group in alike:
         warnings.warn(
-            f"{source}: {_named(group, given, clean)} are taken for different classes; if they are one, write them"
-            " alike",
+            f"{source}: {_named(group, given, clean)} count as different classes; if they are one, write them alike",
             stacklevel=3,
         )
 
@@ -118,7 +117,7 @@ def _named(group: Sequence[str], given: Counter[str], clean: Counter[str]) -> st
 
 
 def question_numbers(labels: NDArray | None, column: str | None, guessed: bool, source: str) -> None:
-    """Asks whether a column of many different numbers is the label, or a measurement.
+    """Asks whether a column of many distinct numbers is the label or a measurement.
 
     Raises:
         UsageError: The column was guessed.
@@ -137,8 +136,8 @@ def question_numbers(labels: NDArray | None, column: str | None, guessed: bool, 
         return
     message = (
         f"{source}: column {column!r} holds {len(classes)} different numbers in {rows} rows (from {classes[0]} to"
-        f" {classes[-1]}), like a measurement and not like classes"
+        f" {classes[-1]}), which looks like a measurement, not like classes"
     )
     if guessed:
-        raise UsageError(f"{message}; if it is the label all the same, say so with label_column")
-    warnings.warn(f"{message}; every number becomes a class of its own", stacklevel=3)
+        raise UsageError(f"{message}; if it is the label, say so with label_column")
+    warnings.warn(f"{message}; every number becomes its own class", stacklevel=3)

@@ -1,4 +1,4 @@
-"""From a table to what a method may see: rows with a clean label become the clean rows D^m, others training rows."""
+"""Makes a `Problem` from a table: rows with a clean label become the clean rows D^m, the others training rows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class TableProblem:
         classes: The classes in the user's type [C].
         given: Given labels [n], -1 where missing.
         clean_labels: Clean labels [n], -1 where missing; also of test rows.
-        train: Where the training rows stand in the table [N].
-        clean: Where the clean rows stand [M].
+        train: The positions of the training rows in the table [N].
+        clean: The positions of the clean rows [M].
         problem: What a method may see.
     """
 
@@ -42,14 +42,14 @@ class TableProblem:
 
 
 def make_problem(table: Table, class_names: Iterable[Any] | None = None) -> TableProblem:
-    """Numbers the classes and parts the rows.
+    """Numbers the classes and divides the rows.
 
     A row with a clean label is a clean row, and keeps its given label if it has one. Every other row is a training
-    row. Test rows of `table.split` are in neither.
+    row. Test rows of `table.split` are neither.
 
     Args:
         table: The rows.
-        class_names: The classes in the wanted order; without it, those of the source, else the labels that occur.
+        class_names: The classes in the wanted order; by default those of the source, else the labels that occur.
     """
     check_lengths(table)
     classes = classes_of(table, class_names)
@@ -68,8 +68,8 @@ def make_problem(table: Table, class_names: Iterable[Any] | None = None) -> Tabl
 def held_out_rows(made: TableProblem) -> Rows | None:
     """The test rows of a table with a split, or None.
 
-    When any of them has a clean label, only clean labels count and a row without one is not scored; otherwise the
-    given labels are taken for true.
+    If any of them has a clean label, only clean labels count and rows without one are not scored; otherwise the given
+    labels count as true.
     """
     table = made.table
     if table.split is None or not (table.split == "test").any():
@@ -80,7 +80,7 @@ def held_out_rows(made: TableProblem) -> Rows | None:
 
 
 def classes_of(table: Table, class_names: Iterable[Any] | None = None) -> NDArray:
-    """The classes of a table in order: the given ones, else those its source names, else the labels that occur."""
+    """The classes of a table in order: the given ones, else those of its source, else the labels that occur."""
     names = table.class_names if class_names is None else class_names
     try:
         return class_names_of(table.labels, table.clean_labels, names, table.markers)
@@ -110,17 +110,17 @@ def check(
     class_names: Iterable[Any] | None = None,
     allow_overlap: bool = False,
 ) -> None:
-    """Refuses what cannot be trained on, and warns of what can but should be known.
+    """Refuses rows that cannot be trained on, and warns of doubtful ones.
 
     Args:
-        data: The rows to train on. A `Problem` has no ids and no column names, so give the table where there is one.
-        test: The test rows, when they are not in the table's own split.
-        class_names: The classes in order, as for `make_problem`, where `data` is a table.
-        allow_overlap: Only warn of test rows with the input or the id of a clean row: rows of a few coarse columns may
-            look alike without being the same, and two files may count their rows from 0.
+        data: The rows to train on. A `Problem` has no ids and no column names, so pass the table if there is one.
+        test: The test rows, if they are not in the table's own split.
+        class_names: The classes in order, as for `make_problem`, if `data` is a table.
+        allow_overlap: Only warn of test rows with the input or the id of a clean row: different rows may have equal
+            values in a few coarse columns, and two files may both number their rows from 0.
 
     Raises:
-        DataError: Rows that cannot be used. The message names them and says what to do.
+        DataError: Some rows cannot be used. The message names them and says what to do.
 
     Warns:
         UserWarning: A class has no clean row; or test rows are also among the training rows.
@@ -157,7 +157,7 @@ def _check_table(table: Table) -> None:
         )
 
 
-# Other programs write a missing label so, but they may be names too (NA is a country), so they are only pointed out.
+# Other programs write missing labels like this, but they may be names (NA is a country), so this only warns.
 PERHAPS_MISSING = {"NA", "N/A", "n/a", "#N/A", "NULL", "null"}
 
 
@@ -183,7 +183,7 @@ def _check_labels(problem: Problem, source: str) -> None:
         )
     if PERHAPS_MISSING & set(names):
         warnings.warn(
-            f"{source}: {some(sorted(PERHAPS_MISSING & set(names)))} is taken for the name of a class; if it means that"
+            f"{source}: {some(sorted(PERHAPS_MISSING & set(names)))} is used as a class name; if it means that"
             " the label is missing, leave it blank",
             stacklevel=3,
         )
@@ -198,7 +198,7 @@ def _check_labels(problem: Problem, source: str) -> None:
 
 
 def _comparable_ids(*tables: Table) -> list[NDArray]:
-    """The ids of tables; names of images with their folders, because train/cat/1.png is not test/cat/1.png."""
+    """The ids of a table; image names include their folder, because train/cat/1.png is not test/cat/1.png."""
     folders = [_folder_of_ids(table.origin or {}) for table in tables]
     if None in folders:
         return [table.ids for table in tables]
@@ -206,7 +206,7 @@ def _comparable_ids(*tables: Table) -> list[NDArray]:
 
 
 def _folder_of_ids(origin: Mapping[str, Any]) -> Path | None:
-    """The folder in which the ids are names of images, if they are."""
+    """The folder of the images, if the ids are names of images."""
     if origin.get("kind") not in ("image-folder", "image-table") or origin["id_column"] is not None:
         return None
     place = Path(origin["path"]).resolve()
@@ -214,7 +214,7 @@ def _folder_of_ids(origin: Mapping[str, Any]) -> Path | None:
 
 
 def _check_test(data: Table | Problem, problem: Problem, test: Table | Rows, allow_overlap: bool) -> None:
-    """Refuses test rows among the clean rows, which choose the corrections; counts those among the noisy rows."""
+    """Refuses test rows among the clean rows, which choose the corrections; warns of those among the noisy rows."""
     source = data.source if isinstance(data, Table) else "the problem"
     test_source = test.source if isinstance(test, Table) else source
     positions = np.arange(len(test)) if isinstance(test, Table) else test.index
@@ -254,7 +254,7 @@ def _check_test(data: Table | Problem, problem: Problem, test: Table | Rows, all
     if seen:
         warnings.warn(
             f"{len(seen)} of {len(test)} test rows are also among the noisy training rows (test rows"
-            f" {some(positions[sorted(seen)])} of {test_source}; the first row is 0), so test accuracy flatters the"
+            f" {some(positions[sorted(seen)])} of {test_source}; the first row is 0), so test accuracy overrates the"
             " model; remove them from the training rows",
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""The one table every user has: inputs with two optional labels per row, as brought, before classes are numbered."""
+"""The table every user has: inputs with two optional labels per row, before classes are numbered."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class Table:
     """Rows in memory, in the user's order.
 
     Attributes:
-        inputs: Features [n, D] in float32, images [n, H, W, C] in uint8 or float32, or a map-style dataset; or texts or
-            images as they came, of which an encoder is to make inputs.
+        inputs: Features [n, D] in float32, images [n, H, W, C] in uint8 or float32, or a map-style dataset; or the
+            original texts or images, for an encoder.
         labels: The given labels, of the user's type, or None.
         clean_labels: The clean labels, of the user's type, or None.
-        ids: A text for every row: the given one, else the row number.
-        split: "train" or "test" for every row, or None when there are no test rows here.
+        ids: The id of every row as text: the user's, else the row number.
+        split: "train" or "test" for every row, or None if there are no test rows.
         extra: Further columns for the correction network, or None.
         column_names: The names of the features, empty for images and datasets.
         source: Where the rows came from, for messages.
         ids_given: Whether the ids are the user's own, so that equal ids in two tables mean the same row.
-        class_names: The classes in order, when the source says so.
-        encoding: How the named columns became numbers; empty where they did not have to.
-        image_form: How images became inputs, where they were files.
-        encoder_form: How an encoder made the inputs of texts or images, where one did.
-        raw: The texts or images that it made them of.
+        class_names: The classes in order, if the source gives them.
+        encoding: How the named columns became numbers; empty if they already were.
+        image_form: How image files became inputs, if they did.
+        encoder_form: How an encoder made the inputs from texts or images, if it did.
+        raw: The texts or images that the encoder saw.
         unreadable: The images that could not be used; their rows are neither trained nor tested on.
-        origin: What to write into run.json about the source, as from `origin_of`; None for arrays in memory.
-        markers: What means that a label is missing, beside a blank, None and NaN.
-        understood: What was made of every column of the source; None for arrays in memory.
+        origin: The record of the source for run.json, as from `origin_of`; None for arrays in memory.
+        markers: Labels that mean "missing", besides a blank, None and NaN.
+        understood: How every column of the source is used; None for arrays in memory.
     """
 
     inputs: Any
@@ -94,25 +94,25 @@ def from_arrays(
     """A table from arrays, lists, data frames or a map-style dataset.
 
     Args:
-        inputs: What `Table.inputs` may be, of any number type; or a data frame, whose text, categories
-            and dates are read as those of a file.
+        inputs: As `Table.inputs`, of any number type; or a data frame, whose text, categories and dates are read like
+            those of a file.
         labels: The given labels, missing ones blank, NaN, None or -1.
         clean_labels: The clean labels, missing where a row has none.
-        ids: A name for every row; without it, the row number.
+        ids: An id for every row; by default the row number.
         split: "train" or "test" for every row.
         extra: Further columns for the correction network.
-        column_names: The names of the features; without it, those of the data frame, else x[0], x[1], ...
+        column_names: The names of the features; by default those of the data frame, else x[0], x[1], ...
         class_names: The classes in order.
         source: Where the rows came from, for messages.
-        origin: The same for run.json.
-        encoding: How the columns of an earlier data frame became numbers, for the same features again.
+        origin: The record of the source for run.json.
+        encoding: The encoding of an earlier data frame, to get the same features again.
 
     Raises:
         DataError: Lengths differ, or an array has a shape or type that cannot be used.
     """
     fitted: tuple[Column, ...] = ()
     if hasattr(inputs, "columns"):
-        from labelloop.data.frames import frame_features, is_mixed_frame  # which builds on tables
+        from labelloop.data.frames import frame_features, is_mixed_frame  # imported here because it imports this module
 
         if encoding or is_mixed_frame(inputs):
             found = frame_features(inputs, source, encoding or None)
@@ -145,7 +145,7 @@ def from_arrays(
 
 
 def check_lengths(table: Table) -> None:
-    """Refuses a table whose parts do not have one entry a row."""
+    """Refuses a table whose parts do not have one entry per row."""
     count = len(table.inputs)
     for what in ("labels", "clean_labels", "ids", "split", "extra"):
         part = getattr(table, what)
@@ -172,7 +172,7 @@ def split_names(values: ArrayLike, source: str) -> NDArray:
 def _inputs(inputs: Any, source: str) -> Any:
     check_not_sparse(inputs, source)
     if not isinstance(inputs, list | tuple) and hasattr(inputs, "__getitem__") and not hasattr(inputs, "__array__"):
-        return inputs  # a map-style dataset: its items are read when they are needed
+        return inputs  # a map-style dataset: its items are read when needed
     array = np.asarray(inputs)
     if array.dtype.kind not in "biuf":
         raise DataError(f"{source}: inputs of type {array.dtype} are not numbers; give numbers, images or embeddings")
@@ -199,7 +199,7 @@ def _extra(extra: ArrayLike, source: str) -> Floats:
 
 
 def to_float32(array: NDArray) -> Floats:
-    """Numbers in float32; one too large for it becomes infinite, and is reported by the check of the features."""
+    """Numbers as float32; one that is too large becomes infinite, and the check of the features reports it."""
     with np.errstate(over="ignore"):
         if array.dtype == np.float32 or not is_large(4 * array.size):
             return array.astype(np.float32, copy=False)

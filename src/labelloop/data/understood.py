@@ -1,4 +1,4 @@
-"""What was made of a file: every column once, in words, so that nothing is understood wrongly without being said."""
+"""How a file was understood: every column once, in words, so that the user can see any mistake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Use:
-    """A column that is no feature: what it is used for, and whether that was guessed by its name."""
+    """A column that is not a feature: its use, and whether that was guessed from its name."""
 
     what: str
     column: str
@@ -16,7 +16,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Feature:
-    """A column to learn from, and how it is read."""
+    """A feature column, and how it is read."""
 
     column: str
     how: str
@@ -32,13 +32,13 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Understood:
-    """What was made of a file.
+    """How a file was understood.
 
     Attributes:
         uses: Labels, ids, split and extra columns.
-        features: What is learned from.
-        left_out: What is not used.
-        remarks: What else was decided while reading: a separator, what was read as missing.
+        features: The feature columns.
+        left_out: The columns that are not used.
+        remarks: Other decisions while reading, such as the delimiter and what counted as missing.
     """
 
     uses: tuple[Use, ...] = ()

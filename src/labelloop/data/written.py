@@ -1,4 +1,4 @@
-"""How values are written in text files: what is a number, and what is a number that is missing."""
+"""How values are written in text files: numbers, and missing numbers."""
 
 from __future__ import annotations
 

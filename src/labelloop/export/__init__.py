@@ -1,4 +1,4 @@
-"""What leaves LabelLoop (step 5): a run's corrections in the form of its input, with every change on record.
+"""Export (step 5): the corrections of a run in the format of its input, with a list of all changes.
 
-Reads a run folder and its input; never changes either.
+Reads a run folder and its input, and never changes either.
 """

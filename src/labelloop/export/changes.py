@@ -1,4 +1,4 @@
-"""The record of every change: one row for every label that changed and every row that was dropped."""
+"""The list of changes: one row for every label that changed and every row that was dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = ("id", "row", "column", "before", "after", "confidence", "reason", "ru
 
 
 def write_changes(path: Path, ids: list[str], decision: Decision, column: str, run: Path) -> int:
-    """Writes them as CSV and returns how many there are. A row is counted from 0, in the order of the input."""
+    """Writes the changes as CSV and returns their number. Rows are counted from 0, in the order of the input."""
     rows = np.flatnonzero(decision.relabelled | decision.dropped)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)

@@ -1,4 +1,4 @@
-"""Which label a row leaves with: relabelled, dropped or kept, by confidence. Clean labels always count."""
+"""The exported label of each row: relabelled, dropped or kept, by confidence. Clean labels always apply."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Decision:
     """What happens to every row of the input.
 
     Attributes:
-        given: The label it came with; None where it had none.
-        final: The label it leaves with; None where it has none.
-        proposed: What the run says; None where it says nothing.
-        confidence: The probability of the final label; NaN where nobody knows it.
-        relabelled: Whether the final label is another than the given one.
+        given: The given label, or None.
+        final: The exported label, or None.
+        proposed: The corrected label of the run, or None.
+        confidence: The probability of the exported label; NaN if unknown.
+        relabelled: Whether the exported label differs from the given one.
         dropped: Whether the row is left out.
-        verified: Whether someone verified it.
+        verified: Whether the row has a clean label.
     """
 
     given: NDArray
@@ -39,7 +39,7 @@ class Decision:
 
     @property
     def changed(self) -> NDArray[np.bool_]:
-        """As in labels.parquet: rows whose given label was corrected, those that someone verified aside [n]."""
+        """As in labels.parquet: rows whose given label was corrected, without the clean rows [n]."""
         had = np.array([label is not None for label in self.given], dtype=bool)
         return self.relabelled & had & ~self.verified
 
@@ -56,8 +56,8 @@ def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
     """Decides for every row.
 
     A row whose corrected label differs from the given one with at least `min_confidence` is relabelled, dropped or
-    kept, as `action` says; a row without a given label gets one if it is relabelled. Any other row is kept as given,
-    and so is a row the run says nothing of, such as one it was only tested on.
+    kept, as `action` says; a row without a given label gets one if it is relabelled. Every other row is kept as given,
+    as are rows without a corrected label, such as test rows.
 
     Args:
         labels: labels.parquet.
@@ -90,16 +90,16 @@ def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
 
 
 def spelling(cells: Sequence[Any], decision: Decision, classes: Sequence[Any], where: str) -> dict[Any, Any]:
-    """How the input writes each class: "3.0" for 3, say. Also proves that cells and rows belong together.
+    """How the input spells each class, such as "3.0" for 3. Also checks that cells and rows belong together.
 
     Args:
-        cells: What stands in the label column, a value for every row.
+        cells: The label column, one value per row.
         decision: Of the same rows.
         classes: All classes in order.
         where: The file and column, for a message.
 
     Raises:
-        UsageError: A cell means two classes: the labels of the run came from elsewhere.
+        UsageError: One spelling means two classes: the labels of the run came from elsewhere.
     """
     meaning: dict[str, Any] = {}
     counts: dict[Any, dict[Any, int]] = {}
@@ -113,13 +113,13 @@ def spelling(cells: Sequence[Any], decision: Decision, classes: Sequence[Any], w
             )
         if given is not None:
             found = counts.setdefault(given, {})
-            written = text if isinstance(cell, str) else cell  # a space too many is no spelling
+            written = text if isinstance(cell, str) else cell  # extra spaces do not make another spelling
             found[written] = found.get(written, 0) + 1
     spelled = {label: max(found, key=lambda cell: found[cell]) for label, found in counts.items()}
     numbered = bool(spelled) and all(str(cell) == str(classes.index(label)) for label, cell in spelled.items())
     example = next(iter(spelled.values()), "")
     for k, label in enumerate(classes):
-        value = k if numbered else label  # numbers that count along the classes, or the classes themselves
+        value = k if numbered else label  # class numbers, or the classes themselves
         spelled.setdefault(label, str(value) if isinstance(example, str) else value)
     return spelled
 

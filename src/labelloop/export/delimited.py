@@ -1,4 +1,4 @@
-"""CSV and TSV by their bytes: cells are replaced and added, and every other byte stays as the user wrote it."""
+"""Edits the bytes of CSV and TSV files: cells are replaced and added, and every other byte stays as it was."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labelloop.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
 END_OF_LINE = re.compile(rb"\r\n|\n|\r")
-# A field that begins with a quote lasts to the closing one; two quotes in it are one. A quote elsewhere is a character.
+# A field that begins with a quote ends at the closing one; two quotes in it mean one. Other quotes are characters.
 FIELD = {mark: re.compile(rb'(?:"(?:[^"]|"")*+")?[^' + mark + rb"\r\n]*+") for mark in (b",", b"\t", b";", b"|")}
 
 
@@ -25,7 +25,7 @@ class Record:
 
 
 class Delimited:
-    """A CSV or TSV file, cut into rows as the reader cuts it: blank lines do not count."""
+    """A CSV or TSV file, split into rows as the reader splits it: blank lines do not count."""
 
     def __init__(self, path: Path, delimiter: str) -> None:
         self.path, self.data, self.delimiter = path, path.read_bytes(), delimiter.encode()
@@ -39,7 +39,7 @@ class Delimited:
             line = END_OF_LINE.search(data, place)
             end = line.start() if line else len(data)
             if data.find(b'"', place, end) >= 0:
-                end = self._spans(place)[-1][1]  # a quoted field may hold line ends
+                end = self._spans(place)[-1][1]  # a quoted field may contain line breaks
                 line = END_OF_LINE.match(data, end)
             after = line.end() if line else len(data)
             if end > place:
@@ -47,11 +47,11 @@ class Delimited:
             place = after
 
     def _spans(self, place: int) -> list[tuple[int, int]]:
-        """Where the fields of the row that starts here start and end."""
+        """The spans of the fields of the row that starts here."""
         spans = []
         while True:
             match = FIELD[self.delimiter].match(self.data, place)
-            assert match is not None  # it matches nothing too
+            assert match is not None  # it can match the empty string
             spans.append(match.span())
             if self.data[match.end() : match.end() + 1] != self.delimiter:
                 return spans
@@ -79,7 +79,7 @@ class Delimited:
         return _text(self.data[start:end])
 
     def quoted_cell(self, text: str, like: bytes = b"") -> bytes:
-        """A text as a cell: in quotes where it must be, or where the cell `like` it was."""
+        """A text as a cell, quoted if it has to be or if the cell `like` was."""
         value = text.encode()
         must = any(mark in value for mark in (self.delimiter, b'"', b"\r", b"\n"))
         return b'"' + value.replace(b'"', b'""') + b'"' if must or like.startswith(b'"') else value
@@ -97,10 +97,10 @@ def edited(
 
     Args:
         table: The file.
-        keep: Whether a row stays.
-        replace: The column and the new text of a cell of a row, or None.
+        keep: Whether a row is kept.
+        replace: For a row, the column and the new text of a cell, or None.
         added: The names of the new columns.
-        add: Their cells in a row.
+        add: For a row, the cells of the new columns.
     """
     place = table.header.end
     yield table.data[:place]

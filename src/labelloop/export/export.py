@@ -1,4 +1,4 @@
-"""`labelloop export`: check everything, then write the output, the record of changes, and the undo file."""
+"""`labelloop export`: checks everything, then writes the output, the list of changes and the undo file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.read import Run, read_run
 
-OF_THE_RUN = ("issues", "noise-matrix", "model")  # what needs no input
+OF_THE_RUN = ("issues", "noise-matrix", "model")  # formats that do not need the input
 OF_THE_DATA = (*table_files.FORMATS, "imagefolder", "hf")
 FORMATS = (*OF_THE_DATA, *OF_THE_RUN)
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "image-table")
-FITTING = {  # which inputs can become what
+FITTING = {  # the formats that each kind of input can become
     **dict.fromkeys(table_files.FORMATS, (*TABLES, "image-folder")),
     "imagefolder": ("image-folder", "image-table"),
     "hf": ("hf-dataset",),
@@ -44,19 +44,20 @@ def export(
     keep_undo: bool = True,
     source: Path | None = None,
 ) -> str:
-    """Writes what a run found in another form, and returns a summary for people.
+    """Writes the results of a run in another format, and returns a summary as text.
 
     Args:
         run_folder: The folder of a finished run.
         to: A name in FORMATS.
-        output: The file or folder to write; it must not exist. Without it, named after the input, in this folder.
-        min_confidence: What a correction needs to count.
-        action: What happens to rows whose correction counts: "relabel", "drop" or "keep".
-        replace: Put the corrected label into the label column, instead of adding columns.
+        output: The file or folder to write, which must not exist. By default it is named after the input, in the
+            current folder.
+        min_confidence: The least confidence of a correction to apply.
+        action: What to do with rows whose correction applies: "relabel", "drop" or "keep".
+        replace: Put the corrected label into the label column instead of adding columns.
         copy: Copy images instead of linking to them.
-        orientation: Of the noise matrix: "true-noisy" or "cleanlab".
+        orientation: The orientation of the noise matrix: "true-noisy" or "cleanlab".
         keep_undo: Whether to write the undo file, which holds a compressed copy of a table or a data set.
-        source: Where the input is now; without it, where the run read it.
+        source: Where the input is now; by default where the run read it.
     """
     if to not in FORMATS:
         raise UsageError(f"no format {to!r}; {nearest(to, FORMATS)}")
@@ -72,16 +73,18 @@ def export(
     stem = (source.with_suffix("") if source.suffix.lower() in table_files.PACKED else source).stem
     output = output or Path(f"{stem}-corrected{'' if to in ('imagefolder', 'hf') else f'.{to}'}")
     if to in table_files.FORMATS and output.suffix != f".{to}":
-        raise UsageError(f"{output} does not end in .{to}; name it so, or take another --to")
+        raise UsageError(f"{output} does not end in .{to}; rename it, or choose another --to")
     _refuse_existing(output, *_companions(output))
     if source.is_dir() and output.resolve().is_relative_to(source.resolve()):
-        raise UsageError(f"{output} would lie in {source}, and change the input; give another place with --output")
+        raise UsageError(
+            f"{output} is inside {source}, the input, which must not change; give another path with --output"
+        )
     output.parent.mkdir(parents=True, exist_ok=True)
     write_data, write_undo = _writers(run, to, source, decision, output, replace=replace, copy=copy)
     changes, undo_file = _companions(output)
     steps: list[tuple[Path, Callable[[], object]]] = [
         (changes, lambda: _write_changes(changes, run, decision, replace)),
-        (output, write_data),  # last: an output that is there has its changes and its undo file beside it
+        (output, write_data),  # last, so that an output always has its list of changes and its undo file
     ]
     if keep_undo and write_undo is not None:
         steps.insert(0, (undo_file, lambda: write_atomically(undo_file, write_undo)))
@@ -91,21 +94,21 @@ def export(
 
 
 def _all_or_none(steps: list[tuple[Path, Callable[[], object]]]) -> None:
-    """Writes file after file; if one fails, those before it go too."""
+    """Writes one file after the other; if one fails, the earlier ones are deleted."""
     begun: list[Path] = []
     try:
         for path, write in steps:
             begun.append(path)
             write()
     except BaseException:
-        for path in begun:  # this export made them: there was nothing of these names
+        for path in begun:  # made by this export: nothing had these names before
             if not path.is_dir():
                 path.unlink(missing_ok=True)
         raise
 
 
 def _export_run(run: Run, to: str, output: Path | None, orientation: str) -> str:
-    """What needs the run alone: its issues, its noise matrix, its model."""
+    """The exports that need only the run: label issues, noise matrix and model."""
     output = output or Path(f"{run.path.name}-{to}{'' if to == 'model' else '.csv'}")
     _refuse_existing(output)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -124,29 +127,27 @@ def _export_run(run: Run, to: str, output: Path | None, orientation: str) -> str
 
 
 def _without_added_rows(run: Run) -> Run:
-    """The rows of the input alone: images of a clean folder that were added to a run stay where they are."""
+    """Only the rows of the input: images that a run added from a clean folder are left out."""
     rows = len(run.labels) - run.source["options"].get("added_rows", 0)
     return Run(run.path, run.record, run.labels.slice(0, rows), run.targets[:rows])
 
 
 def _checked_source(run: Run, to: str, place: Path | None) -> Path:
-    """The input of a run, if it is still what it was and can take this form."""
+    """The input of a run, if it has not changed and can be exported in this format."""
     source = run.source
     kind, path = source["kind"], (Path(source["path"]) if place is None else place.absolute())
     if kind not in FITTING[to]:
         possible = [name for name in FORMATS if name in OF_THE_RUN or kind in FITTING[name]]
         raise UsageError(f"{path} is of kind {kind!r} and cannot become {to!r}; possible: {', '.join(possible)}")
     if not path.exists() and not on_hub(path):
-        raise DataError(f"{path} is not there; say with --input where the input of the run is now")
+        raise DataError(f"{path} does not exist; give the input's present path with --input")
     if source["sha256"] is not None and sha256_of(path) != source["sha256"]:
-        raise DataError(
-            f"{path} is not what the run read, so its rows may be others; restore it, or run again on the new file"
-        )
+        raise DataError(f"{path} has changed since the run read it; restore it, or run again on the new file")
     return path
 
 
 def _companions(output: Path) -> tuple[Path, Path]:
-    """The record of changes and the undo file, beside the output."""
+    """The list of changes and the undo file, next to the output."""
     return output.with_name(f"{output.name}.changes.csv"), output.with_name(f"{output.name}.undo.zip")
 
 
@@ -159,7 +160,7 @@ def _refuse_existing(*paths: Path) -> None:
 def _writers(
     run: Run, to: str, source: Path, decision: Decision, output: Path, *, replace: bool, copy: bool
 ) -> tuple[Callable[[], object], Callable[[Path], object] | None]:
-    """What writes the output, and what writes its undo file, where there is something to undo."""
+    """The functions that write the output and its undo file, if there is something to undo."""
 
     def undo_file(path: Path) -> None:
         write_file_undo(path, source, run.source["sha256"], output, run.path)
@@ -223,6 +224,6 @@ def _summary(decision: Decision, output: Path, beside: list[Path]) -> str:
             f" {int((unverified & unlabelled).sum())} blank ones filled in,"
             f" {int((decision.relabelled & decision.verified).sum())} replaced by the clean one,"
             f" {int(decision.dropped.sum())} rows dropped",
-            f"written to {output}; beside it {' and '.join(path.name for path in beside)}",
+            f"written to {output}; next to it {' and '.join(path.name for path in beside)}",
         ]
     )

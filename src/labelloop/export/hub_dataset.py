@@ -1,4 +1,4 @@
-"""A Hugging Face data set on disk with the corrected label, of the same ClassLabel as the given one."""
+"""A Hugging Face data set on disk with the corrected label, with the same ClassLabel as the given one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def on_hub(source: Path) -> bool:
 def corrected_dataset(run: Run, source: Path, decision: Decision, replace: bool) -> Any:
     """The data set of a run's input, with the label replaced or columns added, and dropped rows left out.
 
-    The splits that the run did not correct stay beside it, with the same columns: their labels are as given.
+    The splits that the run did not correct are kept, with the same columns and their given labels.
     """
     try:
         import datasets
@@ -49,7 +49,7 @@ def corrected_dataset(run: Run, source: Path, decision: Decision, replace: bool)
 
 
 def _as_given(data: Any, label: str | None, features: Any) -> Any:
-    """A split of which the run says nothing, with the columns of the corrected one."""
+    """A split that the run did not correct, with the columns of the corrected one."""
     rows = len(data)
     given = [None] * rows if label is None else list(data[label])
     for name, values in zip(ADDED, (given, [None] * rows, [False] * rows), strict=True):
@@ -63,7 +63,7 @@ def _corrected(data: Any, run: Run, source: Path, decision: Decision, replace: b
     label = run.source["label_column"]
     taken = [name for name in ADDED if name in data.column_names]
     if taken and not replace:
-        raise UsageError(f"{source} already has a column {taken[0]!r}; take --replace, or rename it and run again")
+        raise UsageError(f"{source} already has a column {taken[0]!r}; use --replace, or rename it and run again")
     cells = list(data[label]) if label is not None else [None] * len(data)
     spelled = spelling(cells, decision, run.classes, f"{source}, column {label!r}")
     final = [None if value is None else spelled[value] for value in decision.final]
@@ -82,7 +82,7 @@ def _corrected(data: Any, run: Run, source: Path, decision: Decision, replace: b
 
 
 def write_dataset(data: Any, output: Path) -> None:
-    """Saves it beside its place and moves it there whole."""
+    """Saves it in a temporary folder, then moves it in one step."""
     partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
     try:
         data.save_to_disk(str(partial))

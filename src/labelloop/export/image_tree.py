@@ -13,10 +13,10 @@ from labelloop.export.decision import Decision
 
 
 def new_places(files: list[str], rows: Mapping[str, int], decision: Decision) -> dict[str, str | None]:
-    """Where every file of an ImageFolder goes: its place in the output by its place in the input.
+    """The path of every file of an ImageFolder in the output, by its path in the input.
 
-    An image that changes its class goes to the other folder, under another name where its own is taken. A dropped one
-    has no place. A file that is no row of the run, such as a README, stays where it is.
+    An image that changes its class moves to the other folder, under a new name if its own is taken. A dropped image
+    has no path. A file that is not a row of the run, such as a README, keeps its path.
 
     Args:
         files: The files of the input, as paths relative to it.
@@ -42,11 +42,11 @@ def new_places(files: list[str], rows: Mapping[str, int], decision: Decision) ->
 
 
 def placed_by_label(files: list[str], decision: Decision) -> dict[str, str | None]:
-    """Where the images of a table go: into a folder for each label. One without a label has no place."""
+    """The paths of the images of a table: a folder for each label. An image without a label has none."""
     taken: set[str | None] = set()
     places: dict[str, str | None] = {}
     for label in set(decision.final.tolist()) - {None}:
-        if str(label) in (".", "..") or "/" in str(label):  # a path, which may even lead out of the output
+        if str(label) in (".", "..") or "/" in str(label):  # a path, which might even lead out of the output
             raise DataError(f"the class {str(label)!r} cannot be the name of a folder; rename it and run again")
     for row, name in enumerate(files):
         label = decision.final[row]
@@ -56,7 +56,7 @@ def placed_by_label(files: list[str], decision: Decision) -> dict[str, str | Non
 
 
 def _free(wanted: PurePosixPath, mark: str, taken: set[str | None]) -> str:
-    """The wanted name, or one beside it that is not taken, and takes it."""
+    """Reserves the wanted name, or a similar one if that is taken."""
     place, count = wanted, 1
     while str(place) in taken:
         place = wanted.with_name(f"{wanted.stem}-{mark}{'' if count == 1 else f'-{count}'}{wanted.suffix}")
@@ -66,7 +66,7 @@ def _free(wanted: PurePosixPath, mark: str, taken: set[str | None]) -> str:
 
 
 def write_tree(source: Path, places: Mapping[str, str | None], output: Path, copy: bool) -> None:
-    """Makes the tree beside its place and moves it there whole."""
+    """Builds the tree in a temporary folder, then moves it in one step."""
     gone = [name for name, place in places.items() if place is not None and not (source / name).is_file()]
     if gone:
         raise DataError(f"{source}: {len(gone)} images of the run are missing: {some(gone)}; put them back")

@@ -1,4 +1,4 @@
-"""JSON lines by their text: values are replaced and added, and everything else stays as the user wrote it."""
+"""Edits the text of JSON lines: values are replaced and added, and everything else stays as it was."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DECODER = json.JSONDecoder()
 
 
 def spans_of(line: str, where: str) -> dict[str, tuple[int, int]]:
-    """Where the value of each key of the object on a line starts and ends."""
+    """The span of the value of each key of the object on a line."""
     try:
         return dict(_members(line))
     except (ValueError, IndexError):
@@ -38,7 +38,7 @@ def _members(line: str) -> Iterator[tuple[str, tuple[int, int]]]:
 
 def _skip(line: str, place: int) -> int:
     match = BLANK.match(line, place)
-    assert match is not None  # it matches nothing too
+    assert match is not None  # it can match the empty string
     return match.end()
 
 
@@ -54,7 +54,7 @@ def with_value(line: str, span: tuple[int, int], value: Any) -> str:
 
 
 def with_members(line: str, members: dict[str, Any]) -> str:
-    """The line with more keys at the end of its object."""
+    """The line with keys added at the end of its object."""
     close = line.rstrip().rindex("}")
     empty = line[:close].rstrip() == "{"
     text = json.dumps(members, ensure_ascii=False)[1:-1]

@@ -16,11 +16,11 @@ from labelloop.runs.noise_matrix import noise_matrix as shares_of
 from labelloop.runs.read import Run
 
 ORIENTATIONS = ("true-noisy", "cleanlab")
-CORNER = {"true-noisy": "true \\ given", "cleanlab": "given \\ true"}  # says in the file what rows and columns are
+CORNER = {"true-noisy": "true \\ given", "cleanlab": "given \\ true"}  # says in the file what its rows and columns are
 
 
 def write_issues(run: Run, path: Path, suffix: str) -> None:
-    """One row for every input row: index, is_label_issue, label_score (low is bad), given_label, predicted_label."""
+    """One row per input row: index, is_label_issue, label_score (low is bad), given_label, predicted_label."""
     names = ("is_label_issue", "label_score", "given_label", "predicted_label")
     table = pa.table({"index": np.arange(len(run.labels)), **{name: run.labels[name] for name in names}})
     if suffix == ".parquet":
@@ -30,10 +30,10 @@ def write_issues(run: Run, path: Path, suffix: str) -> None:
 
 
 def noise_matrix(run: Run) -> NDArray[np.float64]:
-    """The share of the rows of each true class that came with each given label: T[true, given], rows sum to 1.
+    """The noise matrix: the share of each given label among the rows of each true class, T[true, given].
 
-    The true class is what the corrected probabilities say, so the matrix is as good as they are. Rows without a given
-    label, and rows that were only tested on, do not count. A class without any row has a row of NaN.
+    Rows sum to 1. The true class comes from the corrected probabilities, so the matrix is only as good as they are.
+    Rows without a given label and test rows do not count. A class without rows has a row of NaN.
     """
     place = {label: k for k, label in enumerate(run.classes)}
     given = np.array([place.get(label, -1) for label in run.labels["given_label"].to_pylist()])

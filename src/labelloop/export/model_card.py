@@ -1,4 +1,4 @@
-"""The model of a run on its own: weights, what they need to be loaded, and a card that says what they are."""
+"""Exports the model of a run: weights, what is needed to load them, and a model card."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from labelloop.runs.read import Run
 
 NUMBERS = {
     "test_accuracy": "accuracy on the test rows, after the last epoch",
-    "corrected_label_accuracy": "accuracy of the corrected labels, where the true ones were given for the record",
+    "corrected_label_accuracy": "accuracy of the corrected labels, on rows whose true label was given for evaluation",
     "given_label_accuracy": "accuracy of the given labels, on the same rows",
-    "clean_accuracy": "accuracy on the clean rows, which taught the correction: not a test",
+    "clean_accuracy": "accuracy on the clean rows, which trained the correction: not a test",
 }
 
 
@@ -43,18 +43,18 @@ def write_model(run: Run, output: Path) -> None:
 
 
 def model_card(run: Run) -> str:
-    """What a stranger needs to know of the model, from the run's own records."""
+    """The model card, from the records of the run."""
     record, about = run.record, read_json(run.path / ABOUT)
     data, names = record.data, about["column_names"]
     changed = sum(run.labels["changed"].to_pylist())
     last = (read_metrics(run.path) or [{}])[-1]
     numbers = [f"- {text}: {100 * last[key]:.1f}%" for key, text in NUMBERS.items() if last.get(key) is not None]
     if last.get("test_accuracy") is None:
-        numbers.append("- no test rows were given, so nobody measured how well it classifies: use `--test` to know")
+        numbers.append("- no test rows were given, so its accuracy was not measured; `--test` measures it")
     shape = about["input_shape"]
     inputs = f"{len(names)} columns: {_some(names)}" if names else f"inputs of shape {tuple(shape)}"
     if form := about.get("encoder_form"):
-        how = "trained further, in `trained_encoder` or in the weights" if form["trained"] else "as it is, not in here"
+        how = "fine-tuned, in `trained_encoder` or in the weights" if form["trained"] else "as it is, not in here"
         inputs = f"{form['kind']}s, through the encoder `{form['name']}` ({how}; {form['version']})"
     settings = json.dumps({"method": record.method, "seed": record.seed, **record.config}, indent=1)
     return "\n".join(
@@ -65,7 +65,7 @@ def model_card(run: Run) -> str:
             "---",
             "# Model card",
             "",
-            f"A classifier of {len(about['classes'])} classes, trained on noisy labels with the help of clean ones"
+            f"A classifier of {len(about['classes'])} classes, trained on noisy labels and some clean ones"
             f" by LabelLoop, method `{record.method}`.",
             "",
             "## Data",
@@ -92,7 +92,7 @@ def model_card(run: Run) -> str:
             "or `labelloop predict this-folder new.csv --output predictions.csv`.",
             "",
             "## Limits",
-            "It knows the classes above and no others. Its labels were corrected by machine: check it on rows that"
+            "It knows only the classes above. Its training labels were corrected automatically: check it on rows that"
             " someone verified before you rely on it.",
             "",
             "## How it was made",

@@ -1,6 +1,6 @@
-"""The input's own rows and columns with the corrected label: CSV, TSV, JSON lines and Parquet, from any of them.
+"""The rows and columns of the input with the corrected label: CSV, TSV, JSON lines and Parquet, from any of them.
 
-Where the format stays the same and is text, the bytes are edited in place of being written anew.
+If the format stays the same and is text, the original bytes are edited, so that nothing else changes.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from labelloop.runs.read import Run
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
-CODES = r"^\s*[+-]?0[0-9]"  # a number that begins with a zero is a name
-LONG = r"^\s*[+-]?[0-9]{16,}\s*$"  # more digits than a float has
+CODES = r"^\s*[+-]?0[0-9]"  # a number that begins with a zero, kept as text
+LONG = r"^\s*[+-]?[0-9]{16,}\s*$"  # more digits than a float can hold
 ADDED = ("corrected_label", "corrected_confidence", "changed")
 
 
 def table_writer(run: Run, source: Path, to: str, decision: Decision, replace: bool) -> Callable[[Path], object]:
-    """Checks everything, and gives back what writes the rows of a run's input with their labels as decided.
+    """Checks everything, and returns a function that writes the rows of a run's input with their exported labels.
 
     Args:
         run: The run.
-        source: Its input: a table, or a folder of images, whose table is file_name and label.
+        source: Its input: a table, or a folder of images, which becomes a table of file_name and label.
         to: A name in FORMATS.
         decision: What happens to every row.
-        replace: Put the label into the label column, instead of adding columns.
+        replace: Put the label into the label column instead of adding columns.
     """
     if replace and run.source["label_column"] is None and source.is_file():
         raise UsageError(f"{source} has no label column to replace; leave out --replace")
-    suffix = source.suffix.lower()  # one that is packed is written anew
+    suffix = source.suffix.lower()  # a compressed file is rewritten
     if suffix == f".{to}" and to in DELIMITERS:
         pieces = _edited_delimited(run, source, to, decision, replace)
     elif suffix == f".{to}" == ".jsonl":
@@ -73,7 +73,7 @@ def _check(names: Iterable[str], rows: int, run: Run, source: Path, replace: boo
     taken = [name for name in ADDED if name in set(names)]
     if taken and not replace:
         raise UsageError(
-            f"{source} already has a column {taken[0]!r}; take --replace, or rename the column and run again"
+            f"{source} already has a column {taken[0]!r}; use --replace, or rename the column and run again"
         )
 
 
@@ -105,7 +105,7 @@ def _number(value: float) -> str:
 
 
 def _edited_lines(run: Run, source: Path, decision: Decision, replace: bool) -> Iterable[bytes]:
-    lines = source.read_bytes().decode().split("\n")  # a \r stays at the end of its line
+    lines = source.read_bytes().decode().split("\n")  # keeps a \r at the end of its line
     rows = [number for number, line in enumerate(lines) if line.strip("\ufeff \t\r")]
     places = {number: spans_of(lines[number].lstrip("\ufeff"), f"{source}, line {number + 1}") for number in rows}
     _check({name for spans in places.values() for name in spans}, len(rows), run, source, replace)
@@ -141,14 +141,14 @@ def _of(decision: Decision, changed: NDArray[np.bool_], row: int) -> tuple[float
 
 
 def _delimiter(run: Run, kind: str) -> str:
-    """What stands between the fields of the input."""
+    """The delimiter of the input."""
     return run.source["options"].get("delimiter") or DELIMITERS[kind]
 
 
 def _read(run: Run, source: Path) -> pa.Table:
     packed = PACKED.get(source.suffix.lower())
     kind = (source.with_suffix("") if packed else source).suffix.lower().removeprefix(".")
-    if source.is_dir():  # a folder of images: every row is known by its place in it
+    if source.is_dir():  # a folder of images: a row is identified by its path
         return pa.table({"file_name": run.labels["id"], "label": run.labels["given_label"]})
     if kind == "parquet":
         return pq.read_table(source)
@@ -160,7 +160,7 @@ def _read(run: Run, source: Path) -> pa.Table:
         return pa.Table.from_pylist(found) if isinstance(found, list) else pa.table(found)
     if kind in DELIMITERS:
         return _read_delimited(content, _delimiter(run, kind))
-    raise UsageError(f"{source} is not a table, so it cannot become one; take --to issues for the labels alone")
+    raise UsageError(f"{source} is not a table, so it cannot become one; use --to issues to get only the labels")
 
 
 def _content(source: Path, packed: str | None) -> bytes:
@@ -169,7 +169,7 @@ def _content(source: Path, packed: str | None) -> bytes:
 
 
 def _read_delimited(content: bytes, delimiter: str) -> pa.Table:
-    """A CSV or TSV file. A column of numbers that would not be written again as they are stays text: 007, say."""
+    """A CSV or TSV file. A column of numbers that would be written differently, such as 007, stays text."""
     options = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     table = pa_csv.read_csv(pa.BufferReader(content), parse_options=options)
     numeric = [
@@ -189,7 +189,7 @@ def _read_delimited(content: bytes, delimiter: str) -> pa.Table:
 
 
 def _labelled(run: Run, source: Path, table: pa.Table, decision: Decision, replace: bool) -> pa.Table:
-    """The rows that stay, with the label replaced or columns added."""
+    """The rows that are kept, with the label replaced or columns added."""
     _check(table.column_names, len(table), run, source, replace)
     label = run.source["label_column"] if source.is_file() else "label"
     cells = [None] * len(table) if label is None else table[label].to_pylist()
@@ -219,7 +219,7 @@ def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array:
 def _check_nesting(table: pa.Table, to: str) -> None:
     nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
     if nested and to in DELIMITERS:
-        raise UsageError(f"column {nested[0]!r} holds lists, which {to} has no place for; take parquet or jsonl")
+        raise UsageError(f"column {nested[0]!r} holds lists, which {to} cannot store; use parquet or jsonl")
 
 
 def _write(table: pa.Table, to: str, path: Path) -> None:

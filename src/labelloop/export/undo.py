@@ -1,8 +1,8 @@
-"""The undo file: a zip archive that gives the input of an export back, byte for byte.
+"""The undo file: a zip archive that restores the input of an export, byte for byte.
 
-`undo.json` says what it restores and with which checksums. Tables and saved data sets are kept whole. Of image folders
-only the names are kept, and the images themselves where the export left them out: the others are taken from the
-exported tree. Of a data set on the hub its name is kept: nobody can change it from here.
+`undo.json` lists what it restores, with checksums. Tables and saved data sets are stored whole. For image folders only
+the names are stored, and those images that the export left out; the others are taken from the exported tree. For a
+data set on the hub only its name is stored, as an export cannot change it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORIGINAL = "original"
 
 
 def write_file_undo(path: Path, source: Path, sha256: str, output: Path, run: Path) -> None:
-    """Keeps a whole file."""
+    """Stores a whole file."""
     about = {"kind": "file", "input": str(source), "sha256": sha256, "output": str(output.absolute()), "run": str(run)}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         _write_about(archive, about)
@@ -32,13 +32,13 @@ def write_file_undo(path: Path, source: Path, sha256: str, output: Path, run: Pa
 
 
 def write_dataset_undo(path: Path, source: Path, output: Path, run: Path) -> None:
-    """Keeps a saved data set whole, every split of it."""
+    """Stores a saved data set, with every split."""
     files = sorted(file.relative_to(source).as_posix() for file in source.rglob("*") if file.is_file())
     write_tree_undo(path, source, dict.fromkeys(files), output, run, whole=True, compression=zipfile.ZIP_DEFLATED)
 
 
 def write_hub_undo(path: Path, name: str, output: Path, run: Path) -> None:
-    """Keeps where the rows came from."""
+    """Stores where the rows came from."""
     about = {"kind": "hub", "input": name, "output": str(output.absolute()), "run": str(run)}
     with zipfile.ZipFile(path, "w") as archive:
         _write_about(archive, about)
@@ -53,16 +53,16 @@ def write_tree_undo(
     whole: bool,
     compression: int = zipfile.ZIP_STORED,
 ) -> None:
-    """Keeps the names of a tree of files.
+    """Stores the names of a tree of files.
 
     Args:
         path: The undo file.
         source: The input folder.
-        files: Its files, by their place in it, with their place in the output; None where they were left out.
+        files: The path of each file in the output, by its path in the input; None for files that were left out.
         output: The exported folder.
         run: The run folder.
-        whole: Whether to keep the files that were left out. Not needed where the output links to the input.
-        compression: How. None by default, because images are compressed already.
+        whole: Whether to store the files that were left out. Not needed if the output links to the input.
+        compression: None by default, because images are already compressed.
     """
     entries = [{"input": old, "output": new, "sha256": sha256_of(source / old)} for old, new in files.items()]
     about = {
@@ -81,7 +81,7 @@ def write_tree_undo(
 
 
 def _empty_folders(source: Path) -> list[str]:
-    """The folders without anything in them, by their place in the input."""
+    """The empty folders, as paths in the input."""
     folders = (path for path in sorted(source.rglob("*")) if path.is_dir() and not path.is_symlink())
     return [path.relative_to(source).as_posix() for path in folders if not any(path.iterdir())]
 
@@ -91,17 +91,17 @@ def _write_about(archive: zipfile.ZipFile, about: Mapping[str, Any]) -> None:
 
 
 def undo(path: Path, output: Path | None = None) -> str:
-    """Restores what an export was made from, and says what was done.
+    """Restores the input of an export, and returns a summary as text.
 
     Args:
         path: The undo file.
-        output: Where to restore it; without it, where it was.
+        output: Where to restore it; by default where it was.
 
     Raises:
-        DataError: The undo file is missing or damaged, or something else is in the way. Nothing is overwritten.
+        DataError: The undo file is missing or damaged, or the path is taken. Nothing is overwritten.
     """
     if not path.is_file():
-        raise DataError(f"{path}: no such file; give the .undo.zip that `labelloop export` wrote beside its output")
+        raise DataError(f"{path}: no such file; give the .undo.zip that `labelloop export` wrote next to its output")
     try:
         with zipfile.ZipFile(path) as archive:
             about = json.loads(archive.read(ABOUT))
@@ -115,7 +115,7 @@ def undo(path: Path, output: Path | None = None) -> str:
 
 
 def _in_the_way(place: Path) -> DataError:
-    return DataError(f"{place} exists and is not what it was; give another place with --output, or move it away")
+    return DataError(f"{place} exists and has changed; give another path with --output, or move it away")
 
 
 def _restore_file(archive: zipfile.ZipFile, about: Mapping[str, Any], place: Path, path: Path) -> str:
@@ -159,7 +159,7 @@ def _restore_tree(archive: zipfile.ZipFile, about: Mapping[str, Any], place: Pat
 
 
 def _bytes_of(archive: zipfile.ZipFile, about: Mapping[str, Any], entry: Mapping[str, Any], path: Path) -> bytes:
-    """A file of the input: from the exported tree, the undo file, or where it was, whichever still has it."""
+    """A file of the input, from the exported tree, the undo file or its original path, whichever still has it."""
     name = entry["input"]
     places = [Path(about["input"]) / name]
     if entry["output"] is not None:

@@ -1,1 +1,1 @@
-"""The paper's tables and figures, from stored runs or made anew. The grids are data of the package."""
+"""The paper's tables and figures, from stored runs or new ones. The grids are package data."""

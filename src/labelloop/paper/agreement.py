@@ -1,4 +1,4 @@
-"""How runs made anew agree with the stored ones: bit for bit, or within the spread over seeds."""
+"""Compares new runs with stored ones: equal bit for bit, or within the spread over seeds."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def same_numbers(one: Record, other: Record) -> bool:
 
 
 def agreement(fresh: Mapping[str, Record], stored: Mapping[str, Record]) -> str:
-    """In words, how runs agree with stored runs of the same experiments, by their keys.
+    """A description of how far runs agree with stored runs of the same experiments, by their keys.
 
-    Where numbers differ, the means over the seeds that both have are compared: they agree if they are no further apart
-    than the stored runs are from each other, by their deviation.
+    Where numbers differ, the means over the common seeds are compared: they agree if they differ by no more than the
+    standard deviation of the stored runs.
     """
     both = [key for key in fresh if key in stored]
     if not both:
@@ -42,7 +42,7 @@ def agreement(fresh: Mapping[str, Record], stored: Mapping[str, Record]) -> str:
         if abs(here[0] - there[0]) > there[1]:
             apart.append(f"  {_words(fresh[keys[0]])}: {cell_text(here)} here, {cell_text(there)} stored")
     if differing:
-        text += f"; of {len(differing)} means with other numbers, {len(differing) - len(apart)} agree within the"
+        text += f"; of {len(differing)} means that differ, {len(differing) - len(apart)} agree within the"
         text += " spread over seeds after the last epoch"
     return "\n".join([text, *apart])
 

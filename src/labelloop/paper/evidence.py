@@ -1,6 +1,6 @@
-"""Stored runs: one line of JSON for each in evidence/*.jsonl, small enough for a repository.
+"""Stored runs: one line of JSON each in evidence/*.jsonl, small enough for a repository.
 
-A record there is that of the run but for its history, which is kept by column, and without what can be worked out.
+A stored record is that of the run with its history by column, and without what can be derived.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from labelloop.errors import DataError
 
-EXACT = ("epoch", "stage", "loss", "test_accuracy")  # what a repeated run must meet bit for bit
+EXACT = ("epoch", "stage", "loss", "test_accuracy")  # what a repeated run must reproduce bit for bit
 ROUNDED = (
     "clean_accuracy",
     "clean_val_accuracy",
@@ -29,7 +29,7 @@ DROPPED = ("title", "history", "rounds")
 
 
 def compact(key: str, record: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's record as it is stored."""
+    """A run's record in its stored form."""
     history = record["history"]
     columns: dict[str, Any] = {}
     for name in (*EXACT, *ROUNDED):
@@ -49,7 +49,7 @@ def compact(key: str, record: Mapping[str, Any]) -> dict[str, Any]:
 
 def expand(stored: Mapping[str, Any]) -> dict[str, Any]:
     """A stored run as a record again, with one row per epoch."""
-    stored["key"]  # all that is looked up later must be there
+    stored["key"]  # everything used later must be there
     columns = dict(stored["history"])
     seconds = columns.pop("seconds", {})
     count = len(columns["epoch"])
@@ -69,7 +69,7 @@ def read_evidence(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_evidence_lines(folder: Path) -> list[dict[str, Any]]:
-    """The same as they are stored."""
+    """The same in their stored form."""
     found = []
     for path in sorted(folder.glob("*.jsonl")):
         for number, line in enumerate(path.read_bytes().splitlines(), start=1):
@@ -85,7 +85,7 @@ def read_evidence_lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_evidence(path: Path, runs: Iterable[Mapping[str, Any]]) -> None:
-    """Writes compact runs to a file, sorted by key, so that a further run is one further line."""
+    """Writes compact runs to a file, sorted by key, so that a new run is one new line."""
     lines = [json.dumps(run, allow_nan=False, ensure_ascii=False) for run in sorted(runs, key=lambda run: run["key"])]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -22,8 +22,8 @@ Styles = Mapping[str, Style]
 OURS = "closed loop"
 THICK = (OURS, "closed loop, default recipe")  # and drawn above the others
 
-# A title looks the same in every figure, and no two alike: its colour is that of its line here, its dashes those of
-# its column. Colours that colour-blind people tell apart, none pale; "" is free for titles that do not stand here.
+# A title looks the same in every figure, and no two look alike: its line here sets the colour, its column the dashes.
+# The colours can be told apart by colour-blind people, and none is pale; "" is free for titles that are not listed.
 DASHES = ("-", "--", ":", "-.", (0, (7, 1.5)), (0, (4, 1, 1, 1, 1, 1)))
 TITLES = {
     "#000000": ("cross-entropy", "noisy + clean", "clean rows only", "fine-tune on clean", "", "logistic corrector"),
@@ -36,19 +36,19 @@ TITLES = {
     "#777777": ("", "true labels", "", "AdamW and standardised columns for the correction network", "", ""),
 }
 COLOURS = tuple(TITLES)
-MARKS = dict(zip(DASHES, "o^vsDp", strict=True))  # of what is no line
+MARKS = dict(zip(DASHES, "o^vsDp", strict=True))  # for everything that is not a line
 TITLE_WIDTH = 58  # letters above a panel
 
 
 def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
-    """Draws a figure to path.png and path.svg and says where.
+    """Draws a figure to path.png and path.svg, and returns a message with the paths.
 
     Raises:
-        UsageError: There is no figure of that kind, or no run for it.
+        UsageError: There is no such figure, or no run for it.
     """
     need_picture(shows, "this")
     if not panels:
-        raise UsageError("there is no finished run to draw; --rerun makes them")
+        raise UsageError("there is no finished run to draw; make runs with --rerun")
     styles = styles_of(record["title"] for records in panels.values() for record in records)
     pictures = [(title, panel, records) for title, records in panels.items() for panel in PANELS[shows]]
     columns = min(3, len(pictures))
@@ -66,17 +66,17 @@ def draw(shows: str, panels: Mapping[str, Records], path: Path) -> list[Path]:
 
 
 def need_picture(shows: str, place: str) -> None:
-    """Refuses to draw what is no picture.
+    """Refuses to draw what is not a figure.
 
     Raises:
-        UsageError: It names the place, and what there is to draw.
+        UsageError: With the name of the item, and what can be drawn.
     """
     if shows not in PANELS:
-        raise UsageError(f"{place} shows {shows}, of which there is no picture; there is of {', '.join(PANELS)}")
+        raise UsageError(f"{place} shows {shows}, which cannot be drawn; only {', '.join(PANELS)} can")
 
 
 def styles_of(titles: Iterable[str]) -> dict[str, Style]:
-    """How each title is drawn: as TITLES says, or else as nothing else is."""
+    """The style of each title: that in TITLES, else an unused one."""
     cells = [(colour, dash, title) for colour, row in TITLES.items() for dash, title in zip(DASHES, row, strict=True)]
     known = {title: (colour, dash) for colour, dash, title in cells if title}
     free = [(colour, dash) for colour, dash, title in cells if not title]
@@ -100,13 +100,15 @@ def drops(record: Mapping[str, Any]) -> list[int]:
 
 
 def curve(records: Records, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Epochs of the last stage, and mean and deviation over the seeds there, in per cent."""
+    """The epochs of the last stage, with mean and deviation over the seeds, in per cent."""
     lines = []
     for record in records:
         final = record["history"][-1].get("stage")
         rows = [row for row in record["history"] if row.get("stage") == final]
         if any(row.get(key) is None for row in rows):
-            raise UsageError(f"a run of {record['title']} has no {key}, so it cannot be drawn; --rerun makes it anew")
+            raise UsageError(
+                f"a run of {record['title']} has no {key}, so it cannot be drawn; run it again with --rerun"
+            )
         lines.append([100 * row[key] for row in rows])
     length = min(map(len, lines))
     values = np.array([line[-length:] for line in lines])
@@ -117,7 +119,7 @@ def curve(records: Records, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _dynamics(axis: Any, records: Records, styles: Styles) -> None:
-    """One line per method. One that goes on after the schedule is a mark at the right edge, where it ends."""
+    """One line per method. Epochs after the schedule are shown as a mark at the right edge."""
     beyond = 0
     for title in dict.fromkeys(record["title"] for record in records):
         runs = [record for record in records if record["title"] == title]
@@ -187,7 +189,7 @@ def _memory(axis: Any, methods: Records, _: Styles) -> None:
 
 
 def _bars(axis: Any, methods: Records, key: str, digits: int, label: str) -> None:
-    """A bar a method, the quickest at the top: its value, and how many times the closed loop's that is."""
+    """One bar per method, the fastest on top: its value, also as a multiple of the closed loop's."""
     ordered = sorted(methods, key=lambda method: -method["seconds"])
     ours = next((method[key] for method in methods if method["title"] == OURS), None)
     names = [method["title"] for method in ordered]
@@ -209,12 +211,12 @@ def _line(axis: Any, epochs: np.ndarray, mean: np.ndarray, deviation: np.ndarray
 
 
 def _mark(axis: Any, number: int, mean: float, deviation: float, title: str, style: Style) -> None:
-    """A mean with its deviation just outside the right edge, each further one beside the others."""
+    """A mean with its deviation just outside the right edge; further ones are placed next to it."""
     axis.errorbar(
         1.025 + 0.03 * number,
         mean,
         yerr=deviation,
-        transform=axis.get_yaxis_transform(),  # across in shares of the axis, upwards in per cent
+        transform=axis.get_yaxis_transform(),  # x in shares of the axis, y in per cent
         clip_on=False,
         fmt=MARKS[style["linestyle"]],
         color=style["color"],
@@ -235,7 +237,7 @@ def _epochs(axis: Any, records: Records, label: str) -> None:
 
 
 def _legend(figure: Any, axes: Sequence[Any]) -> None:
-    """Everything that stands in any of the panels, once, in as many columns as there is room for."""
+    """The legend of all panels, in as many columns as fit."""
     found: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -248,7 +250,7 @@ def _legend(figure: Any, axes: Sequence[Any]) -> None:
 
 
 def _columns(widths: Sequence[float], room: float) -> int:
-    """In how many columns these stand in as few lines as can be; columns are filled one after the other."""
+    """The number of columns that needs the fewest lines; columns are filled one after the other."""
     for lines in range(1, len(widths)):
         if sum(max(widths[start : start + lines]) for start in range(0, len(widths), lines)) <= room:
             return -(-len(widths) // lines)
@@ -256,7 +258,7 @@ def _columns(widths: Sequence[float], room: float) -> int:
 
 
 def _wrapped(title: str, width: int) -> str:
-    """Lines of about the same length, none longer than this."""
+    """Lines of similar length, none longer than this."""
     lines = []
     for line in title.splitlines():
         even = len(line) // max(1, -(-len(line) // width)) + 10

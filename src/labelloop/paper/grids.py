@@ -1,8 +1,8 @@
-"""The tables and figures of the paper, read from paper/*.toml: what runs for each, and what the paper says itself.
+"""The tables and figures of the paper, read from paper/*.toml: the runs of each, and the paper's own numbers.
 
 common.toml holds what they share: protocols (where) and rows (what). Every other file is one table or figure, whose
 [[runs]] name a protocol, rows, and lists of noises and rates; `seed` replaces the protocol's seeds, `seeds_of` those of
-single rows. A result never depends on which file asked for it.
+single rows. A result never depends on the file that asked for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCALES = ("small", "full")
 ITEM_KEYS = ("place", "label", "title", "shows", "values", "note", "runs", "published")
 PROTOCOL_KEYS = ("scale", "title", "dataset", "dataset_options", "clean", "noise", "recipe", "config", "seed", "choose")
 CHOOSE_KEYS = ("noise", "rate", "noise_options")
-OF_A_PROTOCOL = ("clean", "noise_options", "dataset_options")  # what a [[runs]] entry may have of its own
+OF_A_PROTOCOL = ("clean", "noise_options", "dataset_options")  # what a [[runs]] entry may set
 RUN_KEYS = ("protocol", "beside", "title", "rows", *OF_A_PROTOCOL, "config", "noise", "rate", "seed", "seeds_of")
 ROW_KEYS = ("method", "like", "recipe", "config", "on", "clean_share", "candidates")
 KINDS = ("symmetric", "asymmetric", "instance")  # the order of the paper's columns, each with rates 0.2, 0.4, 0.6
@@ -32,7 +32,7 @@ RATES = (0.2, 0.4, 0.6)
 
 @dataclass(frozen=True)
 class Part:
-    """Runs of one protocol that make one table or one picture."""
+    """Runs of one protocol that make one table or one panel."""
 
     protocol: str
     scale: str
@@ -59,7 +59,7 @@ class Item:
         return [part for part in self.parts if part.scale == scale]
 
     def published_value(self, beside: str, value: str, row: str, noise: str, rate: float) -> float | None:
-        """The paper's own number, or None where it has none."""
+        """The paper's own number, or None."""
         numbers = self.published.get(beside, {}).get(value, {}).get(row)
         if numbers is None:
             return None
@@ -73,7 +73,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Choice:
-    """A row's candidate settings on one cell of a protocol, to be chosen among by the rule of bench/choose.py."""
+    """The candidate settings of a row on one cell of a protocol, for the rule of bench/choose.py."""
 
     row: str  # the method's own
     protocol: str
@@ -85,7 +85,7 @@ class Choice:
 
 
 def paper_folder() -> Path:
-    """The folder of the grids, which are data of this package."""
+    """The folder of the grids, which are package data."""
     return Path(__file__).parent / "toml"
 
 
@@ -101,7 +101,7 @@ def read_item(name: str, folder: Path | None = None) -> Item:
     """One table or figure.
 
     Raises:
-        UsageError: There is none of that name, or its file or common.toml says something that cannot be.
+        UsageError: There is none of that name, or its file or common.toml is wrong.
     """
     folder = folder or paper_folder()
     known = sorted(path.stem for path in folder.glob("*.toml") if path.stem != COMMON)
@@ -127,7 +127,7 @@ def read_item(name: str, folder: Path | None = None) -> Item:
 
 
 def read_choices(folder: Path | None = None) -> list[Choice]:
-    """Every choice of settings that common.toml asks for: a row with candidates, on a cell that a protocol names."""
+    """Every choice of settings in common.toml: a row with candidates, on a cell that a protocol names."""
     common = read_toml((folder or paper_folder()) / f"{COMMON}.toml")
     asked = {
         (e.title, part.protocol)
@@ -194,9 +194,9 @@ def _joined(parts: list[Part]) -> list[Part]:
 
 
 def _row(name: str, rows: Mapping[str, Any], protocol: str, source: str, noise: str) -> dict[str, Any]:
-    """A row as it is on a protocol: what it is like comes first, what holds there alone comes last.
+    """A row on a protocol: the row that it is `like` comes first, what applies only there comes last.
 
-    `on."PROTOCOL NOISE"` holds for one noise of it.
+    `on."PROTOCOL NOISE"` applies to one noise of the protocol.
     """
     if name not in rows:
         raise UsageError(f"{source}: unknown row {name!r}; {nearest(name, rows)}")
@@ -214,7 +214,7 @@ def _experiment(
     share = row.get("clean_share", 1.0)
     options = dict(settings.get("dataset_options", {}))
     clean = round(share * settings["clean"])
-    if share < 1 and not settings["clean"]:  # the data set names its own clean rows
+    if share < 1 and not settings["clean"]:  # the data set defines its clean rows
         options["clean_fraction"] = share
     config = {
         key: round(wrong[settings["noise"]] * settings["rate"], 4) if value == "wrong" else value

@@ -1,4 +1,4 @@
-"""`labelloop paper`: every table and figure of the paper, from stored runs or run anew."""
+"""`labelloop paper`: every table and figure of the paper, from stored runs or new ones."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ Records = Mapping[str, Mapping[str, Any]]
 
 
 def evidence_folder() -> Path:
-    """Where stored runs are: in the checkout this package runs from, else in the one this command runs in.
+    """The folder of stored runs: in the checkout of this package, else in that of the current folder.
 
-    An installed wheel holds the grids but no runs, so the folder need not exist.
+    An installed wheel has the grids but no runs, so the folder need not exist.
     """
     own = Path(__file__).resolve().parents[3] / "evidence"
     return own if own.is_dir() else Path("evidence").resolve()
@@ -83,7 +83,7 @@ def comparisons(item: Item, scale: str, runs: Records) -> dict[str, list[Duel]]:
 
 
 def list_items(runs: Records) -> str:
-    """Every table and figure of the paper, what is stored of it, and the commands."""
+    """Every table and figure of the paper, its stored runs, and the commands."""
     lines = []
     for item in read_items().values():
         lines.append(f"{item.place}: {item.title}")
@@ -120,7 +120,7 @@ def _state(item: Item, scale: str, runs: Records) -> str:
 
 
 def dry_run(item: Item, scale: str) -> str:
-    """Networks, schedules, sizes and all other settings of what would run, each configuration once."""
+    """All settings of what would run, each configuration once."""
     parts = []
     for part in item.at(scale):
         lines = [f"{part.title}: {len(part.experiments)} runs"]
@@ -157,7 +157,7 @@ def augmentation(experiment: Experiment) -> str:
 
 
 def details(experiment: Experiment) -> dict[str, Any]:
-    """The rows of the paper's table of experimental details, as this package would run it."""
+    """The rows of the paper's table of experimental details, as this package would run them."""
     config: Any = experiment.method_config
     corrector = config.corrector
     return {
@@ -187,7 +187,7 @@ def details(experiment: Experiment) -> dict[str, Any]:
 
 
 def show(item: Item, scale: str, runs: Records) -> str:
-    """A table as text, from finished runs, with the paper's own numbers beside them."""
+    """A table as text, from finished runs, with the paper's own numbers."""
     parts = item.at(scale) if item.shows != "details" else item.at("full")
     if item.shows == "nothing":
         return f"{item.place}: {item.note}"
@@ -251,10 +251,10 @@ def accuracy_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]],
 
 
 def phase_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], note: str = "") -> str:
-    """Seconds and share of every phase of a run, without the test, and the paper's share."""
+    """Seconds and share of every phase of a run, without testing, and the paper's share."""
     published = item.published.get(part.beside, {}).get("hours", {})
     phases = list(dict.fromkeys([*published, *(p for r in records for row in r["history"] for p in row["seconds"])]))
-    phases = [phase for phase in phases if phase != "evaluate"]  # the paper's times leave the test out too
+    phases = [phase for phase in phases if phase != "evaluate"]  # the paper's times leave out testing too
     totals = {
         p: float(np.mean([sum(row["seconds"].get(p, 0.0) for row in r["history"]) for r in records])) for p in phases
     }
@@ -271,7 +271,7 @@ def phase_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], no
 
 
 def measured_resources(item: Item | None = None) -> str:
-    """Seconds and memory of all methods on the same work, as benchmarks/efficiency.py measured them here."""
+    """Seconds and memory of all methods on the same work, as measured here by benchmarks/efficiency.py."""
     path = evidence_folder() / EFFICIENCY
     if not path.exists():
         return "not measured yet: benchmarks/efficiency.py measures it"
@@ -280,7 +280,7 @@ def measured_resources(item: Item | None = None) -> str:
 
 
 def _resources_of(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Seconds an epoch without the test, and peak memory, of each method: the mean over its runs."""
+    """Seconds per epoch without testing, and peak memory, of each method: the mean over its runs."""
     runs: dict[str, list[tuple[float, float]]] = {}
     for record in records:
         epochs = record["history"]
@@ -292,7 +292,7 @@ def _resources_of(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, f
 
 
 def _resource_table(item: Item | None, rows: Mapping[str, Mapping[str, float]], caption: str) -> str:
-    """Seconds and memory of each method, as multiples of the loop's too, with the paper's multiples in brackets."""
+    """Seconds and memory of each method, also as multiples of the loop's, with the paper's multiples in brackets."""
     published = item.published.get("clothing1m", {}) if item else {}
     hours, memory = published.get("hours_an_epoch", {}), published.get("memory_mib", {})
     ours = rows.get("closed loop")
@@ -329,10 +329,10 @@ def _details_table(item: Item, parts: Sequence[Part]) -> str:
 
 
 def need_panels(item: Item, scale: str) -> None:
-    """Refuses to draw what has nothing at this scale.
+    """Refuses to draw an item that has nothing at this scale.
 
     Raises:
-        UsageError: With the reason, or with what makes it.
+        UsageError: With the reason, or with the command that makes it.
     """
     if item.shows == "resources" and scale == "small":
         if not (evidence_folder() / EFFICIENCY).exists():
@@ -343,7 +343,7 @@ def need_panels(item: Item, scale: str) -> None:
 
 
 def panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, Any]]]:
-    """The finished runs of a figure by the panel they belong to: a panel for every cell.
+    """The finished runs of a figure by panel: one panel per cell.
 
     A figure of resources has seconds and memory of each method instead.
     """
@@ -375,7 +375,7 @@ def _resource_panels(item: Item, scale: str, runs: Records) -> dict[str, list[di
 
 
 def rerun(item: Item, scale: str, folder: Path, jobs: int, workers: int) -> tuple[dict[str, Any], str]:
-    """Runs a table or figure anew; returns the runs by key, and how they agree with the stored ones."""
+    """Runs a table or figure again; returns the runs by key, and how they agree with the stored ones."""
     experiments = list({e.key: e for part in item.at(scale) for e in part.experiments}.values())
     outcome = run_bench(experiments, folder, jobs, workers=workers)
     fresh = {e.key: read_json(folder / f"{e.key}.json") for e in experiments if (folder / f"{e.key}.json").exists()}
@@ -394,10 +394,10 @@ def find_item(name: str) -> Item:
 
 
 def need_runs(item: Item, scale: str) -> None:
-    """Refuses to run what has no runs.
+    """Refuses to run an item that has no runs.
 
     Raises:
-        UsageError: With what can be done instead.
+        UsageError: With what to do instead.
     """
     if item.shows == "resources" and scale == "small":
         raise UsageError(f"{item.place} is measured at this scale, not run: python benchmarks/efficiency.py does it")
@@ -407,12 +407,12 @@ def need_runs(item: Item, scale: str) -> None:
 
 
 def has_runs(item: Item, scale: str) -> bool:
-    """Whether there is anything to run for it at this scale."""
+    """Whether it has anything to run at this scale."""
     return bool(item.at(scale)) and item.shows not in ("nothing", "details")
 
 
 def is_complete(item: Item, scale: str, runs: Records) -> bool:
-    """Whether every run that it asks for is among these: one that failed is not."""
+    """Whether all its runs are among these; failed runs are not."""
     return all(e.key in runs for part in item.at(scale) for e in part.experiments)
 
 

@@ -1,8 +1,8 @@
-"""In how many cells one row is first, tied and behind, against the best of some others, by paired differences.
+"""Counts the cells in which one row is first, tied and behind the best of some others, by paired differences.
 
-A cell is a protocol, a number of clean rows and a noise. In each the rival is the one against which ours does worst, on
-the seeds that both have; that it was picked among many counts against us. The difference is taken seed by seed, and its
-95% interval uses the deviation of such differences pooled over the cells of a protocol: three seeds say little of it.
+A cell is a protocol, a number of clean rows and a noise. In each cell the rival is the one against which ours does
+worst, on the common seeds; choosing it among many counts against us. The difference is taken seed by seed, and its 95%
+interval uses the deviation of such differences pooled over the cells of a protocol, as three seeds say little about it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ IN_FULL = ("test accuracy, all other methods", "labels, all other methods")
 
 @dataclass(frozen=True)
 class Duel:
-    """Ours against the best of the others in a cell. Numbers are shares, not per cent."""
+    """Our method against the best of the others in a cell. Numbers are shares, not per cent."""
 
     place: Place
     ours: float
     rival: str
     theirs: float
     differences: tuple[float, ...]  # one per seed
-    half_width: float | None = None  # of the interval; None where nothing says how runs scatter
+    half_width: float | None = None  # of the interval; None if the spread of runs is unknown
 
     @property
     def mean(self) -> float:
@@ -55,7 +55,7 @@ def test_accuracy(record: Record) -> float | None:
 
 
 def of_labels(key: str) -> Callable[[Record], float | None]:
-    """A measure of the labels that a run returns; those of the last epoch where it returns no others."""
+    """A measure of the labels that a run returns; those of the last epoch if it returns no others."""
 
     def value(record: Record) -> float | None:
         handed_back = record.get("handed_back") or {}
@@ -83,7 +83,7 @@ def cells_of(
 
 
 def duels(cells: Cells, ours: str, rivals: Collection[str]) -> list[Duel]:
-    """Ours against the best of the rivals, in every cell that has both; with intervals."""
+    """Our method against the best of the rivals, in every cell that has both; with intervals."""
     found = [
         duel for place, rows in cells.items() if ours in rows and (duel := _against_best(place, rows, ours, rivals))
     ]
@@ -100,7 +100,7 @@ def _against_best(place: Place, rows: Mapping[str, Numbers], ours: str, rivals: 
         mine, theirs = ([rows[row][seed] for seed in shared] for row in (ours, rival))
         differences = tuple(a - b for a, b in zip(mine, theirs, strict=True))
         duel = Duel(place, float(np.mean(mine)), rival, float(np.mean(theirs)), differences)
-        if best is None or duel.mean < best.mean:  # rivals with other seeds are compared on those
+        if best is None or duel.mean < best.mean:  # compared on the common seeds
             best = duel
     return best
 
@@ -130,7 +130,7 @@ def compared(records: Sequence[tuple[str, str, Record]], methods: Mapping[str, s
 
     Args:
         records: (protocol, title of the part, record).
-        methods: The method of every row. Rows of the closed loop and of the oracle are no rivals.
+        methods: The method of every row. Rows of the closed loop and of the oracle are not rivals.
     """
     others = [title for title, method in methods.items() if method not in ("closed-loop", "oracle")]
     simple = [title for title in others if methods[title] in SIMPLE_METHODS]
@@ -155,7 +155,7 @@ def compared(records: Sequence[tuple[str, str, Record]], methods: Mapping[str, s
 
 
 def tally_table(found: Mapping[str, Sequence[Duel]]) -> str:
-    """A line for every comparison: how many cells, and in how many ours is first, tied and behind."""
+    """One line per comparison: the number of cells, and in how many ours is first, tied and behind."""
     lines = ["| compared | cells | first | tied | behind | highest mean | mean difference |", "|---" * 7 + "|"]
     for name, some in found.items():
         counts = count(some)
@@ -166,7 +166,7 @@ def tally_table(found: Mapping[str, Sequence[Duel]]) -> str:
 
 
 def duel_table(found: Sequence[Duel]) -> str:
-    """A line for every cell: ours, the best other, and the paired difference with its interval, in points."""
+    """One line per cell: ours, the best other, and the paired difference with its interval, in points."""
     lines = ["| where | noise | ours | best other | difference | seeds | |", "|---" * 7 + "|"]
     for duel in found:
         spread = f" ± {100 * duel.half_width:.1f}" if duel.half_width is not None else ""
@@ -184,6 +184,6 @@ def duel_table(found: Sequence[Duel]) -> str:
 
 
 def tally_text(found: Mapping[str, Sequence[Duel]]) -> str:
-    """The tally of all comparisons, then the cells of the two that matter most."""
+    """The tally of all comparisons, then the cells of the two most important ones."""
     full = [f"{name[0].upper()}{name[1:]}\n\n{duel_table(found[name])}" for name in IN_FULL if found.get(name)]
     return "\n\n".join([tally_table(found), *full])

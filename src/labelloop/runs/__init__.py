@@ -1,1 +1,1 @@
-"""What happened (step 4 of 5): the run folder and the metrics. Nothing here imports torch."""
+"""The run folder and the metrics (step 4 of 5). Nothing here imports torch."""

@@ -1,4 +1,4 @@
-"""features.npz: what the correction saw of every row, so that it can be fitted again without training."""
+"""features.npz: the correction's inputs for every row, so that it can be fitted again without training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labelloop.runs.files import write_atomically
 from labelloop.types import MISSING, Floats, Labels
 
 FEATURES = "features.npz"
-LARGEST = 2**32  # bytes of features that a run folder keeps
+LARGEST = 2**32  # bytes; a run folder keeps no more features than this
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class RowArrays:
     Attributes:
         given: Given labels [n], -1 where missing.
         clean: Clean labels [n], -1 where missing; not those of test rows.
-        judges: Which clean rows may judge: those that were not chosen for being uncertain [n].
-        said: What the correction is made from, by name: features, logits, noisy_posterior and extra, or
-            scores and, where there are any, inputs (table_inputs if they are columns of a table).
+        judges: The clean rows that may evaluate: those that were not chosen for being uncertain [n].
+        said: The correction's inputs by name: features, logits, noisy_posterior and extra; or scores and, if there
+            are any, inputs (table_inputs if they are columns of a table).
     """
 
     given: Labels
@@ -37,7 +37,7 @@ class RowArrays:
 
 
 def row_arrays(given: Labels, clean: Labels, **said: Floats | None) -> RowArrays | None:
-    """What a run keeps: half precision where that is enough. None if it would be too large."""
+    """What a run keeps, in half precision where that is enough. None if it would be too large."""
     kept: dict[str, NDArray] = {}
     for name, values in said.items():
         if values is not None:

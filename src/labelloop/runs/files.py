@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and JSON that says what is wrong with it."""
+"""Atomic writes, and JSON with clear errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FULL = os.strerror(errno.ENOSPC)
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a file beside `path`, then moves it there in one step."""
+    """Lets `write` fill a temporary file next to `path`, then moves it there in one step."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -25,7 +25,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             write(partial)
             with partial.open("rb+") as file:
                 os.fsync(file.fileno())
-            partial.chmod(_usual_mode())  # some libraries make files that only their owner may read
+            partial.chmod(_usual_mode())  # some libraries write files that only their owner may read
             partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -33,14 +33,14 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Lets an error of the system name the file that was to be written, whatever the library called it."""
+    """Makes an error of the system name the file that was to be written, not a temporary one."""
     try:
         yield
     except OSError as error:
         if isinstance(error, FileNotFoundError | PermissionError) and error.filename not in (None, str(path)):
-            raise  # about another file, which was read
+            raise  # it is about another file, which was read
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
-    except Exception as error:  # the libraries behind it have errors of their own
+    except Exception as error:  # libraries raise their own kinds of errors
         if FULL.lower() in str(error).lower():
             raise OSError(errno.ENOSPC, FULL, str(path)) from error
         raise
@@ -53,13 +53,13 @@ def _usual_mode() -> int:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a file of JSON."""
+    """Writes a JSON file."""
     text = json.dumps(content, indent=1) + "\n"
     write_atomically(path, lambda place: place.write_text(text, encoding="utf-8"))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a file of JSON.
+    """Reads a JSON file.
 
     Raises:
         DataError: It is missing or damaged.
@@ -73,6 +73,6 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's bytes."""
+    """The SHA-256 checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

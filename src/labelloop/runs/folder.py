@@ -1,4 +1,4 @@
-"""The run folder: what a run leaves behind. Every file is written whole or not at all.
+"""The run folder: everything that a run leaves behind. Every file is written atomically.
 
 run.json · metrics.jsonl · labels.parquet · targets.npy · features.npz · model.safetensors + model.json · checkpoint/
 """
@@ -32,18 +32,18 @@ OUR_FILES = (RUN, "metrics.jsonl", LABELS, "targets.npy", FEATURES, *MODEL_FILES
 
 PLAN = "verify.csv"  # of `labelloop plan`
 REPORT = "report.html"
-REPORT_MARK = '<meta name="generator" content="labelloop">'  # tells a report of ours from a file of the user's
+REPORT_MARK = '<meta name="generator" content="labelloop">'  # tells our report from a file of the user's
 
-UNREADABLE = "unreadable.csv"  # also written where a run stops before it begins, so it does not make a folder one
+UNREADABLE = "unreadable.csv"  # also written if a run stops before it begins, so it does not make a folder a run
 
 
 class RunFolder:
     """One folder, one run.
 
     Args:
-        path: Made if it does not exist.
-        resume: Whether to continue the run that is in it.
-        overwrite: Whether to delete the run that is in it. Files that are not a run's are never touched.
+        path: Created if it does not exist.
+        resume: Whether to continue the run in it.
+        overwrite: Whether to delete the run in it. Other files are never touched.
     """
 
     def __init__(self, path: str | Path, *, resume: bool = False, overwrite: bool = False) -> None:
@@ -67,7 +67,7 @@ class RunFolder:
         elif self.path.is_dir() and not holding:
             foreign = [name for name in OUR_FILES if (self.path / name).exists()]
             if foreign:
-                raise DataError(f"{self.path} has a {foreign[0]} that no run wrote; give another folder")
+                raise DataError(f"{self.path} has a {foreign[0]} that LabelLoop did not write; give another folder")
         self.path.mkdir(parents=True, exist_ok=True)
         lock(self.path)
         if holding and overwrite:
@@ -75,7 +75,7 @@ class RunFolder:
             lock(self.path)
 
     def clear(self) -> None:
-        """Deletes the run, and nothing that is not a run's."""
+        """Deletes the files of the run, and no others."""
         shutil.rmtree(self.checkpoint, ignore_errors=True)
         shutil.rmtree(self.path / ENCODER, ignore_errors=True)
         (self.path / UNREADABLE).unlink(missing_ok=True)
@@ -88,7 +88,7 @@ class RunFolder:
         unlock(self.path)
 
     def _set_aside(self) -> None:
-        """Renames the list of rows to look at, which may hold the user's work, and deletes the curve beside it."""
+        """Renames the list of rows to label, which may hold the user's work, and deletes its learning curve."""
         plan = self.path / PLAN
         if plan.exists():
             number = next(n for n in range(1, 10_000) if not plan.with_stem(f"{plan.stem}-{n}").exists())
@@ -117,7 +117,7 @@ class RunFolder:
         return read_metrics(self.path)
 
     def keep_metrics(self, epochs: int) -> list[dict[str, Any]]:
-        """Drops the rows that were written after the checkpoint that a run is resumed from."""
+        """Drops the rows written after the checkpoint that the run resumes from."""
         rows = [row for row in self.read_metrics() if row["epoch"] <= epochs]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         write_atomically(self.path / "metrics.jsonl", lambda p: p.write_text(text, encoding="utf-8"))
@@ -140,7 +140,7 @@ class RunFolder:
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a report of ours, which may be replaced."""
+    """Whether a file is one of our reports, which may be replaced."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -153,7 +153,7 @@ def holds_run(path: Path) -> bool:
 
 
 def read_record(path: Path) -> RunRecord:
-    """What run.json of a folder says.
+    """Reads the run.json of a folder.
 
     Raises:
         DataError: It is missing, damaged, or of a newer version.
@@ -168,7 +168,7 @@ def write_unreadable(folder: Path, found: pa.Table) -> Path:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl. A last line that a crash cut short is left out; its epoch will be run again."""
+    """The rows of metrics.jsonl. A last line cut short by a crash is left out; its epoch runs again."""
     file = path / "metrics.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return list(_whole_rows(lines, file))

@@ -1,4 +1,4 @@
-"""labels.parquet: one row for every input row, in input order, with cleanlab's column names beside ours."""
+"""labels.parquet: one row per input row, in input order, with cleanlab's column names next to ours."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def label_table(
     targets: Floats,
     predicted: Labels,
 ) -> pa.Table:
-    """What is known of every row.
+    """The table of labels.
 
     Args:
-        ids: A text for every row [n].
+        ids: The id of every row, as text [n].
         classes: The classes in the user's type [C].
         given: Given labels [n].
         clean: Clean labels [n].
-        targets: Corrected soft labels [n, C]; NaN in rows that have none, such as those only tested on.
-        predicted: What the classifier says [n].
+        targets: Corrected soft labels [n, C]; NaN in rows that have none, such as test rows.
+        predicted: The predictions of the classifier [n].
 
     Returns:
         Columns id, given_label, corrected_label, corrected_confidence, changed, verified, predicted_label,
-        is_label_issue, label_score. A missing value is null. `changed` marks corrections: rows that nobody verified
-        and whose corrected label is another than the given one. `is_label_issue` marks wrong given labels, as in
-        cleanlab: the same rows, and clean ones whose clean label is another than the given one.
+        is_label_issue, label_score. A missing value is null. `changed` marks corrections: rows without a clean label
+        whose corrected label differs from the given one. `is_label_issue` marks wrong given labels, as in cleanlab:
+        the same rows, and clean rows whose clean label differs from the given one.
     """
     scored: NDArray[np.bool_] = ~np.isnan(targets[:, 0])
     corrected = np.where(scored, likeliest(targets), MISSING)
@@ -60,7 +60,7 @@ def label_table(
 
 
 def as_now(labels: pa.Table) -> pa.Table:
-    """labels.parquet of any version, with `changed` as it is now: it once counted clean rows too."""
+    """labels.parquet of any version. `changed` is brought up to date: it once counted clean rows too."""
     there = [name for name in ("changed", "verified") if name in labels.column_names]
     if len(there) < 2 or not all(pa.types.is_boolean(labels[name].type) for name in there):
         return labels
@@ -69,7 +69,7 @@ def as_now(labels: pa.Table) -> pa.Table:
 
 
 def likeliest(probabilities: Floats) -> Labels:
-    """The likeliest class of every row, 0 where it is not known [n]."""
+    """The most likely class of every row, 0 where unknown [n]."""
     best = np.zeros(len(probabilities), np.int64)
     for rows in row_chunks(*probabilities.shape):
         best[rows] = np.nan_to_num(probabilities[rows]).argmax(axis=1)

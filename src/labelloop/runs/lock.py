@@ -1,4 +1,4 @@
-"""One process a run folder: a file that only one can make says whose it is."""
+"""One process per run folder: a lock file names its owner."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LOCK = ".labelloop.lock"
 
 
 def lock(folder: Path) -> None:
-    """Takes the folder for this process until it ends; `unlock` gives it back before.
+    """Locks the folder for this process until it ends, or until `unlock`.
 
-    The lock of a process that is gone, on this machine, is taken over. A lock of another machine cannot be looked
-    into, so it counts until the file is deleted.
+    The lock of a dead process of this machine is taken over. A lock of another machine cannot be checked, so it holds
+    until the file is deleted.
 
     Raises:
-        DataError: Another process works in the folder.
+        DataError: Another process uses the folder.
     """
     path = folder / LOCK
     mine = {"pid": os.getpid(), "host": socket.gethostname()}
@@ -37,18 +37,18 @@ def lock(folder: Path) -> None:
                     f"{folder} is in use by process {owner['pid']} on {owner['host']}; wait for it to end, or give"
                     f" another folder (if there is no such process, delete {path})"
                 ) from None
-            path.unlink(missing_ok=True)  # of a process that was killed
+            path.unlink(missing_ok=True)  # left by a process that was killed
             continue
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(mine, file)
         atexit.register(unlock, folder, os.getpid())
         return
-    raise DataError(f"{folder} is in use by another process, which has just begun; give another folder")
+    raise DataError(f"{folder} is in use by another process, which has just started; give another folder")
 
 
 def unlock(folder: Path, pid: int | None = None) -> None:
-    """Gives the folder back, if it is this process's; with `pid`, only in the process of that number."""
-    if pid is not None and pid != os.getpid():  # a child of the one that took it
+    """Unlocks the folder if this process owns it; with `pid`, only in the process of that number."""
+    if pid is not None and pid != os.getpid():  # a child of the process that took it
         return
     path = folder / LOCK
     if _owner(path) == {"pid": os.getpid(), "host": socket.gethostname()}:
@@ -77,9 +77,9 @@ def _is_alive(pid: object) -> bool:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a process has ended and its parent has not looked yet: it still has a number, and works no more."""
+    """Whether a process is a zombie: it has ended, but its parent has not collected it yet."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return False
     return status.rpartition(")")[2].split()[0] == "Z"

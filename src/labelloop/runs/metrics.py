@@ -1,4 +1,4 @@
-"""Numbers about labels and probabilities, from numpy arrays."""
+"""Metrics of labels and probabilities, from numpy arrays."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 
 from labelloop.types import MISSING, Floats, Labels
 
-BINS = 15  # of the expected calibration error, as in most papers
+BINS = 15  # bins of the expected calibration error, as in most papers
 TINY = 1e-12
 
 
 def accuracy(predicted: Labels, true: Labels) -> float:
-    """Share of equal labels; NaN where there are none to compare."""
+    """The share of equal labels; NaN if there are none to compare."""
     return float((predicted == true).mean()) if len(true) else float("nan")
 
 
 def negative_log_likelihood(probabilities: Floats, true: Labels) -> float:
-    """Mean of −log of the probability given to the true class; NaN where there are no rows."""
+    """The mean negative log probability of the true class; NaN without rows."""
     if not len(true):
         return float("nan")
     given = probabilities[np.arange(len(true)), true].astype(np.float64)
@@ -24,7 +24,7 @@ def negative_log_likelihood(probabilities: Floats, true: Labels) -> float:
 
 
 def expected_calibration_error(probabilities: Floats, true: Labels, bins: int = BINS) -> float:
-    """How far confidence and accuracy lie apart, averaged over `bins` equal ranges of confidence; NaN without rows."""
+    """The expected calibration error over `bins` equal ranges of confidence; NaN without rows."""
     if not len(true):
         return float("nan")
     confidence = probabilities.max(axis=1).astype(np.float64)
@@ -40,7 +40,7 @@ def label_metrics(targets: Floats, given: Labels, true: Labels) -> dict[str, flo
     Args:
         targets: Corrected soft labels [N, C]; a row of zeros has none yet.
         given: Given labels [N], -1 where missing.
-        true: True labels [N], -1 where nobody knows them; those rows do not count.
+        true: True labels [N], -1 where unknown; those rows do not count.
     """
     counted = (true != MISSING) & (targets.sum(axis=1) > 0.5)
     targets, given, true = targets[counted], given[counted], true[counted]
@@ -61,6 +61,6 @@ def label_metrics(targets: Floats, given: Labels, true: Labels) -> dict[str, flo
 
 
 def _rarest(true: Labels) -> int:
-    """The class with the fewest rows, of those that occur; the first of them."""
+    """The class with the fewest rows among those that occur; the first one in a tie."""
     classes, counts = np.unique(true, return_counts=True)
     return int(classes[counts.argmin()]) if len(classes) else MISSING

@@ -16,7 +16,7 @@ from labelloop.runs.files import read_json, write_atomically, write_json
 
 WEIGHTS, ABOUT = "model.safetensors", "model.json"
 MODEL_FILES = (WEIGHTS, ABOUT)
-ENCODER = "trained_encoder"  # a folder: a pretrained encoder that was trained further, in the format of its library
+ENCODER = "trained_encoder"  # a folder: a fine-tuned pretrained encoder, in the format of its library
 
 
 def write_model(folder: Path, weights: Mapping[str, NDArray], about: Mapping[str, Any]) -> None:
@@ -33,14 +33,14 @@ def read_model(folder: Path, needed: set[str]) -> tuple[dict[str, NDArray], dict
         needed: The keys that model.json must have.
 
     Raises:
-        DataError: They are missing, damaged or not of a model.
+        DataError: They are missing, damaged or not those of a model.
     """
     if (folder / "labels.parquet").exists() and not (folder / ABOUT).exists():
         raise DataError(f"{folder} is a run without a model: `labelloop correct` trains none, `labelloop fit` does")
     about = read_json(folder / ABOUT)
     lacking = needed - set(about)
     if lacking:
-        raise DataError(f"{folder / ABOUT} does not describe a model of ours: no {some(sorted(lacking))}")
+        raise DataError(f"{folder / ABOUT} does not describe a LabelLoop model: no {some(sorted(lacking))}")
     try:
         return load_file(folder / WEIGHTS), about
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def read_model(folder: Path, needed: set[str]) -> tuple[dict[str, NDArray], dict
 
 
 def copy_model(source: Path, folder: Path) -> None:
-    """Copies the model of a run, where it has one."""
+    """Copies the model of a run, if it has one."""
     for name in MODEL_FILES:
         if (source / name).exists():
             write_atomically(folder / name, lambda path, name=name: path.write_bytes((source / name).read_bytes()))  # type: ignore[misc]
@@ -58,6 +58,6 @@ def copy_model(source: Path, folder: Path) -> None:
 
 
 def copy_encoder(source: Path, folder: Path) -> None:
-    """Copies the encoder that was trained with a model, where there is one."""
+    """Copies the encoder that was trained with a model, if there is one."""
     if (source / ENCODER).is_dir():
         shutil.copytree(source / ENCODER, folder / ENCODER, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which given labels the rows of each class came with, as far as the corrected probabilities say."""
+"""The noise matrix of a run, estimated from the corrected probabilities."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CHUNK = 1 << 16  # rows at a time: targets may be a file larger than memory
 def label_counts(given: Labels, targets: Floats, num_classes: int) -> NDArray[np.float64]:
     """How many rows of each true class came with each given label: [true, given].
 
-    The true class is what the corrected probabilities say, so the counts are as good as they are. Rows without a given
-    label, and rows that were only tested on, do not count.
+    The true class comes from the corrected probabilities, so the counts are only as good as they are. Rows without a
+    given label and test rows do not count.
 
     Args:
         given: Given labels [n], -1 where missing.
@@ -30,6 +30,6 @@ def label_counts(given: Labels, targets: Floats, num_classes: int) -> NDArray[np
 
 
 def noise_matrix(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same as shares of each true class: rows sum to 1. A class without any row has a row of NaN."""
+    """The same as shares of each true class: rows sum to 1. A class without rows has a row of NaN."""
     totals = counts.sum(axis=1, keepdims=True)
     return np.divide(counts, totals, out=np.full_like(counts, np.nan), where=totals > 0)

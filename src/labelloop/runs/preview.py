@@ -1,6 +1,6 @@
-"""preview.parquet: what some rows look like, so that a report can show them when their files are long gone.
+"""preview.parquet: what some rows look like, so that a report can show them when their files are gone.
 
-A thumbnail, a text or a few values for each row of a stated sample, with the number of the row.
+A thumbnail, a text or a few values for each row of a sample, with the row number.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Preview:
     """What some rows look like.
 
     Attributes:
-        kind: "image" (JPEG or PNG bytes), "text" or "values" (one text for every column).
-        rows: Which rows of labels.parquet.
-        shown: What each looks like; None where it could not be had.
+        kind: "image" (JPEG or PNG bytes), "text" or "values" (one text per column).
+        rows: Row numbers in labels.parquet.
+        shown: What each row looks like; None where there is nothing to show.
         columns: The names of the values.
-        sample: Which rows these are, in words.
+        sample: A description of the sample.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Preview:
     sample: str = ""
 
     def by_row(self) -> dict[int, Any]:
-        """What each row looks like, by its number."""
+        """What each row looks like, by row number."""
         return dict(zip(self.rows, self.shown, strict=True))
 
 
@@ -53,7 +53,7 @@ def write_preview(folder: Path, preview: Preview) -> None:
 
 
 def copy_preview(folder: Path, target: Path) -> None:
-    """Takes preview.parquet along to another run of the same rows, where there is one."""
+    """Copies preview.parquet, if there is one, to another run of the same rows."""
     if (folder / PREVIEW).exists():
         content = (folder / PREVIEW).read_bytes()
         write_atomically(target / PREVIEW, lambda place: place.write_bytes(content))

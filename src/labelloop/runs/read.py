@@ -27,7 +27,7 @@ class Run:
     Attributes:
         path: The run folder.
         record: What run.json says.
-        labels: labels.parquet, a row for every input row.
+        labels: labels.parquet, one row per input row.
         targets: targets.npy, the corrected soft labels [n, C]; NaN where a row has none.
     """
 
@@ -47,16 +47,16 @@ class Run:
 
     @property
     def source(self) -> dict[str, Any]:
-        """Where the rows came from: the record that `fit` and `correct` leave of their input."""
+        """Where the rows came from, as recorded by `fit` and `correct`."""
         if not self.record.source:
             raise DataError(
                 f"{self.path / 'run.json'} does not say which file its rows came from: they were arrays in memory, or"
-                f" the run is of an older version; {AGAIN} on a file, or take --to issues"
+                f" an older version made the run; {AGAIN} on a file, or use --to issues"
             )
         return self.record.source
 
     def row_arrays(self) -> RowArrays:
-        """What the correction saw of every row."""
+        """The correction's inputs for every row."""
         try:
             arrays = read_row_arrays(self.path)
         except FileNotFoundError as error:
@@ -67,7 +67,7 @@ class Run:
         except (ValueError, OSError) as error:
             raise DataError(f"{self.path} is damaged ({error}); run it again in another folder") from None
         if len(arrays.given) != len(self.targets):
-            raise DataError(f"{self.path}: its files are of different runs; run it again in another folder")
+            raise DataError(f"{self.path}: its files belong to different runs; run it again in another folder")
         return arrays
 
 
@@ -75,7 +75,7 @@ def read_run(path: Path) -> Run:
     """Reads a run folder.
 
     Raises:
-        DataError: It is not one, it is not finished, or its parts do not belong together; says which and why.
+        DataError: It is not a run folder, it is not finished, or its files do not belong together.
     """
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"
@@ -89,7 +89,7 @@ def read_run(path: Path) -> Run:
         )
     lacking = [name for name in ("labels.parquet", "targets.npy") if not (path / name).exists()]
     if lacking:
-        raise DataError(f"{path} is not a whole run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
+        raise DataError(f"{path} is not a complete run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
     try:
         labels = as_now(pq.read_table(path / "labels.parquet"))
         targets = np.load(path / "targets.npy", allow_pickle=False)

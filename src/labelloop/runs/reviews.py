@@ -1,6 +1,6 @@
-"""reviews.jsonl: what people decided of single rows. Lines are only ever added, each on disk before it is confirmed.
+"""reviews.jsonl: the decisions of reviewers. Lines are only appended, and each is on disk before it is confirmed.
 
-A line is an answer of one reviewer to one row, or takes such an answer back. The last answer of a reviewer counts.
+A line is one reviewer's answer to one row, or withdraws such an answer. The last answer of a reviewer counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labelloop.errors import DataError
 
 try:
     import fcntl
-except ImportError:  # not on Windows, where one server at a time must do
+except ImportError:  # not on Windows, which has to do with one server at a time
     fcntl = None  # type: ignore[assignment]
 
 REVIEWS = "reviews.jsonl"
@@ -28,15 +28,15 @@ class Answer:
     """A line of the file.
 
     Attributes:
-        key: Names the answer, so that one that is sent twice counts once.
-        row: Of labels.parquet.
+        key: Identifies the answer, so that one sent twice counts once.
+        row: The row number in labels.parquet.
         id: The id of that row.
-        reviewer: Who.
+        reviewer: The name of the reviewer.
         action: "keep" (the given label is right), "accept" (the proposed one is), "label" (another class), "unsure",
-            "skip", or "undo", which takes the answer `undoes` back.
-        label: The class as text; None where the answer names none.
-        at: When, in UTC.
-        undoes: The key of the answer that is taken back.
+            "skip", or "undo", which withdraws the answer `undoes`.
+        label: The class as text; None if the answer names none.
+        at: The time, in UTC.
+        undoes: The key of the answer that is withdrawn.
     """
 
     key: str
@@ -51,12 +51,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What all answers to a row come to.
+    """The outcome of all answers to a row.
 
     Attributes:
-        answers: By reviewer, the class that each chose; None where one could not tell.
-        label: What more than half of those who chose a class chose, or None.
-        disputed: Whether two chose different classes and there is no such majority.
+        answers: The class that each reviewer chose, by name; None if unsure.
+        label: The class chosen by more than half of those who chose one, or None.
+        disputed: Whether reviewers chose different classes without such a majority.
     """
 
     answers: Mapping[str, str | None]
@@ -65,7 +65,7 @@ class Verdict:
 
 
 def append_answers(folder: Path, answers: Sequence[Answer]) -> int:
-    """Adds lines, and returns when they are on the disk.
+    """Appends lines, and returns once they are on disk.
 
     Returns:
         The size of the file, in bytes.
@@ -76,7 +76,7 @@ def append_answers(folder: Path, answers: Sequence[Answer]) -> int:
         if fcntl is not None:
             fcntl.flock(place, fcntl.LOCK_EX)
         size = os.fstat(place).st_size
-        if size and os.pread(place, 1, size - 1) != b"\n":  # a line that a crash cut short stays alone
+        if size and os.pread(place, 1, size - 1) != b"\n":  # keeps a line cut short by a crash on its own
             text = b"\n" + text
         written = 0
         while written < len(text):
@@ -88,9 +88,9 @@ def append_answers(folder: Path, answers: Sequence[Answer]) -> int:
 
 
 def read_answers(folder: Path, start: int = 0) -> tuple[list[Answer], int]:
-    """The answers from a byte of the file on, and the byte after the last whole line.
+    """The answers from a byte of the file on, and the byte after the last complete line.
 
-    A line that a crash cut short was never confirmed, and does not count.
+    A line cut short by a crash was never confirmed, and does not count.
 
     Raises:
         DataError: A line is not an answer.
@@ -115,16 +115,16 @@ def _answer(line: bytes, path: Path) -> Answer | None:
         answer = Answer(**found)
     except TypeError as error:
         raise DataError(
-            f"{path}: a line is no answer of a reviewer ({error}); a newer version may have made it"
+            f"{path}: a line is not a reviewer's answer ({error}); a newer version may have written it"
         ) from None
     if answer.action not in ACTIONS:
-        raise DataError(f"{path}: unknown action {answer.action!r}; a newer version may have made it")
+        raise DataError(f"{path}: unknown action {answer.action!r}; a newer version may have written it")
     return answer
 
 
 def standing(answers: Iterable[Answer]) -> dict[tuple[int, str], Answer]:
-    """The answer of each reviewer to each row that counts: the last one, if it was not taken back."""
-    listed = list({answer.key: answer for answer in answers}.values())  # one that came twice counts once
+    """The answer that counts of each reviewer to each row: the last one, unless it was withdrawn."""
+    listed = list({answer.key: answer for answer in answers}.values())  # an answer sent twice counts once
     undone = {answer.undoes for answer in listed if answer.action == "undo"}
     found: dict[tuple[int, str], Answer] = {}
     for answer in listed:
@@ -134,7 +134,7 @@ def standing(answers: Iterable[Answer]) -> dict[tuple[int, str], Answer]:
 
 
 def verdicts(answers: Mapping[tuple[int, str], Answer]) -> dict[int, Verdict]:
-    """What the answers to each row come to; rows that were only skipped are left out."""
+    """The outcome for each row; rows that were only skipped are left out."""
     by_row: dict[int, dict[str, str | None]] = {}
     for (row, reviewer), answer in answers.items():
         if answer.action != "skip":
@@ -143,7 +143,7 @@ def verdicts(answers: Mapping[tuple[int, str], Answer]) -> dict[int, Verdict]:
 
 
 def verdict(answers: Mapping[str, str | None]) -> Verdict:
-    """What the answers to one row come to."""
+    """The outcome of the answers to one row."""
     chosen = [label for label in answers.values() if label is not None]
     best = max(dict.fromkeys(chosen), key=chosen.count, default=None)
     settled = best is not None and 2 * chosen.count(best) > len(chosen)

@@ -1,4 +1,4 @@
-"""run.json: one shape for every kind of run, with a version. Older ones are brought up to date here alone."""
+"""run.json: one versioned schema for every kind of run. Only this module brings older files up to date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labelloop.types import MISSING, Labels
 SCHEMA_VERSION = 2
 KINDS = ("fit", "correct", "refit", "bench")
 
-# Settings of version 1 that are gone, with the value that made no difference; and those that have another name now.
+# Settings of version 1 that were removed, with the value that had no effect; and those that were renamed.
 GONE = {
     "freeze_base": False,
     "settled_below": 0.0,
@@ -28,23 +28,23 @@ RENAMED = {"lr_drops": "learning_rate_drops", "lr_factor": "learning_rate_factor
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What run.json says.
+    """The content of run.json.
 
     Attributes:
         kind: What made the run: "fit" (or a demo), "correct", "refit" or "bench".
         method: A name in METHODS, or "correct".
-        config: Its settings, with every "auto" replaced.
-        seed: Names every random stream of the run.
-        data: What the rows were, as from `data_record`.
+        config: Its settings, with every "auto" resolved.
+        seed: The seed of every random stream of the run.
+        data: A summary of the rows, as from `data_record`.
         versions: The versions that the result depends on.
         source: Which file the rows came from, or None for arrays in memory.
         state: "running", "interrupted", "failed" or "finished".
         stop_reason: Why it ended.
-        rounds: A record for every correction.
+        rounds: A record of every correction.
         labels_from: What made the labels: the method, or "held-out networks".
-        estimate: How good the labels are, as far as the clean rows can tell.
-        about: What only one kind of run has to say, such as "experiment", "demo" or "refitted_from"; these stand in
-            run.json beside the others.
+        estimate: How good the labels are, as estimated on the clean rows.
+        about: Keys that only one kind of run has, such as "experiment", "demo" or "refitted_from"; they are stored at
+            the top level of run.json.
     """
 
     kind: str = "fit"
@@ -75,11 +75,11 @@ def from_json(content: Mapping[str, Any], path: Path) -> RunRecord:
     """A record from the content of run.json, brought up to date.
 
     Args:
-        content: What the file holds.
+        content: The content of the file.
         path: The file, for messages.
 
     Raises:
-        DataError: A newer version wrote it, or it says something that this version cannot.
+        DataError: A newer version wrote it, or it uses a setting that no longer exists.
     """
     content = up_to_date(content, path)
     about = {key: value for key, value in content.items() if key not in (*OWN, "schema_version")}
@@ -88,7 +88,7 @@ def from_json(content: Mapping[str, Any], path: Path) -> RunRecord:
 
 
 def up_to_date(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The content of run.json as this version would have written it, as far as it is there."""
+    """The content of run.json as this version would have written it, as far as possible."""
     version = content.get("schema_version", 1)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise DataError(f"{path}: schema_version is {version!r}; is it the run.json of a run?")
@@ -109,16 +109,16 @@ def data_record(
     sha256: str | None = None,
     test: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What run.json holds under "data". Rows are counted here and nowhere else.
+    """The "data" entry of run.json. Rows are counted here and nowhere else.
 
     Args:
-        source: What to call the data.
+        source: The name of the data.
         classes: The classes as text, in order.
         given: Given labels [n], -1 where missing.
         clean: Clean labels [n], -1 where missing.
-        used: Which rows were used, and not only tested on or left out [n]; all without it.
-        sha256: A checksum of the rows, where there is one.
-        test: The number of test rows and their checksum, where there are any.
+        used: The rows that were neither test rows nor left out [n]; all if None.
+        sha256: A checksum of the rows, if there is one.
+        test: The number of test rows and their checksum, if there are any.
     """
     used = np.ones(len(given), bool) if used is None else used
     has_given, has_clean = used & (given != MISSING), used & (clean != MISSING)
@@ -136,7 +136,7 @@ def data_record(
 
 
 def _from_version_1(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Version 1 did not name the kind, left out what a kind did not have, and always chose between two labels."""
+    """Version 1 did not name the kind, left out keys that a kind did not have, and always chose between two labels."""
     found = dict(content)
     if "experiment" in found:
         found.setdefault("method", found["experiment"].get("method", ""))
@@ -147,7 +147,9 @@ def _from_version_1(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     config = _flat(found.get("config", {}))
     for key, harmless in GONE.items():
         if (value := config.pop(key, harmless)) != harmless:
-            raise DataError(f"{path}: the run used {key} = {value!r}, which is no longer there; run it again without")
+            raise DataError(
+                f"{path}: the run used {key} = {value!r}, a setting that no longer exists; run it again without it"
+            )
     config = {RENAMED.get(key, key): value for key, value in config.items()}
     if found.get("method") == "closed-loop" and config:
         config.setdefault("final_labels", "loop" if found["kind"] == "bench" else "held_out")
@@ -158,7 +160,7 @@ def _from_version_1(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the corrector beside the others: corrector.hidden."""
+    """The settings with those of the corrector flattened: corrector.hidden."""
     corrector = {f"corrector.{key}": value for key, value in values.get("corrector", {}).items()}
     return {key: value for key, value in values.items() if key != "corrector"} | corrector
 

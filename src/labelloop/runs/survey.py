@@ -1,4 +1,4 @@
-"""A run folder as far as it can be read: whole, still going, failed, half-written or of an older version."""
+"""Reads as much of a run folder as possible: finished, still running, failed, half-written or of an older version."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Survey:
 
     Attributes:
         path: The run folder, or None for a run in memory.
-        record: What run.json says; empty where it cannot be read.
-        metrics: A record for every epoch.
+        record: The content of run.json; empty if it cannot be read.
+        metrics: One record per epoch.
         labels: labels.parquet, or None.
         targets: The corrected soft labels [n, C], or None.
         preview: What some rows look like, or None.
-        missing: What is not there and why, in words.
+        missing: What is missing and why, in words.
     """
 
     path: Path | None
@@ -46,7 +46,7 @@ class Survey:
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The name of the run."""
         return "this run" if self.path is None else self.path.resolve().name
 
     @property
@@ -64,7 +64,7 @@ class Survey:
         return [str(name) for name in sorted(found - {None}, key=str)]
 
     def codes(self, column: str) -> Labels:
-        """A column of labels as numbers of classes [n], -1 where missing."""
+        """A column of labels as class numbers [n], -1 where missing."""
         assert self.labels is not None
         if column not in self.labels.column_names:
             return np.full(len(self.labels), MISSING)
@@ -82,7 +82,7 @@ class Survey:
         return self.labels[column].to_numpy().astype(np.float64)
 
     def flags(self, column: str) -> NDArray[np.bool_]:
-        """A column of yes and no [n], no where missing."""
+        """A column of booleans [n], False where missing."""
         assert self.labels is not None
         if column not in self.labels.column_names:
             return np.zeros(len(self.labels), bool)
@@ -90,10 +90,10 @@ class Survey:
 
 
 def survey(folder: Path) -> Survey:
-    """Reads what can be read of a run folder.
+    """Reads as much of a run folder as possible.
 
     Raises:
-        DataError: It is no run folder at all.
+        DataError: It is not a run folder.
     """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
@@ -111,7 +111,7 @@ def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
     try:
         found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        missing.append("run.json is not there: settings, rounds and the estimate are unknown")
+        missing.append("run.json is missing: settings, rounds and the estimate are unknown")
         return {}
     except ValueError as error:
         missing.append(f"run.json is damaged ({error}): settings, rounds and the estimate are unknown")
@@ -126,20 +126,20 @@ def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
         return {}
     try:
         found = from_json(found, folder / "run.json").to_json()
-    except (DataError, TypeError, AttributeError) as error:  # shown as it is
+    except (DataError, TypeError, AttributeError) as error:  # shown as stored
         missing.append(f"run.json cannot be brought up to date: {error}")
     state = found.get("state")
     if state == "running":
-        missing.append("the run is still going, or was killed: its labels come at the end; continue a killed one with"
+        missing.append("the run is still running, or was killed: its labels come at the end; continue a killed run with"
                        " `labelloop fit --resume`")  # fmt: skip
     elif state == "failed":
         missing.append(f"the run failed: {found.get('stop_reason') or 'no reason is recorded'}")
     elif state == "interrupted":
         missing.append("the run was interrupted; continue it with `labelloop fit --resume`")
     elif state != "finished":
-        missing.append("run.json does not say how the run ended: it is half-written, or of an older version")
+        missing.append("run.json does not say how the run ended: it is half-written, or an older version wrote it")
     if state == "finished" and not found.get("estimate"):
-        missing.append("there is no estimate of how good the labels are: an older version made the run")
+        missing.append("there is no estimate of how good the labels are: an older version wrote the run")
     return found
 
 
@@ -156,14 +156,14 @@ def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
     try:
         table = as_now(pq.read_table(folder / "labels.parquet"))
     except FileNotFoundError:
-        missing.append("labels.parquet is not there: nothing is known of single rows yet")
+        missing.append("labels.parquet is missing: nothing is known about single rows yet")
         return None
     except (pa.ArrowInvalid, OSError, ValueError) as error:
-        missing.append(f"labels.parquet is damaged ({error}): nothing is known of single rows")
+        missing.append(f"labels.parquet is damaged ({error}): nothing is known about single rows")
         return None
     lacking = [name for name in COLUMNS if name not in table.column_names]
     if lacking:
-        missing.append(f"labels.parquet has no column {', '.join(lacking)}: an older version made it")
+        missing.append(f"labels.parquet has no column {', '.join(lacking)}: an older version wrote it")
     return table
 
 
@@ -171,14 +171,14 @@ def _targets(folder: Path, labels: pa.Table | None, missing: list[str]) -> Float
     try:
         targets = np.load(folder / "targets.npy", allow_pickle=False, mmap_mode="r")
     except FileNotFoundError:
-        missing.append("targets.npy is not there: the noise matrix is unknown")
+        missing.append("targets.npy is missing: the noise matrix is unknown")
         return None
     except (OSError, ValueError, EOFError) as error:
         missing.append(f"targets.npy is damaged ({error}): the noise matrix is unknown")
         return None
     if labels is not None and (targets.ndim != 2 or len(targets) != len(labels)):
         missing.append(
-            f"{len(labels)} rows in labels.parquet and {len(targets)} in targets.npy: they are of different runs"
+            f"{len(labels)} rows in labels.parquet and {len(targets)} in targets.npy: they belong to different runs"
         )
         return None
     return targets
@@ -189,7 +189,7 @@ def _preview(folder: Path, missing: list[str]) -> Preview | None:
         return read_preview(folder)
     except FileNotFoundError:
         if (folder / "labels.parquet").exists():
-            missing.append(f"{PREVIEW} is not there: rows are shown without their texts, values or pictures")
+            missing.append(f"{PREVIEW} is missing: rows are shown without their texts, values or images")
     except (pa.ArrowInvalid, OSError, ValueError) as error:
-        missing.append(f"{PREVIEW} is damaged ({error}): rows are shown without their texts, values or pictures")
+        missing.append(f"{PREVIEW} is damaged ({error}): rows are shown without their texts, values or images")
     return None

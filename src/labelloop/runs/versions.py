@@ -1,4 +1,4 @@
-"""The versions that a result depends on, for its record."""
+"""The software versions that a result depends on."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def versions() -> dict[str, str]:
-    """Of Python, of this package and of the libraries that compute."""
+    """The versions of Python, of this package and of the numerical libraries."""
     names = ("labelloop", "torch", "numpy", "scipy", "scikit-learn")
     return {"python": platform.python_version()} | {name: version(name) for name in names} | _commit()
 
 
 def _commit() -> dict[str, str]:
-    """The commit, when the package runs from a checkout of its own sources."""
+    """The commit, if the package runs from a checkout of its sources."""
     asked = ["git", "-C", str(Path(__file__).parents[1]), "log", "-1", "--format=%H", "--", "."]
     try:
         found = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

@@ -1,4 +1,4 @@
-"""Where rows come from (step 1 of 5).
+"""Public data sets by name.
 
 A data set is a function `(root, **options) -> LabelledData`. Importing this loads neither Pillow nor pyarrow.
 """
@@ -39,12 +39,12 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> L
 
     Args:
         name: One of DATASETS.
-        root: Where it is; without it, that of LABELLOOP_DATA.
-        options: Those of the data set's function.
+        root: Where it is; by default in LABELLOOP_DATA.
+        options: Options of the data set's function.
 
     Raises:
         UsageError: There is no such data set or option.
-        DataError: It is not there, or cannot be used as it is.
+        DataError: It was not found, or cannot be used.
     """
     if name not in DATASETS:
         raise UsageError(f"unknown data set {name!r}; {nearest(name, DATASETS)}")

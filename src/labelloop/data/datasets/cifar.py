@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from whichever form is there: published archive, unpacked or not, hub's Parquet, the hub."""
+"""CIFAR-10 and CIFAR-100: from the published archive, unpacked or not, from the hub's Parquet files, or the hub."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labelloop.data.datasets.labelled import LabelledData, labelled
 from labelloop.data.datasets.options import check_flags, checked_limit
 from labelloop.data.datasets.places import not_found, places
 
-# A name of its own, so that no number on a part of the rows passes for one on all of them.
+# Its own name, so that a result on part of the rows cannot pass for one on all of them.
 SUBSET = "cifar100-subset"
 
 
@@ -30,11 +30,11 @@ def cifar10(
     """CIFAR-10: 50,000 + 10,000 colour images of 32 x 32 pixels, 10 classes.
 
     Args:
-        root: The folder that holds it in any of its forms, or the archive itself; without it, that of LABELLOOP_DATA.
+        root: The folder that holds it in any of its forms, or the archive itself; by default LABELLOOP_DATA.
         limit: Use only the first training rows.
         test_limit: Use only the first test rows.
-        verify: Compare the checksum of a .tar.gz with the published one. Give False for one packed by yourself.
-        hub: Take it from the hub by name instead.
+        verify: Compare the checksum of a .tar.gz with the published one. Use False for an archive you packed yourself.
+        hub: Load it from the hub by name instead.
     """
     return _load(CIFAR10, root, limit, test_limit, verify, hub)
 
@@ -47,7 +47,7 @@ def cifar100(
     verify: bool = True,
     hub: bool = False,
 ) -> LabelledData:
-    """CIFAR-100: as CIFAR-10, with 100 classes in 20 super-classes. The arguments are those of `cifar10`."""
+    """CIFAR-100: like CIFAR-10, with 100 classes in 20 super-classes. The arguments are those of `cifar10`."""
     return _load(CIFAR100, root, limit, test_limit, verify, hub)
 
 
@@ -94,7 +94,7 @@ def _load(
 
 
 def _read(variant: Variant, place: Path, limit: int | None, verify: bool) -> tuple[Cifar, Path] | None:
-    """What is in one place, and where exactly: the published forms before others."""
+    """The form found in one folder, and its exact path: published forms first."""
     if place.is_file():
         return read_archive(place, variant, verify), place
     folder = place if place.name == variant.folder else place / variant.folder
@@ -113,7 +113,7 @@ def _labelled(
     variant: Variant, cifar: Cifar, source: object, limit: int | None, test_limit: int | None = None
 ) -> LabelledData:
     train, test = cifar.train, cifar.test
-    # A reader that stops early has already found that there are enough rows, or gives all there are.
+    # A reader that stops early has already found enough rows; otherwise it returns all of them.
     limit = checked_limit(limit, len(train.images))
     test_limit = checked_limit(test_limit, len(test.images), name="test_limit")
     return labelled(

@@ -1,4 +1,4 @@
-"""CIFAR as its authors publish it: pickled batches in a folder or a .tar.gz. What a pickle asks for is never run."""
+"""CIFAR as its authors publish it: pickled batches in a folder or a .tar.gz. No pickled code is ever run."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ def read_folder(folder: Path, variant: Variant) -> Cifar:
 
 
 def read_archive(archive: Path, variant: Variant, verify: bool = True) -> Cifar:
-    """Reads the .tar.gz as it is; nothing is written to disk.
+    """Reads the .tar.gz without unpacking it to disk.
 
     Args:
         archive: The file.
         variant: Which of the two it is.
-        verify: Compare its checksum with the published one before anything else.
+        verify: First compare its checksum with the published one.
     """
     if verify:
         _check_md5(archive, variant)
     wanted = (*variant.train_files, variant.test_file, variant.meta_file)
     contents: dict[str, bytes] = {}
     try:
-        with tarfile.open(archive, "r|gz") as members:  # one pass: looking a member up would decompress it all twice
+        with tarfile.open(
+            archive, "r|gz"
+        ) as members:  # one pass: looking up a member would decompress everything twice
             for member in members:
                 folder, _, name = member.name.removeprefix("./").rpartition("/")
                 file = members.extractfile(member) if name in wanted and folder == variant.folder else None
@@ -95,7 +97,7 @@ def _split(content: bytes, variant: Variant, source: str) -> Split:
     pixels = batch[b"data"]
     values = 3 * SIZE[0] * SIZE[1]
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != values:
-        raise DataError(f"{source}: 'data' is no array of bytes with {values} in a row: download it again")
+        raise DataError(f"{source}: 'data' is not an array of bytes with {values} per row: download it again")
     images = pixels.reshape(-1, 3, *SIZE).transpose(0, 2, 3, 1)  # [n, H, W, 3] from planes of red, green and blue
     labels = _labels(batch[variant.label_key], variant.label_key, len(images), source)
     return Split(np.ascontiguousarray(images), labels)
@@ -103,7 +105,7 @@ def _split(content: bytes, variant: Variant, source: str) -> Split:
 
 def _labels(value: Any, key: bytes, count: int, source: str) -> list[int]:
     if not isinstance(value, list) or len(value) != count or not all(isinstance(label, int) for label in value):
-        raise DataError(f"{source}: {key.decode()!r} is no list of {count} numbers: download it again")
+        raise DataError(f"{source}: {key.decode()!r} is not a list of {count} numbers: download it again")
     return value
 
 
@@ -118,5 +120,5 @@ def _unpickled(content: bytes, source: str) -> dict[bytes, Any]:
             " download it again"
         ) from error
     if not isinstance(loaded, dict):
-        raise DataError(f"{source}: holds no dictionary: it is not the published file, download it again")
+        raise DataError(f"{source}: does not hold a dictionary: it is not the published file, download it again")
     return loaded

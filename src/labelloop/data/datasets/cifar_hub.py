@@ -12,7 +12,7 @@ from labelloop.errors import DataError, UsageError
 
 
 def read_hub(variant: Variant, limit: int | None = None) -> Cifar:
-    """Downloads the data set, or takes it from the cache of `datasets`.
+    """Downloads the data set, or reads it from the cache of `datasets`.
 
     Args:
         variant: Which of the two.
@@ -28,7 +28,7 @@ def read_hub(variant: Variant, limit: int | None = None) -> Cifar:
         ) from error
     try:
         splits = [datasets.load_dataset(variant.hub_name, split=split) for split in ("train", "test")]
-    except Exception as error:  # without a network every layer below has an error of its own
+    except Exception as error:  # without a network every layer below raises its own kind of error
         raise DataError(
             f"{variant.name}: {variant.hub_name!r} cannot be loaded from the hub ({error}): check the network, or give"
             " root=, the folder where the data are"

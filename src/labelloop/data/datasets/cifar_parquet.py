@@ -19,7 +19,7 @@ ROWS_AT_A_TIME = 1000
 
 
 def parquet_folder(place: Path, name: str) -> Path | None:
-    """Where the files are: in a folder of that name, in one within it (as on the hub), or in the place itself."""
+    """The folder of the files: one of that name, one inside it (as on the hub), or the given folder."""
     folders = [place / name, *sorted(path for path in (place / name).glob("*") if path.is_dir()), place]
     return next((folder for folder in folders if _files(folder, "train")), None)
 
@@ -53,7 +53,7 @@ def _check_complete(files: list[Path], split: str, folder: Path) -> None:
     said = re.search(r"-of-(\d+)\.parquet$", files[0].name)
     if said and int(said[1]) != len(files):
         raise DataError(
-            f"{folder}: {len(files)} of {int(said[1])} {split} files are there ({some(f.name for f in files)}):"
+            f"{folder}: only {len(files)} of {int(said[1])} {split} files found ({some(f.name for f in files)}):"
             " download the others"
         )
 
@@ -121,7 +121,7 @@ def _numbers(batch: Any, column: str) -> np.ndarray:
 
 
 def _class_names(metadata: dict[bytes, bytes] | None, variant: Variant) -> tuple[str, ...]:
-    """The names that the hub's own files carry, else numbers."""
+    """The class names stored in the hub's files, else numbers."""
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         names = tuple(str(name) for name in features[variant.label_column]["names"])

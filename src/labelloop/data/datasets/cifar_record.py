@@ -1,4 +1,4 @@
-"""What CIFAR-10 and CIFAR-100 are called in each of their forms, and what every reader of them gives."""
+"""The names of CIFAR-10 and CIFAR-100 in each of their forms, and what every reader returns."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Variant:
         num_classes: 10 or 100.
         folder: What the published archive unpacks to.
         archive: The published archive.
-        md5: The published checksum of that.
-        train_files: The training batches in the folder. `test_file` and `meta_file` stand beside them.
-        label_key: The labels in a batch. `names_key`: likewise.
+        md5: Its published checksum.
+        train_files: The training batches in the folder, next to `test_file` and `meta_file`.
+        label_key: The key of the labels in a batch; `names_key` is that of the class names.
         label_column: The labels in a Parquet file.
         hub_name: Its name on the hub.
     """
@@ -72,7 +72,7 @@ CIFAR100 = Variant(
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of one of them."""
+    """Rows of one of the data sets."""
 
     images: NDArray[np.uint8]  # [n, 32, 32, 3]
     labels: ArrayLike  # [n]
@@ -80,7 +80,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Cifar:
-    """What a reader gives."""
+    """What a reader returns."""
 
     train: Split
     test: Split

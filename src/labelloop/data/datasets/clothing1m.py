@@ -1,4 +1,4 @@
-"""Clothing1M in its official layout: key lists say which image is in which part, kv files say what label it has."""
+"""Clothing1M in its official layout: key lists give the images of each part, kv files their labels."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def clothing1m(
     paired: bool = False,
     seed: int = 0,
 ) -> LabelledData:
-    """A million photographs of clothes with labels from the shops' own words, and some that people verified.
+    """A million photographs of clothes, labelled from the text around them in shops, and some labelled by people.
 
-    The noisy rows come first, then the clean ones, which `clean_index` names. True labels are known of those alone.
+    The noisy rows come first, then the clean ones, listed in `clean_index`. True labels are known only for those.
 
     Args:
-        root: The folder that holds the folder Clothing1M, or that folder itself; without it, that of LABELLOOP_DATA.
+        root: The folder that holds the folder Clothing1M, or that folder itself; by default LABELLOOP_DATA.
         limit: Use only the first noisy rows. The clean and the test rows stay.
         clean_source: Which part the clean rows come from: "clean_train" or "clean_val".
-        clean_fraction: The share of those to use, each class alike.
-        paired: Give the clean rows their noisy label too, where the files have one. The paper does not use it.
-        seed: Of the run; draws the share.
+        clean_fraction: The share of those to use, the same in each class.
+        paired: Keep the noisy labels of the clean rows too, if the files have them. The paper does not use them.
+        seed: The seed of the run; draws that share.
     """
     checked_limit(limit)
     check_flags(paired=paired)
@@ -120,7 +120,7 @@ def _read_labels(path: Path) -> dict[str, int]:
     for number, line in enumerate(_read_lines(path), start=1):
         key, _, label = line.rpartition(" ")
         if not key or not label.isdecimal():
-            raise DataError(f"{path}: line {number} is {line!r}; expected the path of an image, a blank and its label")
+            raise DataError(f"{path}: line {number} is {line!r}; expected the path of an image, a space and its label")
         labels[key.strip()] = int(label)
     return labels
 
@@ -128,7 +128,7 @@ def _read_labels(path: Path) -> dict[str, int]:
 def _labels_of(keys: list[str], labels: dict[str, int], path: Path) -> Labels:
     absent = [key for key in keys if key not in labels]
     if absent:
-        raise DataError(f"{path}: has no label of {len(absent)} images in the key list: {some(absent)}")
+        raise DataError(f"{path}: has no label for {len(absent)} images in the key list: {some(absent)}")
     return np.array([labels[key] for key in keys], dtype=np.int64)
 
 
@@ -139,12 +139,12 @@ def _check_disjoint(keys: dict[str, list[str]], folder: Path) -> None:
             if both:
                 raise DataError(
                     f"{folder}: {len(both)} images are in both {first}_key_list.txt and {second}_key_list.txt:"
-                    f" {some(both)}; take them out of one, or scores would flatter"
+                    f" {some(both)}; remove them from one, or accuracies would be too high"
                 )
 
 
 def _check_files(keys: Iterable[str], folder: Path) -> None:
-    """Lists every folder once: asking for each of a million files takes minutes on a network disk."""
+    """Lists every folder once: checking a million files one by one takes minutes on a network disk."""
     listed: dict[str, set[str]] = {}
     absent = []
     for key in keys:
@@ -156,6 +156,5 @@ def _check_files(keys: Iterable[str], folder: Path) -> None:
             absent.append(key)
     if absent:
         raise DataError(
-            f"{folder}: {len(absent)} images that the key lists name are not there: {some(absent)}; unpack the images"
-            " into it"
+            f"{folder}: {len(absent)} images in the key lists are missing: {some(absent)}; unpack the images into it"
         )

@@ -1,7 +1,7 @@
-"""Decoded images of a data set, kept in the cache folder: decoding takes seconds, and every run of a bench reads them.
+"""A cache of decoded images: decoding takes seconds, and every run of a bench reads them.
 
-A file is named by the content it was decoded from, and written whole before it gets its name, so processes that meet
-there find a whole file or none.
+A file is named by the content it was decoded from, and written atomically, so that parallel processes find a complete
+file or none.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy as np
 from labelloop.cache_folder import cache_folder
 from labelloop.data.datasets.cifar_record import Split
 
-VERSION = "1"  # of how images are decoded
-FEWEST = 1000  # images that are worth a file
+VERSION = "1"  # version of the decoding
+FEWEST = 1000  # fewer images are not worth a file
 FOLDER = "decoded"
 
 
 def decoded_once(files: Sequence[Path], about: Sequence[object], decode: Callable[[], Split]) -> Split:
-    """What `decode` makes of the files, from the cache where it is there.
+    """The result of `decode`, from the cache if it is there.
 
     Args:
-        files: What is decoded.
-        about: What else decides the result.
-        decode: Makes it.
+        files: The files that are decoded.
+        about: What else the result depends on.
+        decode: Decodes the files.
     """
     key = hashlib.blake2b("\0".join(map(str, (VERSION, *about))).encode(), digest_size=16)
     for path in files:
@@ -38,7 +38,7 @@ def decoded_once(files: Sequence[Path], about: Sequence[object], decode: Callabl
     try:
         with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return Split(stored["images"], stored["labels"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):  # not there, or damaged
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):  # missing or damaged
         pass
     split = decode()
     if len(split.images) >= FEWEST:
@@ -47,7 +47,7 @@ def decoded_once(files: Sequence[Path], about: Sequence[object], decode: Callabl
 
 
 def _keep(place: Path, split: Split) -> None:
-    """Writes it, if the folder takes it; decoding again costs only time."""
+    """Writes it if possible; a failure only costs time later."""
     partial = place.with_name(f".{place.stem}.{os.getpid()}.npz")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

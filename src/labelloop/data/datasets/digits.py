@@ -21,7 +21,7 @@ def digits() -> tuple[Floats, Labels, Floats, Labels]:
     Returns:
         x_train [1200, 64], y_train [1200], x_test [597, 64] and y_test [597]. The test rows are always the same.
     """
-    from sklearn.datasets import load_digits  # half a second to import, so only when asked for
+    from sklearn.datasets import load_digits  # takes half a second to import
 
     pixels, labels = load_digits(return_X_y=True)
     inputs = (pixels / 16).astype(np.float32)  # [1797, 64]
@@ -34,7 +34,7 @@ def digits_data(root: str | Path | None = None, *, limit: int | None = None) -> 
     """The digits as a data set.
 
     Args:
-        root: Not looked at: they come with scikit-learn.
+        root: Ignored: the digits come with scikit-learn.
         limit: Use only the first training rows.
     """
     checked_limit(limit)

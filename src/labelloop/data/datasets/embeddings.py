@@ -1,4 +1,4 @@
-"""Embeddings in an .npz file: x_train, y_train, x_test, y_test and, if they have names, class_names."""
+"""Embeddings in an .npz file: x_train, y_train, x_test, y_test and, if the classes have names, class_names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CIFAR10_FILE = Path("embeddings") / "cifar10_efficientnet_lite0_pca256.npz"
 
 
 def embeddings(root: str | Path | None = None, *, limit: int | None = None) -> LabelledData:
-    """Anyone's embeddings.
+    """Your own embeddings.
 
     Args:
         root: The .npz file.
@@ -31,7 +31,7 @@ def embeddings(root: str | Path | None = None, *, limit: int | None = None) -> L
     """
     checked_limit(limit)
     if root is None:
-        raise UsageError("embeddings: which? give root=, an .npz file with " + ", ".join(KEYS))
+        raise UsageError("embeddings: no file given; give root=, an .npz file with " + ", ".join(KEYS))
     path = Path(root).expanduser()
     if not path.is_file():
         raise DataError(f"{path}: there is no such file: give root=, an .npz file with {', '.join(KEYS)}")
@@ -39,7 +39,7 @@ def embeddings(root: str | Path | None = None, *, limit: int | None = None) -> L
 
 
 def cifar10_embeddings(root: str | Path | None = None, *, limit: int | None = None) -> LabelledData:
-    """CIFAR-10 as 256 features of a network trained on ImageNet: seconds to train on, and real.
+    """CIFAR-10 as 256 features of a network trained on ImageNet: real data that trains in seconds.
 
     Args:
         root: The folder that holds `embeddings/cifar10_efficientnet_lite0_pca256.npz`, or the file itself.
@@ -77,7 +77,7 @@ def _read(path: Path, name: str, limit: int | None, pixels_from: str | Path | No
 
 
 def read_arrays(path: Path, keys: Sequence[str]) -> dict[str, NDArray]:
-    """These arrays of an .npz file, and class_names where it has them."""
+    """These arrays of an .npz file, and class_names if it has them."""
     try:
         with zipfile.ZipFile(path) as members, path.open("rb") as file:  # np.load leaves a damaged file open
             present = {name.removesuffix(".npy") for name in members.namelist()}
@@ -105,5 +105,5 @@ def _pixels(root: str | Path | None, labels: Labels) -> NDArray[np.uint8]:
     folder = Path(root).resolve().parents[1] if root is not None and Path(root).is_file() else root
     images = cifar10(folder, limit=len(labels))
     if not np.array_equal(images.labels, labels):
-        raise DataError(f"{images.source}: its rows stand in another order than those of the embeddings")
+        raise DataError(f"{images.source}: its rows are in another order than those of the embeddings")
     return images.inputs

@@ -1,6 +1,6 @@
-"""What every data set gives: training rows with what is known of their labels, test rows, and the names of the classes.
+"""What every data set returns: training rows with their labels, test rows and class names.
 
-It holds the true labels, so it is for the one who makes a problem of it, never for a method.
+It holds the true labels, so it is only used to make a problem, and never passed to a method.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from labelloop.data.images.files import ImageFiles
 from labelloop.errors import DataError
 from labelloop.types import MISSING, Labels
 
-SAMPLE = 256  # rows of the inputs that go into the fingerprint
+SAMPLE = 256  # rows of the inputs in the fingerprint
 SAMPLE_FILES = 16
 
 
@@ -29,16 +29,16 @@ class LabelledData:
         name: The data set's name in DATASETS.
         source: The file or folder it was read from.
         inputs: Training inputs: uint8 images [N, H, W, C], float32 rows [N, D], or `ImageFiles` of N large images.
-        labels: True labels [N]; missing where nobody knows them.
-        given_labels: The noisy labels that the data set comes with [N], missing where a row has none; None where the
-            labels are true and noise is still to be made.
-        clean_index: The rows that the data set itself names as verified [M]; None where they are still to be drawn.
-        test_inputs: As `inputs`, for T test rows.
+        labels: True labels [N]; -1 where unknown.
+        given_labels: The noisy labels that the data set comes with [N], -1 where a row has none; None if the labels
+            are true and noise is added later.
+        clean_index: The clean rows that the data set defines [M]; None if they are drawn later.
+        test_inputs: Like `inputs`, for T test rows.
         test_labels: True labels [T].
         class_names: The classes in order.
-        noise_inputs: Gives what instance-dependent noise looks at [N, ...], where that is not `inputs`. A function,
-            because most noises do not look.
-        fingerprint: Of the training rows. Equal for the same rows from another source, such as another file format.
+        noise_inputs: Returns the inputs of instance-dependent noise [N, ...], if these are not `inputs`. A function,
+            because most noises do not need them.
+        fingerprint: A checksum of the training rows. It is the same for the same rows in another file format.
     """
 
     name: str
@@ -74,13 +74,13 @@ def labelled(
     clean_index: Labels | None = None,
     noise_inputs: Callable[[], NDArray] | None = None,
 ) -> LabelledData:
-    """Checks the parts of a data set against each other, and takes its fingerprint.
+    """Checks the parts of a data set against each other, and computes its fingerprint.
 
     Raises:
         DataError: Lengths differ, or a label is not a class.
     """
     count, classes = len(inputs), len(class_names)
-    whole = given_labels is None  # with noisy labels of its own, the true ones may be unknown
+    whole = given_labels is None  # if it comes with noisy labels, the true ones may be unknown
     true = _checked(labels, count, classes, f"{source}: label", may_miss=not whole)
     given = None if given_labels is None else _checked(given_labels, count, classes, f"{source}: given label", True)
     return LabelledData(
@@ -99,7 +99,7 @@ def labelled(
 
 
 def fingerprint_of(inputs: Any, labels: Labels, given_labels: Labels | None = None) -> str:
-    """A checksum of all labels and of some inputs: rows or files at even distances."""
+    """A checksum of all labels and of some inputs: evenly spaced rows or files."""
     digest = hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes())
     if given_labels is not None:
         digest.update(np.ascontiguousarray(given_labels, dtype="<i8").tobytes())

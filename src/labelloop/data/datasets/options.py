@@ -8,7 +8,7 @@ from labelloop.errors import UsageError
 
 
 def checked_limit(limit: int | None, count: int | None = None, name: str = "limit") -> int | None:
-    """The limit if it can be one. `count` is how many such rows there are, once that is known."""
+    """Checks a limit. `count` is the number of such rows, once known."""
     rows = "test rows" if name == "test_limit" else "training rows"
     if limit is None:
         return None
@@ -20,7 +20,7 @@ def checked_limit(limit: int | None, count: int | None = None, name: str = "limi
 
 
 def check_flags(**flags: bool) -> None:
-    """Refuses what is not true or false: the text "false" would count as true."""
+    """Refuses anything but true or false: the text "false" would count as true."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise UsageError(f"{name} is {value!r}: give True or False")

@@ -1,6 +1,6 @@
 """Texts with weak labels: sentence embeddings, and the votes of labelling functions whose majority is the given label.
 
-An .npz file a data set, with x_*, y_* and votes_* of train and test, and class_names. A vote of -1 abstains.
+One .npz file per data set, with x_*, y_* and votes_* of train and test, and class_names. A vote of -1 abstains.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def weak_text(
     """Public texts whose given labels are the majority of some labelling functions' votes.
 
     Args:
-        root: The folder that holds the folder weak-text; without it, that of LABELLOOP_DATA.
+        root: The folder that holds the folder weak-text; by default LABELLOOP_DATA.
         limit: Use only the first training rows.
         texts: "youtube" (spam comments) or "sms" (spam messages).
-        clean: How many training rows are clean, each class in proportion.
-        seed: Of the run; draws the clean rows.
+        clean: The number of clean training rows, stratified by class.
+        seed: The seed of the run; draws the clean rows.
     """
     checked_limit(limit)
     if texts not in NAMES:
@@ -68,7 +68,7 @@ def weak_text(
 
 
 def majority(votes: NDArray, num_classes: int) -> Labels:
-    """The class with the most votes of every row [N], the first of them where two are even; missing without a vote.
+    """The class with the most votes of every row [N], the first one in a tie; missing without a vote.
 
     Args:
         votes: [N, functions]; -1 abstains.

@@ -24,12 +24,12 @@ class ImageFiles:
 
     Args:
         paths: The files.
-        transform: From an image to an array; without it, the centre of the image, scaled as ImageNet's.
+        transform: From an image to an array; by default the centre of the image, scaled like ImageNet.
     """
 
     def __init__(self, paths: Iterable[str | Path], transform: Transform | None = None) -> None:
         need_pillow("decoding images")
-        # One array and not a list: a million small objects would be copied into every worker as they are touched.
+        # One array, not a list: a million small objects would be copied into every worker as they are accessed.
         self._paths: NDArray[np.bytes_] = np.array([os.fsencode(path) for path in paths], dtype=np.bytes_)
         self.transform: Transform = EvalTransform() if transform is None else transform
         self.epoch = 0
@@ -41,7 +41,7 @@ class ImageFiles:
         return Path(os.fsdecode(self._paths[index]))
 
     def augmented(self, seed: int, epoch: int = 0) -> ImageFiles:
-        """The same files, seen at random as in training. This one is left as it is."""
+        """The same files with random augmentation for training, as a new object."""
         size = self.transform.size if isinstance(self.transform, EvalTransform) else TrainTransform.size
         view = ImageFiles((), TrainTransform(seed, size))
         view._paths, view.epoch = self._paths, epoch
@@ -50,10 +50,10 @@ class ImageFiles:
     def __getitem__(self, index: int) -> Floats:
         from PIL import Image, UnidentifiedImageError
 
-        index = range(len(self))[index]  # from the end too; an IndexError outside, which ends a loop
+        index = range(len(self))[index]  # supports negative indices; raises IndexError outside, which ends a loop
         try:
             with open(os.fsdecode(self._paths[index]), "rb", buffering=0) as file:
-                content = io.BytesIO(file.read())  # in one go: Pillow would read it in many small parts
+                content = io.BytesIO(file.read())  # at once: Pillow would read it in many small parts
             with Image.open(content) as image:
                 image.load()
                 colours = to_rgb(image)

@@ -1,4 +1,4 @@
-"""Pillow, imported only when images are decoded: rows in memory and tables need none."""
+"""Pillow, imported only when images are decoded: arrays and tables do not need it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
 
-FORMATS = ("PNG", "WEBP", "JPEG")  # asking every plugin of Pillow takes longer than decoding
+FORMATS = ("PNG", "WEBP", "JPEG")  # trying every plugin of Pillow takes longer than decoding
 
 
 def need_pillow(what: str) -> None:
-    """Refuses at once, rather than at the first image, where Pillow is not installed."""
+    """Fails early, rather than at the first image, if Pillow is not installed."""
     try:
         import_module("PIL.Image")
     except ImportError as error:
@@ -24,9 +24,9 @@ def need_pillow(what: str) -> None:
 
 
 def to_rgb(image: Any) -> Any:
-    """An image in colour as people see it: upright, and with all of its brightness.
+    """A colour image as people see it: upright, and with its full range of brightness.
 
-    Pillow's own conversion cuts everything above 255 off, so that 16 bits become white.
+    Pillow's own conversion clips everything above 255, so that 16-bit images become white.
     """
     from PIL import Image, ImageOps
 
@@ -48,13 +48,13 @@ def to_rgb(image: Any) -> Any:
 def decode_all(encoded: Sequence[Any], size: tuple[int, int], source: str, first_row: int = 0) -> NDArray[np.uint8]:
     """Decodes small colour images of one size.
 
-    In one thread: images this small are decoded under Python's lock, so that more threads gain nothing.
+    In one thread: images this small are decoded under Python's global lock, so more threads do not help.
 
     Args:
         encoded: The bytes of every image.
         size: Height and width.
         source: Where they come from, for messages.
-        first_row: The row of the first one, for messages.
+        first_row: The row number of the first image, for messages.
 
     Returns:
         [n, H, W, 3].

@@ -1,4 +1,4 @@
-"""Images of a user as inputs: a small set is decoded once into memory, a large one stays in its files."""
+"""The user's images as inputs: a small set is decoded into memory once, a large one is streamed from its files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 IN_MEMORY = 1 << 30  # bytes of decoded pixels; a larger set is streamed
-KEPT = 64  # images that all have one size keep it up to this many pixels; all others are resized to it
+KEPT = 64  # images that all have one size of at most this many pixels keep it; others are resized to it
 THREADS = 4
 
 
 @dataclass(frozen=True)
 class ImageForm:
-    """How an image becomes an input; kept in model.json so that new images are treated alike.
+    """How an image becomes an input; stored in model.json so that new images are treated in the same way.
 
     Attributes:
         height: Pixels.
         width: Pixels.
-        streamed: Whether training decoded images in every epoch, with the views and the scale of `ImageFiles`.
+        streamed: Whether training decoded the images in every epoch, with the augmentation and scale of `ImageFiles`.
     """
 
     height: int
@@ -46,7 +46,7 @@ class ImageForm:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An image that could not be used: its row, its file and why."""
+    """An image that could not be used: its row, its file and the reason."""
 
     row: int
     path: str
@@ -74,13 +74,13 @@ def load_images(
     form: ImageForm | None = None,
     progress: bool | None = None,
 ) -> tuple[Any, ImageForm, list[Unreadable]]:
-    """Checks every image, and decodes them all where they fit into memory.
+    """Checks every image, and decodes all of them if they fit into memory.
 
     Args:
-        paths: The files, or what is in them; only files can be too many for memory.
-        image_size: The side in pixels; without it, see KEPT.
-        form: That of a trained model; replaces `image_size`.
-        progress: Whether to draw a progress bar; None draws one only in a terminal.
+        paths: The files, or their contents; only files can be streamed.
+        image_size: The side in pixels; see KEPT for the default.
+        form: The form of a trained model; replaces `image_size`.
+        progress: Whether to show a progress bar; None shows one only in a terminal.
 
     Returns:
         Pixels [n, H, W, 3], black where unreadable, or `ImageFiles`; the form; and the images that cannot be used.
@@ -118,7 +118,7 @@ def load_images(
 def _stream(paths: Sequence[Path], form: ImageForm) -> ImageFiles:
     if form.streamed:
         return ImageFiles(paths, EvalTransform(resize=round(form.height * 256 / 224), size=form.height))
-    return ImageFiles(paths, Resized(form.height, form.width))  # trained in memory, used on more than fits
+    return ImageFiles(paths, Resized(form.height, form.width))  # trained in memory, applied to more images than fit
 
 
 def _default_size(paths: Sequence[Path | bytes]) -> tuple[int, int]:
@@ -127,7 +127,7 @@ def _default_size(paths: Sequence[Path | bytes]) -> tuple[int, int]:
         try:
             with _open(path) as image:
                 sizes.add(image.size)
-        except Exception:  # said when it is decoded
+        except Exception:  # reported when it is decoded
             continue
         if len(sizes) > 1:
             break
@@ -147,7 +147,7 @@ def _decode(path: Path | bytes) -> Image:
 
 
 def _bar(paths: Iterable[Any], name: str, progress: bool | None) -> Iterable[Any]:
-    """The same with a bar, once it takes two seconds."""
+    """The same with a progress bar after two seconds."""
     total = len(paths) if isinstance(paths, Sequence) else None
     hide = None if progress is None else not progress
     return tqdm(paths, desc=name, unit="image", total=total, disable=hide, leave=False, delay=2)

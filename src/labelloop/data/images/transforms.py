@@ -1,6 +1,6 @@
-"""From a large image to what a network sees: a random view for training, the centre for evaluation.
+"""Turns a large image into the input of a network: a random view for training, the centre for evaluation.
 
-The paper names the random steps for Clothing1M and not their strengths: these are the usual ones.
+The paper names the random steps for Clothing1M but not their strengths: these are the usual ones.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-# Of ImageNet, because the networks come trained on it.
+# Those of ImageNet, on which the networks were pretrained.
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 STD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 CIRCLE = range(256)  # the hues
 
 
 class Transform(Protocol):
-    """Epoch and index say which random view is wanted."""
+    """Epoch and index determine the random view."""
 
     def __call__(self, image: Image, epoch: int, index: int) -> Floats: ...
 
@@ -35,8 +35,8 @@ class EvalTransform:
     """The centre of the image; nothing random.
 
     Attributes:
-        resize: The shorter side after resizing.
-        size: The side of the square that is cut out.
+        resize: The length of the shorter side after resizing.
+        size: The side of the square crop.
     """
 
     resize: int = 256
@@ -54,17 +54,17 @@ class EvalTransform:
 
 @dataclass(frozen=True)
 class TrainTransform:
-    """Random resized crop, mirror, colour jitter, grey: the same for the same (seed, epoch, index), in any process.
+    """Random resized crop, flip, colour jitter, grey: the same for the same (seed, epoch, index), in any process.
 
     Attributes:
-        seed: Of the run.
+        seed: The seed of the run.
         size: The side of the result.
-        area: The share of the image that is cut out, from and to.
-        ratio: Its width by its height, from and to.
-        flip: How often it is mirrored.
-        brightness: By how much it is changed at most, each way. Likewise `contrast` and `saturation`.
-        hue: How far colours turn at most, each way; 0.5 is half the circle.
-        grey: How often the colours are taken out.
+        area: The range of the share of the image that is cropped.
+        ratio: The range of the crop's width by its height.
+        flip: The probability of a horizontal flip.
+        brightness: The largest change, each way. Likewise `contrast` and `saturation`.
+        hue: The largest shift of the hue, each way; 0.5 is half the colour circle.
+        grey: The probability of a grey image.
     """
 
     seed: int
@@ -91,7 +91,7 @@ class TrainTransform:
         return to_floats(image)
 
     def _box(self, size: tuple[int, int], rng: np.random.Generator) -> tuple[int, int, int, int]:
-        """Left, top, right and bottom of the part that is cut out."""
+        """Left, top, right and bottom of the crop."""
         width, height = size
         for _ in range(10):  # most draws fit; a very long image may need several
             area = rng.uniform(*self.area) * width * height
@@ -107,7 +107,7 @@ class TrainTransform:
     def _jitter(self, image: Image, rng: np.random.Generator) -> Image:
         from PIL import ImageEnhance
 
-        # All numbers are drawn before any is used, so that a strength of zero does not move the other draws.
+        # All numbers are drawn before any is used, so that a strength of zero does not change the other draws.
         strengths = np.array([self.brightness, self.contrast, self.saturation])
         factors = rng.uniform(1 - strengths, 1 + strengths)
         turn = rng.uniform(-self.hue, self.hue)
@@ -121,13 +121,13 @@ class TrainTransform:
 
 
 def planes(image: Image) -> NDArray[np.uint8]:
-    """The pixels of a colour image as [3, H, W]: Pillow takes the colours of a line apart faster than numpy."""
+    """The pixels of a colour image as [3, H, W]: Pillow separates the channels faster than numpy."""
     lines = np.frombuffer(image.tobytes("raw", "RGB;L"), np.uint8)
     return lines.reshape(image.height, 3, image.width).transpose(1, 0, 2)
 
 
 def to_floats(image: Image) -> Floats:
-    """A colour image as [3, H, W], scaled as ImageNet's."""
+    """A colour image as [3, H, W], scaled like ImageNet."""
     scaled = planes(image).astype(np.float32, order="C")  # long rows: fast for numpy
     scaled /= 255
     scaled -= MEAN[:, None, None]
@@ -138,7 +138,7 @@ def to_floats(image: Image) -> Floats:
 def _turned(image: Image, turn: float) -> Image:
     shift = round(turn * 256)
     if shift == 0:
-        return image  # there and back would lose some colour
+        return image  # the round trip would lose some colour
     shift %= 256
-    table = [*CIRCLE[shift:], *CIRCLE[:shift], *CIRCLE, *CIRCLE]  # of the hue, and as they are: saturation and value
+    table = [*CIRCLE[shift:], *CIRCLE[:shift], *CIRCLE, *CIRCLE]  # shifts the hue; saturation and value stay
     return image.convert("HSV").point(table).convert("RGB")

@@ -1,4 +1,4 @@
-"""Files a user has, as tables: one file a format, chosen by kind in KINDS."""
+"""Reads the user's files as tables: one module per format, chosen by kind in KINDS."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def read_table(path: str | Path, options: ReadOptions | None = None) -> Table:
     """Reads a file or folder.
 
     Args:
-        path: A .csv, .tsv, .parquet, .jsonl, .json, .npz or .npy file, text perhaps packed as .gz or .zst; or a folder
-            of Parquet parts; or one with a folder of images for each class, or with images and a metadata.csv or
+        path: A .csv, .tsv, .parquet, .jsonl, .json, .npz or .npy file, text optionally compressed as .gz or .zst; or a
+            folder of Parquet parts; or one with a folder of images for each class, or with images and a metadata.csv or
             metadata.jsonl that names them; or a Hugging Face data set, a folder of `save_to_disk` or hf:name.
-        options: What is what in it; without it, all is guessed.
+        options: How to read it; by default everything is guessed.
 
     Raises:
         DataError: The file cannot be used; the message names the file and the column, line or row.
@@ -63,7 +63,7 @@ def read_table(path: str | Path, options: ReadOptions | None = None) -> Table:
 
 
 def kind_of(path: Path) -> str:
-    """The kind of a file or folder, a name in KINDS; refuses a file that is not there or is empty."""
+    """The kind of a file or folder, a name in KINDS; refuses a file that is missing or empty."""
     if is_hub_dataset(path):
         return "hf-dataset"
     if path.is_dir():
@@ -73,7 +73,7 @@ def kind_of(path: Path) -> str:
     kind = ending_of(path).removeprefix(".")
     if kind not in KINDS or "-" in kind:
         formats = ", ".join(f".{name}" for name in KINDS if "-" not in name)
-        raise DataError(f"{path}: cannot read {path.suffix or 'a name without an ending'!r}; known: {formats}")
+        raise DataError(f"{path}: cannot read {path.suffix or 'a name without an extension'!r}; known: {formats}")
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if path.stat().st_size == 0:
@@ -82,18 +82,20 @@ def kind_of(path: Path) -> str:
 
 
 def _check_options(path: Path, kind: str, options: ReadOptions) -> None:
-    """Refuses what goes with other kinds of files."""
+    """Refuses options that belong to other kinds of files."""
     if options.encoder is not None and options.text_column is None:
         if kind in ("npz", "npy"):
-            raise UsageError(f"{path}: encoder makes features of texts or images, and these are arrays; leave it out")
+            raise UsageError(
+                f"{path}: an encoder makes features of texts or images, but these are arrays; leave it out"
+            )
         if options.image_size is not None:
-            raise UsageError(f"{path}: encoder sees images at a size of its own; leave image_size out")
+            raise UsageError(f"{path}: an encoder has its own image size; leave image_size out")
     if options.text_column is not None:
         if options.feature_columns or options.embedding_column or options.file_name_column:
             raise UsageError(f"{path}: text_column makes the texts the inputs; leave other features out")
         if kind in ("npz", "npy", "image-folder", "metadata-folder"):
             raise UsageError(f"{path}: text_column is a column of a table: .csv, .tsv, .parquet or .jsonl")
     if options.clean_folder is not None and kind != "image-folder":
-        raise UsageError(f"{path}: clean_folder goes with a folder of images for each class; take a clean file here")
+        raise UsageError(f"{path}: clean_folder goes with a folder of images for each class; use a clean file here")
     if options.labels_path is not None and kind != "npy":
         raise UsageError(f"{path}: labels_path goes with an .npy file; here labels are columns")

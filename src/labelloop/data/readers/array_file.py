@@ -29,7 +29,7 @@ CLEAN_KEYS = ("y_clean", "clean_label", "clean_labels")
 
 
 def read_npz(path: Path, options: ReadOptions) -> Table:
-    """A table from the arrays of an .npz file, each by the name that was said, else by the usual ones."""
+    """A table from the arrays of an .npz file, found by the names in the options, else by the usual ones."""
     with path.open("rb") as file:
         archive = _load(file, path)
         if isinstance(archive, np.ndarray):
@@ -77,7 +77,7 @@ def read_npz(path: Path, options: ReadOptions) -> Table:
 
 
 def read_npy(path: Path, options: ReadOptions) -> Table:
-    """A table from one array of inputs, with the labels in files of their own."""
+    """A table from one array of inputs, with the labels in separate files."""
     if options.labels_required and options.labels_path is None and options.clean_file is None:
         raise DataError(f"{path}: an .npy file holds no labels; give them as labels_path and clean_file")
     labels = None if options.labels_path is None else read_array(Path(options.labels_path))
@@ -104,7 +104,7 @@ class _Archive:
     archive: Any
 
     def find(self, said: str | None, guesses: Sequence[str], argument: str = "") -> str | None:
-        """The name that was said, else the one among the guesses that is there."""
+        """The name in the options, else the guess that exists."""
         keys = self.archive.files
         if said is not None and said not in keys:
             raise DataError(f"{self.path}: no array {said!r}; {nearest(said, keys)}")
@@ -125,7 +125,7 @@ def _extra(arrays: _Archive, keys: Sequence[str]) -> NDArray | None:
 
 
 def _checked(table: Table, options: ReadOptions) -> Table:
-    """The table, if it has rows and the features of an earlier one, where these are named."""
+    """The table, checked to have rows and, if an earlier table is given, the same features."""
     expected = options.feature_columns
     if options.encoding:
         expected = [name for column in options.encoding for name in column.encoded_names]
@@ -136,7 +136,7 @@ def _checked(table: Table, options: ReadOptions) -> Table:
     labels = table.labels
     if options.missing is None and options.labels_required and labels is not None and labels.dtype.kind in "iuU":
         counts = Counter(str(label).strip() for label in labels.tolist())
-        ask_about_markers(counts, Counter(), table.source)  # in arrays, -1 for a missing clean label is the usual form
+        ask_about_markers(counts, Counter(), table.source)  # in arrays, a missing clean label is usually -1
     return table
 
 
@@ -160,7 +160,7 @@ def archive_member(path: Path, archive: Any, key: str) -> NDArray:
 
 
 def _in_chunks(archive: Any, key: str) -> NDArray:
-    """An array of an archive, into a file of its own where it is large."""
+    """An array of an archive, moved to its own file if it is large."""
     with archive.zip.open(key if key in archive.zip.namelist() else f"{key}.npy") as file:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

@@ -1,4 +1,4 @@
-"""Files of named columns as Arrow tables: names first, then the columns, so that it can be said which stay text."""
+"""Files of named columns as Arrow tables: names first, then columns, so that some can be kept as text."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ColumnFile:
     """A file of named columns.
 
     Attributes:
-        names: Of its columns.
+        names: The names of its columns.
         kind: "csv", "tsv", "parquet", "parquet-folder", "jsonl" or "json".
-        read: Gives the columns, from the names of those that stay as they are written and the texts that mean a
-            missing number, where the format has no types.
+        read: Reads the columns. For formats without types it takes the names of columns to keep as text and the texts
+            that mean a missing number.
         untyped: Whether the format has no types, so that a label 3 is only text that looks like a number.
         remarks: What was decided while opening it.
-        delimiter: What stands between its fields, where that is not what its ending says.
+        delimiter: The delimiter, if it is not the one that the extension implies.
     """
 
     names: list[str]
@@ -43,17 +43,17 @@ class ColumnFile:
 
 
 def open_columns(path: Path) -> ColumnFile:
-    """Opens a .csv, .tsv, .parquet, .jsonl or .json file, or a folder of Parquet parts; text may be packed (.gz, .zst).
+    """Opens a .csv, .tsv, .parquet, .jsonl or .json file, or a folder of Parquet parts; text may be compressed.
 
     Raises:
-        DataError: It is of another kind, is not there, is empty or cannot be read.
+        DataError: It is of another kind, missing, empty or unreadable.
     """
     if path.is_dir() and parts_of(path):
         return _parquet(path)
     ending = ending_of(path)
     if ending not in OPENERS:
         raise DataError(
-            f"{path}: cannot read {ending or 'a name without an ending'!r} here; use one of {', '.join(OPENERS)}"
+            f"{path}: cannot read {ending or 'a name without an extension'!r} here; use one of {', '.join(OPENERS)}"
         )
     if not path.is_file():
         raise DataError(f"{path}: no such file")
@@ -63,7 +63,7 @@ def open_columns(path: Path) -> ColumnFile:
 
 
 def own_columns(path: Path) -> pa.Table:
-    """All columns of a file as they are written there."""
+    """All columns of a file as they are written."""
     opened = open_columns(path)
     return opened.read(opened.names, ())
 
@@ -92,7 +92,7 @@ def _json(path: Path) -> ColumnFile:
 
 def _parquet(path: Path) -> ColumnFile:
     if path.suffix.lower() in PACKED:
-        raise DataError(f"{path}: a Parquet file is packed inside already; unpack it")
+        raise DataError(f"{path}: Parquet is already compressed; unpack the file")
     return ColumnFile(column_names(path), PARTS if path.is_dir() else "parquet", lambda *_: read_parquet(path))
 
 

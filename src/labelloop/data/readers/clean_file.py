@@ -1,4 +1,4 @@
-"""Clean labels in a file of their own, in any format, joined to rows that are known: one reader for every command."""
+"""Reads a file of clean labels, in any format, and joins them to known rows: one reader for every command."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class KnownRows:
 
     Attributes:
         source: Where they came from, for messages.
-        ids: A text for every row [n].
-        ids_given: Whether these are the user's own, and not row numbers.
+        ids: The id of every row, as text [n].
+        ids_given: Whether these are the user's ids, not row numbers.
         given: The given labels [n], -1 where missing.
         classes: The classes in order [C].
-        id_columns: What the column of ids was called in the source.
-        in_order: Whether the rows have no names but an order that is theirs for good, as those of an array.
+        id_columns: The name of the id column in the source.
+        in_order: Whether the rows have no names but a fixed order, like those of an array.
     """
 
     source: str
@@ -56,7 +56,7 @@ class KnownRows:
 
 @dataclass(frozen=True)
 class _CleanFile:
-    """What a file of clean labels holds: labels, with ids, or with row numbers and given labels, or in row order."""
+    """A file of clean labels: labels with ids, with row numbers and given labels, or in row order."""
 
     labels: NDArray
     column: str
@@ -69,7 +69,7 @@ def join_clean_file(table: Table, path: Path) -> Table:
     """The table with the clean labels of a file.
 
     Raises:
-        DataError: Ids that the table does not have or that occur twice, other classes, or labels that contradict.
+        DataError: Unknown or repeated ids, other classes, or contradictory labels.
     """
     path = Path(path)
     origin = dict(table.origin or {})
@@ -92,7 +92,9 @@ def join_clean_file(table: Table, path: Path) -> Table:
     found = read_clean_labels(path, known)
     clash = np.flatnonzero((merged != MISSING) & (found != MISSING) & (merged != found))
     if len(clash):
-        raise DataError(f"{path}: other clean labels than {table.source} for {some(table.ids[clash])}; correct one")
+        raise DataError(
+            f"{path}: its clean labels differ from those in {table.source} for {some(table.ids[clash])}; correct one"
+        )
     merged = np.where(found == MISSING, merged, found)
     like = table.labels if table.labels is not None else table.clean_labels
     clean = decode(merged, classes, None if like is None else like.dtype)
@@ -100,20 +102,20 @@ def join_clean_file(table: Table, path: Path) -> Table:
 
 
 def read_clean_labels(path: Path, known: KnownRows) -> Labels:
-    """The clean labels of a file, as numbers in the order of the known rows [n], -1 where it says nothing.
+    """The clean labels of a file, as numbers in the order of the known rows [n], -1 where it has none.
 
-    A file has the columns, or arrays, id (or file_name) and clean_label (or label). Rows that have no ids are found by
-    their number, in a column `row`, if the file has their given labels too, as `labelloop plan` writes it: nothing else
-    shows that the numbers are of the same rows. An array without ids goes with arrays of the same length.
+    A file has the columns, or arrays, id (or file_name) and clean_label (or label). Rows without ids are matched by
+    their number, in a column `row`, if the file also has their given labels, as `labelloop plan` writes it: only these
+    show that the numbers belong to the same rows. An array without ids must have the same length.
 
     Raises:
-        DataError: Ids that are not known or occur twice, other classes, other given labels, or no label at all.
+        DataError: Unknown or repeated ids, other classes, other given labels, or no labels.
     """
     file = _read(path, known)
     markers = markers_beside(known.classes)
     filled = np.flatnonzero(~is_missing(file.labels, markers))
     if not len(filled):
-        raise DataError(f"{path}: no clean_label is filled in; write the clean label of each row you looked at")
+        raise DataError(f"{path}: no clean_label is filled in; fill in the clean label of each row you checked")
     if file.ids is not None:
         place = _by_id(path, file, known)
     elif file.rows is not None:
@@ -133,7 +135,7 @@ def _by_id(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
     assert file.ids is not None
     if not known.ids_given:
         raise UsageError(
-            f"{known.source}: a clean file is joined by id, and these rows have none; name id_column, or take the file"
+            f"{known.source}: a clean file is joined by id, but these rows have none; name id_column, or use the file"
             " that `labelloop plan` writes"
         )
     check_ids(file.ids, str(path))
@@ -151,15 +153,15 @@ def _by_row(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
     assert file.rows is not None
     if file.given is None:
         raise UsageError(
-            f"{path}: rows are named by number only, which may be of other rows than {known.source}; give them ids"
+            f"{path}: rows are identified only by number, and may not be those of {known.source}; give them ids"
             " (id_column), or keep the column given_label that `labelloop plan` writes"
         )
     bad = [text for text in file.rows.tolist() if not text.isdecimal() or int(text) >= len(known.ids)]
     if bad:
-        raise DataError(f"{path}: {some(bad)} is no row of {known.source}, which has {len(known.ids)}; correct it")
+        raise DataError(f"{path}: {some(bad)} is not a row of {known.source}, which has {len(known.ids)}; correct it")
     check_ids(file.rows, str(path))
     place = file.rows.astype(np.int64)
-    names = np.append(known.classes.astype(str), "")  # -1 finds the last
+    names = np.append(known.classes.astype(str), "")  # -1 indexes the last one
     other = np.flatnonzero(
         names[known.given[place]] != np.where(is_missing(file.given, markers_beside(known.classes)), "", file.given)
     )

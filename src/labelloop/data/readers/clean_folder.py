@@ -1,4 +1,4 @@
-"""Clean images in class folders of their own: which of them are images of the noisy folder, and which are new."""
+"""A folder of clean images in class folders: which of them are in the noisy folder, and which are new."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labelloop.errors import DataError, nearest, some
 
 @dataclass(frozen=True)
 class CleanFolder:
-    """What a clean folder says of an image folder.
+    """The clean labels that a clean folder gives an image folder.
 
     Attributes:
         clean: The clean class by row of the image folder.
@@ -35,12 +35,12 @@ def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Se
         classes: Its classes.
 
     Raises:
-        DataError: No images, images of no class or of an unknown one, or one that may be several images.
+        DataError: No images, images without a class or of an unknown one, or an image with several matches.
     """
     if not clean.is_dir():
         raise DataError(f"{clean}: no such folder; clean_folder is a folder with a folder of images for each class")
     if clean.resolve().is_relative_to(root.resolve()):
-        raise DataError(f"{clean} lies in {root}, so its images would be noisy too; move it out")
+        raise DataError(f"{clean} is inside {root}, so its images would be noisy too; move it out")
     clean_names, labels, _ = read_image_folder(clean, labels_required=False)
     _check_labels(clean, root, clean_names, labels.tolist(), classes)
     by_content = _rows_by_content(clean, clean_names, root, names)
@@ -65,7 +65,7 @@ def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Se
             what = "name" if rows is alike else "content"
             raise DataError(
                 f"{clean / name}: {len(rows)} images of {root} have this {what}: {some(names[row] for row in rows)};"
-                + (" rename it, or take a copy of the right one" if what == "name" else " keep one of them")
+                + (" rename it, or use a copy of the right one" if what == "name" else " keep one of them")
             )
         if not rows:
             found.added.append((prefix + name, clean / name, label))
@@ -77,8 +77,8 @@ def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Se
             source[rows[0]] = name
     if other_bytes:
         warnings.warn(
-            f"{clean}: {len(other_bytes)} images have the name of an image of {root} and other content:"
-            f" {some(other_bytes)}; they are taken for the same image, so rename them if they are not",
+            f"{clean}: {len(other_bytes)} images have the name of an image of {root} but other content:"
+            f" {some(other_bytes)}; they count as the same image, so rename them if they are not",
             stacklevel=2,
         )
     return found
@@ -89,7 +89,7 @@ def _check_labels(clean: Path, root: Path, names: Sequence[str], labels: Sequenc
     if without:
         raise DataError(
             f"{clean}: {len(without)} images are in no class folder: {some(without)}; every image of a clean folder"
-            f" is in the folder of its clean class, and none in {UNLABELLED[1]}/"
+            f" belongs in the folder of its clean class, and none in {UNLABELLED[1]}/"
         )
     unknown = sorted(set(labels) - set(classes))
     if unknown:
@@ -101,7 +101,7 @@ def _below_class(name: str) -> str:
 
 
 def _rows_by_content(clean: Path, clean_names: Sequence[str], root: Path, names: Sequence[str]) -> dict[str, list[int]]:
-    """The rows with the bytes of each clean image. Only files of one size are read, because no others can be equal."""
+    """The rows with the same bytes as each clean image. Only files of equal size are read."""
     sizes = {(clean / name).stat().st_size for name in clean_names if (clean / name).is_file()}
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(names):

@@ -30,7 +30,7 @@ from labelloop.types import RawInputs
 
 @dataclass(frozen=True)
 class _Source:
-    """The columns of a file or data set, and what is what among them."""
+    """The columns of a file or data set, and their roles."""
 
     path: Path
     kind: str
@@ -44,7 +44,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The inputs of a table, and how they came about."""
+    """The inputs of a table, and how they were made."""
 
     values: Any
     names: Sequence[str] | None = None
@@ -60,7 +60,9 @@ def read_column_file(path: Path, options: ReadOptions) -> Table:
     opened = open_columns(path)
     roles = _roles(opened.names, path, options)
     text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
-    text += [column.name for column in options.encoding or () if column.kind == "category"]  # 1 is a name, and no 1.0
+    text += [
+        column.name for column in options.encoding or () if column.kind == "category"
+    ]  # an id 1 must not become 1.0
     text += [] if options.text_column is None else [options.text_column]
     arrow = opened.read(text, options.na)
     return _table(
@@ -95,7 +97,7 @@ def _roles(names: Sequence[str], path: Path, options: ReadOptions) -> Roles:
 def _table(source: _Source, options: ReadOptions) -> Table:
     arrow, roles, path, hub = source.arrow, source.roles, source.path, source.hub
     if not arrow.num_rows:
-        raise DataError(f"{path}: column names and no rows; add the rows")
+        raise DataError(f"{path}: column names but no rows; add the rows")
     roles = without_flags(arrow, roles, path)
     source = replace(source, roles=roles, arrow=_without(arrow, roles, options.na))
     arrow = source.arrow
@@ -110,7 +112,7 @@ def _table(source: _Source, options: ReadOptions) -> Table:
     image_column = _image_column(source, options)
     if image_column is not None:
         inputs = _images(source, image_column, options)
-        id_column = options.id_column  # the names of the files are ids unless others are asked for
+        id_column = options.id_column  # file names are the ids unless others are named
         ids = _image_ids(source, image_column, id_column)
     else:
         train = np.ones(arrow.num_rows, dtype=bool) if split is None else split != "test"
@@ -147,7 +149,7 @@ def _table(source: _Source, options: ReadOptions) -> Table:
 
 
 def _without(arrow: pa.Table, roles: Roles, na: Sequence[str]) -> pa.Table:
-    """The columns with what means a missing value taken out, labels and ids aside."""
+    """The columns with markers of missing values removed, except in labels and ids."""
     for place, name in enumerate(arrow.column_names if na else ()):
         column = arrow[name]
         if name not in roles.used and pa.types.is_string(column.type):
@@ -179,14 +181,12 @@ def _understood(source: _Source, inputs: _Inputs, image_column: str | None, id_c
         left_out.append(LeftOut(roles.flag, "says that a row was verified, not its label"))
     done = {*(use.column for use in uses), *(use.column for use in used), *(out.column for out in left_out)}
     what = "images" if image_column is not None else "texts"
-    left_out += [
-        LeftOut(name, f"the {what} are learned from") for name in source.arrow.column_names if name not in done
-    ]
+    left_out += [LeftOut(name, f"the {what} are the inputs") for name in source.arrow.column_names if name not in done]
     return Understood(tuple(uses), tuple(used), tuple(left_out), source.remarks)
 
 
 def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
-    """What run.json keeps of the options."""
+    """The options that run.json records."""
     return {
         "feature_columns": options.feature_columns,
         "embedding_column": options.embedding_column,
@@ -231,7 +231,7 @@ def _texts(source: _Source, options: ReadOptions) -> _Inputs:
 
 
 def _image_column(source: _Source, options: ReadOptions) -> str | None:
-    """The column of images or of their names, if images are the inputs."""
+    """The column of images or of image file names, if images are the inputs."""
     name, path = options.file_name_column, source.path
     said = (options.feature_columns, options.embedding_column, options.encoding or None, name, options.text_column)
     if all(word is None for word in said):
@@ -240,11 +240,11 @@ def _image_column(source: _Source, options: ReadOptions) -> str | None:
         name = _guessed_images(source.hub, path)
     if options.encoder is not None and name is None and options.text_column is None:
         raise UsageError(
-            f"{path}: encoder makes features of texts or images, and there is neither; name text_column, or"
+            f"{path}: an encoder makes features of texts or images, but there are none; name text_column, or"
             " file_name_column"
         )
     if options.image_form is not None and name is None:
-        raise DataError(f"{path}: the model is one of images, and no column names their files; name file_name_column")
+        raise DataError(f"{path}: the model takes images, but no column holds file names; name file_name_column")
     if name is not None and (options.feature_columns or options.embedding_column):
         raise UsageError(f"{path}: file_name_column makes images the inputs; leave other features out")
     if name is not None:
@@ -276,7 +276,7 @@ def _file_names(source: _Source, column: str) -> list[str]:
 
 
 def _guessed_files(source: _Source) -> str | None:
-    """A column that by its name and its first value holds the names of image files."""
+    """A column that, judging by its name and first value, holds image file names."""
     for name in source.arrow.column_names:
         column = source.arrow[name]
         if plain(name) in FILE_NAMES and name not in source.roles.used and pa.types.is_string(column.type):

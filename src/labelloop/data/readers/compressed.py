@@ -1,4 +1,4 @@
-"""Files as bytes, unpacked where they end in .gz or .zst."""
+"""Files as bytes, decompressed if they end in .gz or .zst."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PACKED = {".gz": "gzip", ".zst": "zstd"}
 
 
 def ending_of(path: Path) -> str:
-    """The ending of a file without that of its packing: .csv for rows.csv.gz."""
+    """The extension of a file without that of the compression: .csv for rows.csv.gz."""
     packed = path.suffix.lower() in PACKED
     return (path.with_suffix("") if packed else path).suffix.lower()
 
 
 def content_of(path: Path) -> bytes:
-    """What is in a file, unpacked."""
+    """The content of a file, decompressed."""
     packing = PACKED.get(path.suffix.lower())
     if packing is None:
         return path.read_bytes()
@@ -30,4 +30,4 @@ def content_of(path: Path) -> bytes:
         with pa.input_stream(path, compression=packing) as stream:
             return stream.read()
     except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
-        raise DataError(f"{path}: cannot be unpacked ({error}); pack it again") from error
+        raise DataError(f"{path}: cannot be decompressed ({error}); compress it again") from error

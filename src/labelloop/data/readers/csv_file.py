@@ -1,6 +1,6 @@
 """CSV and TSV files as Arrow tables, with the line number when a row is broken.
 
-Where a .csv file has ; | or a tab between its fields, that is taken, and said. With ; numbers may have a decimal comma.
+A .csv file may use ; | or a tab as delimiter; the user is told. With ; numbers may have a decimal comma.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from labelloop.data.readers.compressed import content_of, ending_of
 from labelloop.data.written import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
 
-BLOCK_SIZE = 8 << 20  # bytes; a row has to fit in one
+BLOCK_SIZE = 8 << 20  # bytes; a row must fit in one
 SEPARATORS = (",", ";", "\t", "|")
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
-LOOKED_AT = 200  # rows that tell whether numbers have a decimal comma
+LOOKED_AT = 200  # rows to look for a decimal comma in
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class CsvFile:
 
     Attributes:
         path: Where it is.
-        content: Its bytes, unpacked.
-        delimiter: What stands between its fields.
-        names: Of its columns, from the first line.
+        content: Its bytes, decompressed.
+        delimiter: The character between fields.
+        names: The names of its columns, from the first line.
         decimal_comma: Whether its numbers are written 1,5.
     """
 
@@ -54,7 +54,7 @@ class CsvFile:
 
 
 def open_csv(path: Path) -> CsvFile:
-    """Reads the first line, and finds out how fields are separated."""
+    """Reads the first line, and detects the delimiter."""
     usual = "\t" if ending_of(path) == ".tsv" else ","
     content = content_of(path)
     names = _first_line(path, content, usual)
@@ -75,7 +75,7 @@ def open_csv(path: Path) -> CsvFile:
 
 
 def read_csv(file: CsvFile, as_text: Iterable[str], na: Iterable[str] = ()) -> pa.Table:
-    """The rows below the first line. Columns `as_text` stay as written: 3 is no 3.0 beside a blank."""
+    """The rows below the first line. Columns `as_text` stay as written: a blank must not turn 3 into 3.0."""
     try:
         return pa_csv.read_csv(
             io.BytesIO(file.content),
@@ -111,13 +111,13 @@ def _rows(content: bytes, delimiter: str) -> Iterator[list[str]]:
 def _has_decimal_comma(content: bytes, delimiter: str) -> bool:
     try:
         rows = list(islice(_rows(content, delimiter), 1, LOOKED_AT))
-    except (UnicodeDecodeError, csv.Error):  # said when the rows are read
+    except (UnicodeDecodeError, csv.Error):  # reported when the rows are read
         return False
     return any(DECIMAL_COMMA.fullmatch(field.strip()) for row in rows for field in row)
 
 
 def _broken_line(file: CsvFile) -> str | None:
-    """Looks for the first row that has another number of fields than the header."""
+    """Finds the first row whose number of fields differs from the header's."""
     try:
         text = io.TextIOWrapper(io.BytesIO(file.content), encoding="utf-8-sig", newline="")
         reader = csv.reader(text, delimiter=file.delimiter)
@@ -127,12 +127,12 @@ def _broken_line(file: CsvFile) -> str | None:
             if row and len(row) != width:
                 written = file.delimiter.join(row)
                 return (
-                    f"line {line} has {len(row)} fields, and the header has {width}:"
+                    f"line {line} has {len(row)} fields, but the header has {width}:"
                     f" {written[:80]!r}; repair or remove that line (a field with a comma or a quote needs quotes)"
                 )
             line = reader.line_num + 1
         if rows == 1:
-            return "column names and no rows; add the rows"
+            return "column names but no rows; add the rows"
     except UnicodeDecodeError:
         return _not_utf8(file.content)
     except csv.Error as error:

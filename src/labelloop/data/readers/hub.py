@@ -14,7 +14,7 @@ import pyarrow as pa
 from labelloop.errors import DataError, UsageError
 
 PREFIX = "hf:"  # before a name on the hub
-MARKS = ("dataset_dict.json", "state.json")  # what save_to_disk leaves, of several splits or of one
+MARKS = ("dataset_dict.json", "state.json")  # what save_to_disk writes, for several splits or one
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class HubData:
     """One split of a data set.
 
     Attributes:
-        arrow: Its rows; a class is its name here and not its number.
-        split: The split, or None where the data set has only itself.
+        arrow: Its rows, with class names instead of class numbers.
+        split: The split, or None if the data set has no splits.
         class_names: The classes of every ClassLabel column, in order.
         image_columns: The columns of images.
     """
@@ -34,7 +34,7 @@ class HubData:
     image_columns: tuple[str, ...]
 
     def images(self, column: str) -> list[Path | bytes]:
-        """The images of a column, encoded or as files; no bytes where there is none."""
+        """The images of a column, encoded or as files; no bytes where one is missing."""
         cells = [cell or {} for cell in self.arrow[column].to_pylist()]
         return [cell.get("bytes") or (Path(cell["path"]) if cell.get("path") else b"") for cell in cells]
 
@@ -44,7 +44,7 @@ def is_hub_dataset(path: Path) -> bool:
 
 
 def has_test_split(path: Path) -> bool:
-    """Whether a data set on disk, or one of the hub, has a split of this name."""
+    """Whether a data set on disk or on the hub has a split of this name."""
     if str(path).startswith(PREFIX):
         return "test" in _load(path)
     listed = path / MARKS[0]
@@ -52,11 +52,11 @@ def has_test_split(path: Path) -> bool:
 
 
 def read_hub_dataset(path: Path, split: str = "train") -> HubData:
-    """Reads a split, or the only one there is.
+    """Reads a split, or the only one.
 
     Raises:
         UsageError: The `datasets` library is not installed.
-        DataError: The data set cannot be read, or has several splits and not this one.
+        DataError: The data set cannot be read, or has several splits but not this one.
     """
     datasets, data = _datasets(), _load(path)
     chosen = None
@@ -71,7 +71,7 @@ def read_hub_dataset(path: Path, split: str = "train") -> HubData:
         for name, feature in data.features.items()
         if isinstance(feature, datasets.ClassLabel) and feature.names
     }
-    arrow = data.with_format("arrow")[:]  # follows a selection or an order of rows
+    arrow = data.with_format("arrow")[:]  # respects a selection or order of rows
     for name, names in classes.items():
         column = _named(arrow[name].to_pylist(), names, f"{path}: column {name!r}")
         arrow = arrow.set_column(arrow.column_names.index(name), name, pa.array(column, pa.string()))
@@ -81,7 +81,7 @@ def read_hub_dataset(path: Path, split: str = "train") -> HubData:
 def _named(numbers: Sequence[int | None], names: Sequence[str], where: str) -> list[str | None]:
     for row, number in enumerate(numbers):
         if number is not None and number >= len(names):
-            raise DataError(f"{where}: row {row} holds {number}, and there are {len(names)} classes, counted from 0")
+            raise DataError(f"{where}: row {row} holds {number}, but there are {len(names)} classes, counted from 0")
     return [None if number is None or number < 0 else names[number] for number in numbers]
 
 
@@ -92,7 +92,7 @@ def _load(path: Path) -> Any:
         if name.startswith(PREFIX):
             return datasets.load_dataset(name.removeprefix(PREFIX))
         return datasets.load_from_disk(name)
-    except Exception as error:  # every layer below, network or disk, has errors of its own
+    except Exception as error:  # every layer below, network or disk, raises its own kind of error
         advice = "check its name and the network" if name.startswith(PREFIX) else "save it again"
         raise DataError(f"{path}: cannot be read as a data set ({type(error).__name__}: {error}); {advice}") from error
 

@@ -21,13 +21,13 @@ def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDA
 
     Args:
         root: The folder.
-        labels_required: Whether the first folder of every path must be a class; otherwise any tree will do.
+        labels_required: Whether the first folder of every path must be a class; otherwise any tree is accepted.
 
     Returns:
-        The paths below the root, sorted; their labels, empty in the folder `unlabelled`; and the classes.
+        The paths relative to the root, sorted; their labels, empty in the folder `unlabelled`; and the classes.
     """
     _refuse_linked_folders(root)
-    # A link to a file that is gone counts among the unreadable.
+    # A broken link counts as unreadable.
     found = (
         path for path in root.rglob("*") if path.suffix.lower() in ENDINGS and (path.is_file() or path.is_symlink())
     )
@@ -50,13 +50,13 @@ def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDA
 def _is_text(name: str) -> bool:
     try:
         name.encode()
-    except UnicodeEncodeError:  # the system keeps bytes that are no text in this way
+    except UnicodeEncodeError:  # the system represents undecodable bytes like this
         return False
     return True
 
 
 def _refuse_linked_folders(root: Path) -> None:
-    """A search passes them by, so their images, or a whole class, would be missing without a word."""
+    """Refuses links to folders: the search skips them, so images, or a whole class, would be missing silently."""
     for folder, inner, _ in os.walk(root):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         links = [(Path(folder) / name).relative_to(root) for name in inner if (Path(folder) / name).is_symlink()]
@@ -86,7 +86,7 @@ def _check_classes(root: Path, names: Sequence[str], firsts: Sequence[str], clas
 
 
 def inside(root: Path, names: Sequence[str], source: str) -> list[Path]:
-    """The files that a table names, below its folder. A name that leads out of it is refused."""
+    """The files that a table names, inside its folder. A name that leads out of it is refused."""
     blank = [row for row, name in enumerate(names) if not name.strip()]
     if blank:
         raise DataError(f"{source}: no file name in row {some(blank)} (the first row is 0); fill it in")
@@ -95,7 +95,6 @@ def inside(root: Path, names: Sequence[str], source: str) -> list[Path]:
     ]
     if leaving:
         raise DataError(
-            f"{source}: {len(leaving)} file names lead out of {root}: {some(leaving)}; name files by their path below"
-            " that folder"
+            f"{source}: {len(leaving)} file names lead out of {root}: {some(leaving)}; use paths inside that folder"
         )
     return [root / name for name in names]

@@ -1,4 +1,4 @@
-"""A folder with a folder of images for each class, as a table, with clean images from a folder of their own."""
+"""Class folders of images as a table, with clean images from another folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from labelloop.types import RawInputs
 
 
 def read_image_tree(root: Path, options: ReadOptions) -> Table:
-    """The images below a folder. Images of the clean folder that are not among them come last."""
+    """The images in a folder. Images that are only in the clean folder come last."""
     names, labels, classes = read_image_folder(root, options.labels_required)
     paths = [root / name for name in names]
     said: dict[str, Any] = {"image_size": options.image_size, "clean_folder": options.clean_folder}

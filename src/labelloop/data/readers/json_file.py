@@ -1,4 +1,4 @@
-"""A .json file as an Arrow table: a list of objects, one a row, or an object of lists, one a column."""
+"""A .json file as an Arrow table: a list of objects, one per row, or an object of lists, one per column."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pyarrow as pa
 from labelloop.data.readers.compressed import content_of
 from labelloop.errors import DataError
 
-FORM = "a list of objects, one a row, or an object with a list for every column"
+FORM = "a list of objects, one per row, or an object with a list for every column"
 
 
 def read_json_table(path: Path) -> pa.Table:
     """Reads the rows.
 
     Raises:
-        DataError: It is no JSON, or not of this form.
+        DataError: It is not JSON, or not of this form.
     """
     try:
         found = json.loads(content_of(path))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        hint = "; a file with an object a line ends in .jsonl" if "Extra data" in str(error) else ""
+        hint = "; a file with one object per line must end in .jsonl" if "Extra data" in str(error) else ""
         raise DataError(f"{path}: cannot be read as JSON ({error}){hint}") from error
     try:
         if isinstance(found, list) and found and all(isinstance(row, dict) for row in found):
@@ -31,5 +31,5 @@ def read_json_table(path: Path) -> pa.Table:
         if isinstance(found, dict) and found and all(isinstance(values, list) for values in found.values()):
             return pa.table({name: pa.array(values) for name, values in found.items()})
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
-        raise DataError(f"{path}: columns that are not of one type or length ({error}); write them alike") from error
-    raise DataError(f"{path}: not {FORM}; write it so")
+        raise DataError(f"{path}: columns of mixed types or lengths ({error}); write them alike") from error
+    raise DataError(f"{path}: not {FORM}; write it in this form")

@@ -12,29 +12,29 @@ import pyarrow.json as pa_json
 from labelloop.data.readers.compressed import content_of
 from labelloop.errors import DataError
 
-BLOCK_SIZE = 16 << 20  # bytes; a line has to fit in one
+BLOCK_SIZE = 16 << 20  # bytes; a line must fit in one
 
 
 def read_jsonl(path: Path) -> pa.Table:
-    """A row for every line, a column for every key; a key that a line lacks is missing there."""
+    """One row per line, one column per key; where a line lacks a key, the value is missing."""
     reading = pa_json.ReadOptions(block_size=BLOCK_SIZE)
     try:
         content = content_of(path)
         table = pa_json.read_json(io.BytesIO(content), read_options=reading)
         dates = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
-        if dates:  # text that looks like a date stays as it is written: it may be an id or a label
+        if dates:  # text that looks like a date stays text: it may be an id or a label
             schema = pa.schema([(name, pa.string()) for name in dates])
             parsing = pa_json.ParseOptions(explicit_schema=schema)
             table = pa_json.read_json(io.BytesIO(content), read_options=reading, parse_options=parsing)
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: {_broken_line(content) or error}") from error
     if not table.num_rows:
-        raise DataError(f"{path}: no rows; write one object a line")
+        raise DataError(f"{path}: no rows; write one object per line")
     return table
 
 
 def _broken_line(content: bytes) -> str | None:
-    """Looks for the first line that is no object, or that holds another type than the lines before it."""
+    """Finds the first line that is not an object, or whose types differ from those of earlier lines."""
     kinds: dict[str, tuple[str, int]] = {}
     try:
         for number, line in enumerate(content.decode("utf-8").split("\n"), start=1):
@@ -42,14 +42,14 @@ def _broken_line(content: bytes) -> str | None:
                 continue
             row = json.loads(line)
             if not isinstance(row, dict):
-                return f"line {number} is not an object in braces; write one object a line"
+                return f"line {number} is not an object in braces; write one object per line"
             for key, value in row.items():
                 if value is None:
                     continue
                 kind = _kind(value)
                 first, where = kinds.setdefault(key, (kind, number))
                 if kind != first:
-                    return f"{key!r} is {first} in line {where} and {kind} in line {number}; write it alike everywhere"
+                    return f"{key!r} is {first} in line {where} and {kind} in line {number}; use one type everywhere"
     except json.JSONDecodeError as error:
         return f"line {number} is not JSON ({error.msg}, column {error.colno}); repair or remove that line"
     except UnicodeDecodeError as error:

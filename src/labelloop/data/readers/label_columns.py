@@ -1,4 +1,4 @@
-"""Labels and ids from the columns of an Arrow table, as the user wrote them."""
+"""Labels and ids from the columns of an Arrow table, as written by the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labelloop.data.columns import Roles, plain
 from labelloop.errors import DataError, some
 from labelloop.types import MISSING
 
-# What people write into a column that says whether a row was verified.
+# What people write in a column that says whether a row was verified.
 WORDS = "true false yes no y n t f x ok 0 1 done checked verified none nan"
 
 
@@ -32,7 +32,7 @@ def labels_of(
 
 
 def without_flags(arrow: pa.Table, roles: Roles, path: Path) -> Roles:
-    """The roles, without a guessed column `verified` that says whether or by whom, and not what: no label is in it."""
+    """The roles without a guessed column `verified` that only says whether or by whom, and holds no labels."""
     name = roles.clean
     if name is None or not roles.clean_guessed or plain(name) != "verified":
         return roles
@@ -42,7 +42,7 @@ def without_flags(arrow: pa.Table, roles: Roles, path: Path) -> Roles:
         return roles
     warnings.warn(
         f"{path}: column {name!r} holds {some(sorted(values), 3)}, which {'say' if len(values) > 1 else 'says'} that a"
-        " row was verified and not its label, so it is not taken for the clean labels; name the column that holds them"
+        " row was verified, not its label, so it is not used as clean labels; name the column that holds them"
         " with clean_column",
         stacklevel=4,
     )
@@ -54,7 +54,7 @@ def _values(column: pa.ChunkedArray) -> set[str]:
 
 
 def written(arrow: pa.Table, name: str | None) -> Counter[str]:
-    """How often each label is written in a column; a blank does not count."""
+    """The count of each label in a column, without blanks."""
     if name is None:
         return Counter()
     counts = arrow[name].value_counts().to_pylist()
@@ -81,7 +81,7 @@ def _label(column: pa.ChunkedArray, name: str, path: Path, markers: Sequence[str
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return np.array(column.fill_null("").to_pylist(), dtype=str)
     if column.null_count and (pa.types.is_uint64(kind) or (pa.types.is_integer(kind) and "-1" not in markers)):
-        return np.array(column.to_pylist(), dtype=object)  # some may be too large for a signed number
+        return np.array(column.to_pylist(), dtype=object)  # some may be too large for a signed integer
     if pa.types.is_integer(kind):
         return column.to_numpy() if not column.null_count else column.cast(pa.int64()).fill_null(MISSING).to_numpy()
     if pa.types.is_floating(kind):

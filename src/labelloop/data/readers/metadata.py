@@ -13,6 +13,6 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
 def read_metadata(folder: Path, options: ReadOptions) -> Table:
-    """The first table of METADATA there is, with the images that its column file_name names."""
+    """The first existing table of METADATA, with the images named in its column file_name."""
     table = next(folder / name for name in METADATA if (folder / name).is_file())
     return read_column_file(table, replace(options, file_name_column=options.file_name_column or "file_name"))

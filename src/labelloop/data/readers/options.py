@@ -1,4 +1,4 @@
-"""What may be said about reading a file, in one record."""
+"""The options for reading a file, in one record."""
 
 from __future__ import annotations
 
@@ -18,31 +18,30 @@ class ReadOptions:
     Attributes:
         label_column: The given label.
         clean_column: The clean label, blank where a row has none.
-        id_column: A name for every row.
-        feature_columns: The features in order; without it, every column of numbers or categories that has no other
+        id_column: An id for every row.
+        feature_columns: The features in order; by default every column of numbers or categories that has no other
             use. The `column_names` of an earlier table of numbers give the same features again, or an error.
-        embedding_column: A column of lists of numbers, or the array of inputs. It comes before `feature_columns` when
+        embedding_column: A column of lists of numbers, or the array of inputs. It comes before `feature_columns` if
             both are given, and replaces the default features.
         split_column: "train" or "test" for every row.
-        extra_columns: Numbers for the correction network only.
-        labels_path: The given labels of an .npy file, as another .npy file.
-        clean_file: Clean labels in a file of their own, joined by id: see `join_clean_file`.
+        extra_columns: Numbers that only the correction network sees.
+        labels_path: An .npy file with the given labels of an .npy file of inputs.
+        clean_file: A file of clean labels, joined by id: see `join_clean_file`.
         clean_folder: Clean images in class folders, for an image folder: see `read_clean_folder`.
-        file_name_column: Names of image files, below the folder of the table; they replace all features.
+        file_name_column: Image file names, relative to the folder of the table; they replace all features.
         image_size: The side that images are resized to.
-        text_column: A column of texts, handed over as they are; they replace all features.
-        encoder: What makes features of texts or images later; images are then handed over as they are, too.
-        train_encoder: Whether that encoder is to be trained; for whoever makes inputs of the rows.
-        missing: Labels that mean a missing one, beside a blank; without it -1, None and nan do, where nothing says
-            otherwise.
-        na: What means a missing number or category, beside the usual NA, NaN and so on.
+        text_column: A column of texts, passed on unchanged; they replace all features.
+        encoder: The encoder that later makes features of texts or images; images are then passed on unchanged.
+        train_encoder: Whether that encoder is trained too; used by the code that makes the inputs.
+        missing: Labels that mean "missing", besides a blank; by default -1, None and nan, unless they may be classes.
+        na: Further markers of a missing number or category, besides the usual NA, NaN and so on.
         labels_required: Whether to refuse a file without labels.
-        encoding: That of an earlier table, for the same features again; without it, it is fitted on the rows here
+        encoding: The encoding of an earlier table, to get the same features again; by default it is fitted on the rows
             that are not test rows. It replaces `feature_columns`.
-        image_form: That of a trained model; replaces `image_size`.
-        as_they_are: Take `feature_columns` for numbers without a gap, such as probabilities.
+        image_form: The form of a trained model; replaces `image_size`.
+        as_they_are: Read `feature_columns` as numbers without gaps, such as probabilities.
         hub_split: The split of a Hugging Face data set that has several.
-        progress: Whether to draw a progress bar while texts are embedded; None draws one only in a terminal.
+        progress: Whether to show a progress bar while texts are embedded; None shows one only in a terminal.
     """
 
     label_column: str | None = None
@@ -71,7 +70,7 @@ class ReadOptions:
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """What means that a label is missing, beside a blank."""
+        """The labels that mean "missing", besides a blank."""
         if self.missing is None:
             return MISSING_TEXT
         return (*self.missing, "-1.0") if "-1" in self.missing else tuple(self.missing)

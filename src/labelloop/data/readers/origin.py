@@ -1,4 +1,4 @@
-"""Where a table came from, for run.json: what a later command needs to give the rows back in the same format."""
+"""Where a table came from, for run.json: what a later command needs to write the rows in the same format."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def origin_of(
         kind: "csv", "tsv", "parquet", "parquet-folder", "jsonl", "npz", "npy", "image-folder", "image-table" or
             "hf-dataset".
         path: The file or folder, or the name of a hub data set.
-        label_column: The column, or the array of an .npz file, that held the given labels. None where there was none.
-        clean_column: The same of the clean labels.
-        id_column: The same of the ids.
-        file_name_column: The same of the names of image files.
-        options: What else was said about reading it; values of None are left out.
+        label_column: The column, or the array of an .npz file, that held the given labels, or None.
+        clean_column: The same for the clean labels.
+        id_column: The same for the ids.
+        file_name_column: The same for the image file names.
+        options: The other reading options; values of None are left out.
 
     Returns:
-        These, with an absolute path and the checksum of the file, where it is one.
+        These, with an absolute path and, if it is a file, its checksum.
     """
     place = Path(path)
     return {

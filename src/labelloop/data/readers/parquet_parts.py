@@ -1,4 +1,4 @@
-"""Parquet: one file, or a folder of parts. What is too large for memory is read in batches into a mapped file."""
+"""Parquet: one file, or a folder of parts. Data too large for memory is read in batches into a memory-mapped file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 from labelloop.errors import DataError
 from labelloop.large_arrays import current_limit, is_large, keep_track
 
-ROWS = 16_384  # at a time
+ROWS = 16_384  # rows at a time
 ENDING = ".parquet"
 
 
 def parts_of(path: Path) -> list[Path]:
-    """The parts in a folder and below it, in the order of their names; a file is its own only part."""
+    """The parts in a folder and its subfolders, sorted by name; a file is its only part."""
     if not path.is_dir():
         return [path]
     return sorted(part for part in path.rglob(f"*{ENDING}") if part.is_file() and not part.name.startswith((".", "_")))
@@ -38,9 +38,9 @@ def column_names(path: Path) -> list[str]:
         other = _schema(part)
         if not other.equals(first):
             odd = next((f.name for f in (*first, *other) if f not in list(first) or f not in list(other)), None)
-            why = "their order is another" if odd is None else f"column {odd!r} is missing or of another type"
+            why = "they are in another order" if odd is None else f"column {odd!r} is missing or of another type"
             raise DataError(
-                f"{part}: its columns are not those of {parts[0]} ({why}); write all parts alike, or move it away"
+                f"{part}: its columns differ from those of {parts[0]} ({why}); write all parts alike, or move it away"
             )
     return first.names
 
@@ -69,7 +69,7 @@ def _schema(part: Path) -> pa.Schema:
 
 
 def _mapped(parts: Sequence[Path]) -> pa.Table:
-    """The rows in a file without a name that memory is mapped to: only what is looked at takes memory."""
+    """The rows in an unnamed memory-mapped file: only the parts in use take memory."""
     schema = pa.schema([_plain(field) for field in _schema(parts[0])])
     folder = current_limit().folder
     with tempfile.TemporaryFile(dir=folder, prefix="labelloop-") as file:
@@ -80,7 +80,7 @@ def _mapped(parts: Sequence[Path]) -> pa.Table:
         except OSError as error:
             if not _is_full(error):
                 raise
-            words = "no room for rows that are too large for memory (see --max-memory)"
+            words = "no disk space for rows that are too large for memory (see --max-memory)"
             raise OSError(errno.ENOSPC, words, str(folder or tempfile.gettempdir())) from error
         file.flush()
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -105,5 +105,5 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A categorical column as its plain values."""
+    """A categorical column as plain values."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
