@@ -125,6 +125,20 @@ def test_extraction_is_the_same_bit_for_bit(name, by_one, by_two):
             np.testing.assert_array_equal(shared[key], values)
 
 
+def test_more_processes_than_rows_in_a_batch(tmp_path):
+    problem = toy(n=11, m=12, images=True)[0]
+    config = tiny_config(problem, images=True, epochs=2, warm_up=1, correct_every=1, batch_size=2, mixup=0.3)
+    alone = METHODS["closed-loop"].fit(problem, config, quiet())
+
+    def do(rank: int) -> None:
+        np.save(tmp_path / f"{rank}.npy", METHODS["closed-loop"].fit(problem, config, quiet(ranks=join(3))).targets)
+
+    ended = launched(do, 3)
+    assert [one.code for one in ended] == [0, 0, 0], ended[0].err
+    for rank in range(3):  # batch norm over two rows makes much of rounding
+        np.testing.assert_allclose(np.load(tmp_path / f"{rank}.npy"), alone.targets, rtol=0, atol=2e-4)
+
+
 # --- the command line ------------------------------------------------------------------------------------------------
 
 SETTINGS = (

@@ -390,4 +390,4 @@ def _leave() -> None:
 
 
 def _ended_by_launcher(*_: Any) -> None:
-    raise DataError(f"the launcher ended this process, since another one has ended. {RESUME}")
+    raise DataError(f"the launcher ended this process, as it does when another one has ended or time is up. {RESUME}")
