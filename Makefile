@@ -13,7 +13,7 @@ export LABELLOOP_DATA ?= $(wildcard ../shared/data)
 
 test quick coverage: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
 
-.PHONY: demo test quick check docs bench dist coverage matrix browser screenshots web clean
+.PHONY: demo test quick check docs bench bench-methods dist coverage matrix browser screenshots web clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -50,7 +50,13 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
+# Speed and memory side by side, each target met or missed: minutes on a quiet machine. SIZE=full takes an hour.
 bench: $(READY)
+	$(BIN)/python benchmarks/performance.py --size $(or $(SIZE),quick)
+	$(BIN)/python benchmarks/performance_page.py
+
+# What a step of each method costs beside one of cross-entropy, and augmentation in a batch beside a loop.
+bench-methods: $(READY)
 	$(BIN)/python benchmarks/augmentation.py
 	$(BIN)/python benchmarks/overhead.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/step_cost.py

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional as F
 
-from labelloop.large_arrays import Releaser
+from labelloop.large_arrays import Releaser, row_chunks
 from labelloop.seeds import integer, stream
 from labelloop.training.setup import set_learning_rate
 from labelloop.training.shares import shared_batches
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 ALL = slice(None)
 
 
-def soft_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, mine: slice = ALL) -> torch.Tensor:
+def soft_cross_entropy(
+    logits: torch.Tensor, targets: torch.Tensor, mine: slice = ALL, all_labelled: bool = False
+) -> torch.Tensor:
     """Cross-entropy with rows of probabilities as targets, averaged over the rows that have one.
 
     A row of zeros is a row without a label: it adds nothing and is not counted.
@@ -30,19 +32,25 @@ def soft_cross_entropy(logits: torch.Tensor, targets: torch.Tensor, mine: slice 
         logits: Of the rows `mine` of a batch [b, C].
         targets: Of the whole batch [B, C].
         mine: Which rows add to the loss; the losses of all parts of a batch add up to that of the batch.
+        all_labelled: Whether it is known that no row is without a label, so that nothing has to be counted.
     """
-    labelled = (targets.sum(dim=1) > 0.5).sum().clamp(min=1)
-    return -(targets[mine] * F.log_softmax(logits, dim=1)).sum() / labelled
+    labelled = len(targets) if all_labelled else (targets.sum(dim=1) > 0.5).sum().clamp(min=1)
+    return F.cross_entropy(logits, targets[mine], reduction="sum") / labelled
 
 
 def loss_of_both_heads(
-    out: Outputs, targets: torch.Tensor, noisy: torch.Tensor, noisy_loss_weight: float, mine: slice = ALL
+    out: Outputs,
+    targets: torch.Tensor,
+    noisy: torch.Tensor,
+    noisy_loss_weight: float,
+    mine: slice = ALL,
+    all_labelled: tuple[bool, bool] = (False, False),
 ) -> torch.Tensor:
     """Eq. 1: L(f(x), ŷ) + λ L(f_n(x), ỹ)."""
-    loss = soft_cross_entropy(out.logits, targets, mine)
+    loss = soft_cross_entropy(out.logits, targets, mine, all_labelled[0])
     if noisy_loss_weight == 0:
         return loss
-    return loss + noisy_loss_weight * soft_cross_entropy(out.noisy_logits, noisy, mine)
+    return loss + noisy_loss_weight * soft_cross_entropy(out.noisy_logits, noisy, mine, all_labelled[1])
 
 
 def train_epoch(
@@ -77,15 +85,16 @@ def train_epoch(
     done, loss_so_far = runtime.begin_epoch(epoch, model)
     total = torch.full((), loss_so_far, device=runtime.device)
     let_go = Releaser(rows.inputs, targets, noisy)
+    whole = (all_labelled(targets), all_labelled(noisy))
     batches = shared_batches(rows, order, config.mixup_in(epoch), config, runtime, epoch, done)
     for step, (position, mine, x, partner, share) in enumerate(batches, done + 1):
         out, index = model(x), torch.from_numpy(position)
         wanted = (runtime.picked(targets_t, index), runtime.picked(noisy_t, index))
-        loss = loss_of_both_heads(out, *wanted, noisy_loss_weight, mine)
+        loss = loss_of_both_heads(out, *wanted, noisy_loss_weight, mine, whole)
         if partner is not None:
             other = index[partner]
             wanted = (runtime.picked(targets_t, other), runtime.picked(noisy_t, other))
-            loss = share * loss + (1 - share) * loss_of_both_heads(out, *wanted, noisy_loss_weight, mine)
+            loss = share * loss + (1 - share) * loss_of_both_heads(out, *wanted, noisy_loss_weight, mine, whole)
         optimizer.zero_grad()
         loss.backward()
         runtime.add_up_gradients(model)
@@ -96,3 +105,8 @@ def train_epoch(
     mean = float(runtime.ranks.total(total)) / len(rows)
     runtime.check_loss(mean, epoch)
     return mean
+
+
+def all_labelled(targets: Floats) -> bool:
+    """Whether every row of these has a label."""
+    return all(bool((targets[rows].sum(axis=1) > 0.5).all()) for rows in row_chunks(*targets.shape))

@@ -1,0 +1,348 @@
+"""What `make bench` measures: a function for each group of lines, from `Sizes` to `Measured` lines."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from clocks import Measured, Target, in_turns, labelloop, one_thread, ratios
+from made_rows import arrays, write_parts
+from torch.nn import functional as F
+
+from labelloop.cache_folder import cache_folder
+from labelloop.data.datasets import load_dataset
+from labelloop.errors import DataError
+from labelloop.methods import METHODS
+from labelloop.methods.closed_loop.corrector import CorrectorConfig, fit_corrector
+from labelloop.methods.configure import recipe_config
+from labelloop.seeds import stream
+from labelloop.training.augmentation import crop_and_flip
+from labelloop.training.epoch import train_epoch
+from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer, resolve
+from labelloop.training.targets import one_hot
+from labelloop.types import MISSING, Problem, Rows
+
+LAMBDA = 0.5
+ROUNDS, EPOCHS = 12, 100  # the paper's schedule
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes:
+        rows: Embeddings of the loop and of a correction.
+        images: Images of the same.
+        repeats: Turns that count.
+        small: Rows of the smaller fit; the larger one has ten times as many.
+        clean: Clean rows of both.
+        streamed: Rows of probabilities that `correct` streams.
+        limit: For both, as `--max-memory` takes it.
+    """
+
+    rows: int = 20_000
+    images: int = 1_536
+    repeats: int = 5
+    small: int = 10_000
+    clean: int = 500
+    streamed: int = 500_000
+    limit: str = "1G"
+
+
+QUICK = Sizes()
+FULL = Sizes(rows=45_000, images=4_608, repeats=7, small=100_000, clean=2_000, streamed=10_000_000, limit="3G")
+TINY = Sizes(rows=400, images=64, repeats=1, small=300, clean=60, streamed=2_000)
+
+
+class Clocked(Runtime):
+    """Keeps the processor seconds of every phase."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(0, device="cpu", progress=False, **arguments)
+        self.spent: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.process_time()
+        with super().phase(name):
+            yield
+        self.spent[name] += time.process_time() - start
+
+
+def embeddings(rows: int, clean: int, classes: int = 10, width: int = 256) -> Problem:
+    made = arrays(rows, width, classes, clean)
+    x, names = made["embedding"], tuple(map(str, range(classes)))
+    verified = np.arange(clean)
+    noisy = np.arange(clean, rows)
+    none = np.full(rows, MISSING)
+    train = Rows(x, noisy, made["label"][noisy], none[noisy])
+    return Problem(train, Rows(x, verified, none[verified], made["true"][verified]), names)
+
+
+def images(rows: int, clean: int) -> Problem:
+    rng = stream(0, "images")
+    pixels = rng.integers(0, 256, (rows + clean, 32, 32, 3), dtype=np.uint8)
+    labels, none = np.arange(rows + clean) % 10, np.full(rows + clean, MISSING)
+    train = Rows(pixels, np.arange(rows), labels[:rows], none[:rows])
+    verified = Rows(pixels, np.arange(rows, rows + clean), none[rows:], labels[rows:])
+    return Problem(train, verified, tuple(map(str, range(10))))
+
+
+# --- our loop beside a bare one -------------------------------------------------------------------------------------
+
+
+def bare_epoch(problem: Problem, model: torch.nn.Module, optimizer: Any, batch: int, augmented: bool) -> None:
+    """A pass written out by hand: nothing but network, loss and optimiser."""
+    train, classes = problem.train, problem.num_classes
+    targets = torch.from_numpy(one_hot(train.labels, classes))
+    pixels = train.inputs.ndim == 4
+    x = train.inputs if pixels else torch.from_numpy(train.inputs)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(train))
+    model.train()
+    for start in range(0, len(order), batch):
+        rows = order[start : start + batch]
+        index = train.index[rows]
+        if pixels:
+            some = crop_and_flip(x[index], rng) if augmented else x[index]
+            inputs = torch.from_numpy(some).permute(0, 3, 1, 2)
+        else:
+            inputs = x[torch.from_numpy(index)]
+        out, wanted = model(inputs), targets[torch.from_numpy(rows)]
+        loss = F.cross_entropy(out.logits, wanted) + LAMBDA * F.cross_entropy(out.noisy_logits, wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def throughput(sizes: Sizes) -> list[Measured]:
+    """Rows a second of our pass by those of the bare one: same network, batch, loss and augmentation."""
+    found = []
+    for name, problem in (("embeddings", embeddings(sizes.rows, 100)), ("images", images(sizes.images, 64))):
+        network = "mlp" if name == "embeddings" else "small-cnn"
+        config = resolve(METHODS["closed-loop"].config(network=network), problem)
+        runtime = Runtime(0, device="cpu", progress=False)
+        targets = one_hot(problem.train.labels, problem.num_classes)
+        made = [runtime.prepare(new_classifier(config, problem, 0)) for _ in range(2)]
+        (ours, our_steps), (bare, bare_steps) = ((model, new_optimizer(model, config)) for model in made)
+        crop = config.augment == "crop-flip"
+
+        our_pass = partial(train_epoch, ours, problem.train, targets, targets, LAMBDA, our_steps, config, runtime, 1)
+        bare_pass = partial(bare_epoch, problem, bare, bare_steps, config.batch_size, crop)
+        with one_thread():
+            seconds = in_turns({"bare": bare_pass, "ours": our_pass}, sizes.repeats)
+        about = {"rows": len(problem.train), "seconds": seconds}
+        what = f"throughput of the loop by a bare one, {name}"
+        found.append(Measured(what, ratios(seconds, "bare", "ours"), Target(0.95, most=False), about=about))
+    return found
+
+
+# --- what a correction costs ----------------------------------------------------------------------------------------
+
+PHASES = ("extract", "corrector", "combination", "update")
+
+
+def correction_cost(problem: Problem, recipe: str, network: str, repeats: int) -> tuple[list[float], dict[str, Any]]:
+    """The processor seconds of a correction by those of an epoch, for every repeat; and by phase."""
+    changes = {"network": network, "epochs": 4, "warm_up": 1, "correct_every": 1, "correct_until": 1.0}
+    schedule = {"simulation": "posterior", "final_labels": "loop"}  # the phases of Algorithm 1 and nothing else
+    config = resolve(recipe_config("closed-loop", recipe, changes | schedule), problem)
+    found, by_phase = [], []
+    with one_thread():
+        for _ in range(repeats):
+            runtime = Clocked()
+            METHODS["closed-loop"].fit(problem, config, runtime)
+            spent = {name: runtime.spent[name] for name in PHASES}
+            corrections = 3
+            found.append(sum(spent.values()) / corrections / (runtime.spent["train"] / config.epochs))
+            by_phase.append({"train": runtime.spent["train"], **spent})
+    return found, {"seconds": by_phase, "rows": len(problem.train), "clean": len(problem.clean)}
+
+
+def corrections(sizes: Sizes) -> list[Measured]:
+    """A correction in epochs, and the share of 12 corrections in 100 epochs of images."""
+    repeats = max(1, sizes.repeats // 2)
+    problem = embeddings(sizes.rows, max(sizes.rows // 45, 40))
+    cost, about = correction_cost(problem, "default", "mlp", repeats)
+    found = [Measured("a correction of embeddings, default recipe", cost, Target(1.0), "epochs", about)]
+    cost, about = correction_cost(problem, "paper", "mlp", repeats)
+    found.append(Measured("the same, the paper's correction network", cost, None, "epochs", about))
+    pictures = images(sizes.images, max(sizes.images // 9, 40))
+    for recipe, target in (("default", Target(5.0)), ("paper", None)):
+        cost, about = correction_cost(pictures, recipe, "small-cnn", repeats)
+        shares = [100 * ROUNDS * each / (EPOCHS + ROUNDS * each) for each in cost]
+        who = "default recipe" if recipe == "default" else "the paper's correction network"
+        name = f"corrections of images, 12 in 100 epochs, {who}"
+        found.append(Measured(name, shares, target, "% of the total", about | {"epochs_each": cost}))
+    return found
+
+
+# --- how cost grows -------------------------------------------------------------------------------------------------
+
+
+def growth(sizes: Sizes) -> list[Measured]:
+    """Ten times as many classes or clean rows: the cost per class or row stays the same or falls."""
+    few = max(sizes.rows // 10, 200)
+    ways: dict[str, Callable[[], object]] = {}
+    for classes in (100, 1000):
+        problem = embeddings(few + 3000, 1000, classes)
+        config = recipe_config("closed-loop", "default", {"network": "mlp", "epochs": 2, "warm_up": 1})
+        config = resolve(replace(config, simulation="posterior", final_labels="loop", correct_every=1), problem)
+        ways[f"{classes} classes"] = _fit(problem, config)
+    for clean in (few // 2, 5 * few):
+        rng = np.random.default_rng(0)
+        columns = {"features": rng.standard_normal((clean, 64), dtype=np.float32)}
+        labels = rng.integers(0, 10, clean)
+        noisy = np.eye(10, dtype=np.float32)[labels]
+        cut = int(0.8 * clean)
+        settings = CorrectorConfig(optimizer="adamw", learning_rate=3e-3, batch_size=128, max_epochs=3)
+        parts = (np.arange(cut), np.arange(cut, clean), settings)
+        ways[f"{clean} clean rows"] = _corrector(noisy, columns, labels, parts)
+    with one_thread():
+        seconds = in_turns(ways, max(1, sizes.repeats // 2))
+    names = list(ways)
+    return [
+        Measured(f"cost by cost a class, {names[0]} to {names[1]}",
+                 [r / 10 for r in ratios(seconds, names[1], names[0])], Target(1.2), about={"seconds": seconds}),
+        Measured(f"cost by cost a clean row, {names[2]} to {names[3]}",
+                 [r / 10 for r in ratios(seconds, names[3], names[2])], Target(1.2)),
+    ]  # fmt: skip
+
+
+def _fit(problem: Problem, config: Any) -> Callable[[], object]:
+    return lambda: METHODS["closed-loop"].fit(problem, config, Runtime(0, device="cpu", progress=False))
+
+
+def _corrector(noisy: Any, columns: Any, labels: Any, parts: Any) -> Callable[[], object]:
+    return lambda: fit_corrector(noisy, columns, labels, *parts)
+
+
+def fit_rows(sizes: Sizes) -> list[Measured]:
+    """`labelloop fit` on a folder of Parquet parts, and on one of ten times as many rows, under a limit of memory."""
+    settings = ("--set", "epochs=2", "--set", "warm_up=1", "--set", "correct_every=1")
+    used = []
+    with tempfile.TemporaryDirectory() as place:
+        for rows in (sizes.small, 10 * sizes.small):
+            classes = 100 if sizes.small >= 10_000 else 5
+            parts = write_parts(Path(place) / f"parts-{rows}", rows, 256, classes, sizes.clean)
+            run = Path(place) / f"run-{rows}"
+            usage = labelloop(
+                "fit", parts, "--output-dir", run, "--max-memory", sizes.limit, "--no-report", "--quiet", *settings
+            )
+            used.append((rows, usage))
+    (few, small), (many, large) = used
+    ratio = (large.seconds / many) / (small.seconds / few)
+    about = {"rows": [few, many], "seconds": [small.seconds, large.seconds], "limit": sizes.limit}
+    memory = {"rows": many, "limit": sizes.limit, "anonymous_mib": large.anonymous_mib, "smaller_mib": small.peak_mib}
+    bound = 4096.0 if many >= 1_000_000 else 2048.0
+    return [
+        Measured(f"fit: processor time a row, {few:,} to {many:,} rows", [ratio], Target(1.2), about=about),
+        Measured(f"fit: peak memory of {many:,} x 256 rows", [large.peak_mib], Target(bound), "MiB", memory),
+    ]
+
+
+def correct_rows(sizes: Sizes) -> list[Measured]:
+    """`labelloop correct` on many rows of probabilities, from Parquet parts, under a limit of memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    used = []
+    with tempfile.TemporaryDirectory() as place:
+        for rows in (max(sizes.streamed // 10, 1000), sizes.streamed):
+            folder = Path(place) / f"rows-{rows}"
+            folder.mkdir()
+            for start in range(0, rows, 500_000):
+                count, rng = min(500_000, rows - start), np.random.default_rng([1, start])
+                true = rng.integers(0, 10, count)
+                p = rng.random((count, 10), dtype=np.float32)
+                p[np.arange(count), true] += 3
+                p /= p.sum(axis=1, keepdims=True)
+                given = np.where(rng.random(count) < 0.2, rng.integers(0, 10, count), true)
+                clean = np.where(rng.random(count) < min(2000 / rows, 0.2), true, -1)
+                table = {"pred_probs": pa.FixedSizeListArray.from_arrays(p.ravel(), 10), "label": given}
+                table["clean_label"] = pa.array(clean, mask=clean < 0)
+                pq.write_table(pa.table(table), folder / f"{start:09d}.parquet")
+            usage = labelloop("correct", folder, "--output", folder.with_suffix(".out.parquet"), "--max-memory",
+                              sizes.limit, "--quiet")  # fmt: skip
+            used.append((rows, usage))
+    (few, small), (many, large) = used
+    about = {"rows": [few, many], "seconds": [small.seconds, large.seconds], "limit": sizes.limit}
+    each = 1e6 * (large.seconds - small.seconds) / (many - few)
+    return [
+        Measured(f"correct: processor time a row, {many:,} rows of 10 probabilities", [each], None, "µs", about),
+        Measured(
+            f"correct: peak memory of {many:,} rows", [large.peak_mib], Target(4096.0 if many > 5e6 else 2048.0), "MiB",
+            {"limit": sizes.limit, "anonymous_mib": large.anonymous_mib},
+        ),
+    ]  # fmt: skip
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+
+def decoding(sizes: Sizes) -> list[Measured]:
+    """Loading CIFAR-10 again by loading it first: images are decoded once."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as place:
+        before = os.environ.get("LABELLOOP_CACHE")
+        os.environ["LABELLOOP_CACHE"] = place
+        try:
+            for _ in range(2):
+                start = time.process_time()
+                load_dataset("cifar10", limit=5 * sizes.images)
+                seconds.append(time.process_time() - start)
+        except DataError:
+            return []  # not at hand
+        finally:
+            os.environ.pop("LABELLOOP_CACHE")
+            if before is not None:
+                os.environ["LABELLOOP_CACHE"] = before
+    assert cache_folder() != Path(place)
+    return [
+        Measured("CIFAR-10 again by first time", [seconds[1] / seconds[0]], Target(0.3), about={"seconds": seconds})
+    ]
+
+
+def settings(sizes: Sizes) -> list[Measured]:
+    """Settings that may be faster elsewhere, on this processor: an epoch of images with them by one without."""
+    problem = images(sizes.images // 3, 64)
+    ways: dict[str, Callable[[], object]] = {}
+    for name, changes in (("plain", {}), ("bfloat16", {"precision": "bfloat16"}), ("compiled", {"compile": True})):
+        config = resolve(METHODS["closed-loop"].config(network="small-cnn", **changes), problem)
+        runtime = Runtime(0, device="cpu", progress=False)
+        model = runtime.prepare(new_classifier(config, problem, 0))
+        ways[name] = _epoch(problem, model, new_optimizer(model, config), config, runtime)
+    with one_thread():
+        seconds = in_turns(ways, max(1, sizes.repeats // 2))
+    words = {"bfloat16": "precision = bfloat16", "compiled": "compile = true"}
+    return [
+        Measured(f"an epoch of images with {words[name]}", ratios(seconds, name, "plain"), None, about={"off": True})
+        for name in ("bfloat16", "compiled")
+    ]
+
+
+def _epoch(problem: Problem, model: Any, optimizer: Any, config: Any, runtime: Runtime) -> Callable[[], object]:
+    targets = one_hot(problem.train.labels, problem.num_classes)
+    return lambda: train_epoch(model, problem.train, targets, targets, LAMBDA, optimizer, config, runtime, 1)
+
+
+PARTS: dict[str, Callable[[Sizes], list[Measured]]] = {
+    "throughput": throughput,
+    "corrections": corrections,
+    "growth": growth,
+    "fit": fit_rows,
+    "correct": correct_rows,
+    "decoding": decoding,
+    "settings": settings,
+}
