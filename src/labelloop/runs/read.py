@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
+from labelloop.large_arrays import is_large, mapped_file
 from labelloop.runs.arrays import LARGEST, RowArrays, read_row_arrays
 from labelloop.runs.folder import read_record
 from labelloop.runs.labels import as_now
@@ -92,7 +93,8 @@ def read_run(path: Path) -> Run:
         raise DataError(f"{path} is not a complete run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
     try:
         labels = as_now(pq.read_table(path / "labels.parquet"))
-        targets = np.load(path / "targets.npy", allow_pickle=False)
+        file = path / "targets.npy"
+        targets = mapped_file(file) if is_large(file.stat().st_size) else np.load(file, allow_pickle=False)
     except (pa.ArrowInvalid, OSError, ValueError) as error:
         raise DataError(f"{path}: labels.parquet or targets.npy is damaged ({error}); {AGAIN}") from None
     if len(labels) != len(targets):

@@ -314,7 +314,8 @@ def _sha256(*parts: Any) -> str:
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
-            digest.update(np.ascontiguousarray(part).data)
+            for rows in row_chunks(len(part), part[:1].size):
+                digest.update(np.ascontiguousarray(part[rows]).data)
     return digest.hexdigest()
 
 
