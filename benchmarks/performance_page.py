@@ -64,7 +64,7 @@ def page(stored: Mapping[str, Any], streaming: Mapping[str, Any], assumed: Assum
         *(_part(name, stored[name]) for name in TITLES if name in stored),
         _estimates(stored, streaming, assumed),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 INTRODUCTION = """`make bench` measures all of this in one go on your machine: a table, JSON, each target met or missed. Times are
