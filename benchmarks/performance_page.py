@@ -43,6 +43,7 @@ class Assumed:
     classes: int = 14
     epochs: int = 15
     rounds: int = 4
+    feeders: int = 16  # processors for each GPU
     link: float = 100e9  # bytes a second between GPUs
     disk: float = 2e9  # bytes a second
     nodes: int = 16
@@ -147,9 +148,12 @@ def _clothing1m(streaming: Mapping[str, Any], a: Assumed) -> str:
         waiting = moved / a.link
         total = a.epochs * (epoch / gpus + waiting) + a.rounds * forward / gpus
         workers = decode * a.images / (epoch / gpus)
+        slow = a.epochs * max(epoch / gpus + waiting, decode * a.images / (a.feeders * gpus)) + a.rounds * max(
+            forward / gpus, decode * a.images / (a.feeders * gpus)
+        )
         lines.append(
             f"| {gpus} | {epoch / gpus / 60:.1f} | {moved / GIB:.0f} | {waiting:.0f} | {forward / gpus:.0f} | {total / 3600:.2f} |"
-            f" {workers:.0f} |"
+            f" {workers:.0f} | {slow / 3600:.2f} |"
         )
     soft = 4 * a.images * a.classes
     seen = 4 * a.images * a.features
@@ -161,11 +165,12 @@ def _clothing1m(streaming: Mapping[str, Any], a: Assumed) -> str:
         " pixels, times the pixels.",
         "",
         "| GPUs | minutes an epoch | GiB of gradients moved an epoch | seconds for that | seconds a round (extraction) | hours in all |"
-        " processors that feed it |",
-        "|---|---|---|---|---|---|---|",
+        f" processors that feed it | hours with {a.feeders} processors a GPU |",
+        "|---|---|---|---|---|---|---|---|",
         *lines,
         "",
-        f"The time goes into the network, as long as enough processors decode. Stored: {soft / 2**20:.0f} MiB of soft labels a round,"
+        "Where the time goes: into decoding and augmenting, unless that many processors feed the GPUs or the images are kept smaller on disk;"
+        f" only then into the network. Stored: {soft / 2**20:.0f} MiB of soft labels a round,"
         f" {(a.rounds + 3) * soft / 2**20:.0f} MiB for all that is combined, and {seen / GIB:.1f} GiB of features while a round lasts. Moved"
         f" beside gradients: each process gets {soft / 2**20:.0f} MiB of new labels a round.",
     ])  # fmt: skip
@@ -187,7 +192,8 @@ def _billion(row: Mapping[str, float], a: Assumed) -> str:
         f"Assumed: {a.nodes} nodes of {a.cores} processors as fast as the one measured, {a.disk / 1e9:.0f} GB/s of disk and"
         f" {a.network / 1e9:.0f} GB/s of network a node, {epochs} epochs, {rounds} rounds, half precision. Measured:"
         f" {1e6 * row['epoch']:.1f} µs of a processor for a row in an epoch, {1e6 * row['correction']:.1f} µs in a correction (10 classes;"
-        " 100 classes add to both).",
+        " 100 classes add to both). Gradients are small, and steps as many as in one process with a batch for each processor: that such"
+        " large batches train as well is assumed, too.",
         "",
         "| what | bytes | time |",
         "|---|---|---|",
