@@ -60,6 +60,7 @@ def main() -> None:
     options = parser.parse_args()
     if why := missing():
         sys.exit(why)
+    options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         run = options.run or made_run(place)

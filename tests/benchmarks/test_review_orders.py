@@ -46,7 +46,7 @@ def test_the_order_of_the_plan_is_ahead():
         if decisions <= 300:
             assert means["plan"] > best, (data, decisions, means)
         else:  # labels as good as the reviewer: every order ends where the reviewer's own errors are
-            assert means["plan"] > best - 0.005, (data, decisions, means)
+            assert means["plan"] > best - 0.0005, (data, decisions, means)
 
 
 def test_no_decision_was_lost_and_filters_are_quick():

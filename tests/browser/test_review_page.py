@@ -61,7 +61,7 @@ class Server:
 def answer(browser, *keys: str) -> None:
     before = browser.run(f"return {MINE}")
     browser.press(*keys)
-    browser.wait(f"{MINE} === {before + 1}")
+    browser.wait(f"{MINE} === {before + 1} && document.body.getAttribute('aria-busy') === 'false'")
 
 
 def test_twenty_rows_a_kill_and_a_refit(browser, real_run, axe):

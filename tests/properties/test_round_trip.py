@@ -37,8 +37,8 @@ SMALL = Settings(overrides=(*QUICK.overrides, "network_options.widths=[4, 4]"))
 @pytest.fixture(autouse=True, scope="module")
 def few_trees():
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("trees.TREES", "clean_only.TREES"):
-            patch.setattr(f"labelloop.correction.instant.{name}", 5)
+        for name in ("trees", "clean_rows"):
+            patch.setattr(f"labelloop.methods.closed_loop.learners.{name}.TREES", 5)
         yield
 
 

@@ -88,8 +88,10 @@ def rows_file(path):
 
 def test_no_command_is_silent_where_its_time_goes(tmp_path, watched, monkeypatch):
     terminal = use_terminal(monkeypatch)
-    for name in ("trees.TREES", "clean_only.TREES"):  # few trees say nothing, and take no time
-        monkeypatch.setattr(f"labelloop.correction.instant.{name}", 3)
+    for name in ("trees", "clean_rows"):
+        monkeypatch.setattr(
+            f"labelloop.methods.closed_loop.learners.{name}.TREES", 3
+        )  # few trees say nothing, and take no time
     monkeypatch.setattr("labelloop.correction.curve.SHARES", (1.0,))
     data, run = tmp_path / "rows.csv", tmp_path / "run"
     rows_file(data)

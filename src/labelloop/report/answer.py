@@ -8,6 +8,7 @@ from typing import Any
 
 from labelloop.report.facts import Facts
 from labelloop.report.shares import is_share, percent, within
+from labelloop.runs.export_names import export_name
 from labelloop.runs.survey import Survey
 
 WIDE = 0.06  # an interval wider than this is worth narrowing
@@ -158,8 +159,9 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
             f" {folder}</code>."
         )
     if found.changed:
+        to = export_name(run.record.get("source"))
         steps.append(
-            f"Take the labels: <code>labelloop export {folder} --to csv</code>; with <code>--min-confidence 0.9</code>"
+            f"Take the labels: <code>labelloop export {folder} --to {to}</code>; with <code>--min-confidence 0.9</code>"
             " only the changes that are sure."
         )
     return steps or ["Nothing: the run has no labels to use yet."]

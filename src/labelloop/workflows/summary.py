@@ -13,16 +13,11 @@ from labelloop.data.problem import classes_of, encoded
 from labelloop.data.table import Table
 from labelloop.data.understood import Feature, Understood
 from labelloop.errors import some
+from labelloop.runs.export_names import export_name
 from labelloop.types import MISSING
 
 CLASSES = 30  # more are not listed one by one
 NAMES = 8  # of columns of a kind
-# How the export of each kind of input is called; others have their wrong labels listed.
-EXPORTS = {name: name for name in ("csv", "tsv", "jsonl", "parquet")} | {
-    "json": "jsonl",
-    "image-folder": "imagefolder",
-    "hf-dataset": "hf",
-}
 LOUD = 10  # classes that shrank and are named
 SHRUNK = 0.5  # a class that keeps less of its rows than this is pointed out
 
@@ -143,11 +138,7 @@ def next_steps(folder: Any, source: Mapping[str, Any] | None) -> str:
         source: Where its rows came from, as run.json holds it; None where that is not known.
     """
     run = shlex.quote(str(folder))
-    about = source or {}
-    kind = about.get("kind", "")
-    if kind == "image-table":  # a file of names of images goes back as it came
-        kind = str(about.get("path", "")).rpartition(".")[2]
-    to = EXPORTS.get(kind, "issues")
+    to = export_name(source)
     whose = "a table of wrong labels" if to == "issues" else "your data with corrected labels"
     return (
         f"next: `labelloop review {run}` to look at the changes and decide, or `labelloop plan {run}` for a file of"

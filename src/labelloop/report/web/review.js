@@ -48,7 +48,7 @@
     const range = estimate && estimate.low !== null ? ` (${percent(estimate.low)} to ${percent(estimate.high)})` : "";
     at("numbers").replaceChildren(
       make("p", {}, parts.join(" · ")),
-      estimate ? make("p", { class: "estimate" }, "labels that are right, estimated: ", make("b", {}, percent(estimate.value, 2)), range) : null ?? "");
+      estimate ? make("p", { class: "estimate" }, "labels of all rows that are right, estimated: ", make("b", {}, percent(estimate.value, 2)), range) : null ?? "");
     document.body.dataset.mine = state.mine;
     document.body.dataset.reviewed = state.reviewed;
   }
@@ -92,7 +92,7 @@
       make("div", { class: "facts" },
         make("p", { class: "id" }, `row ${current.id}`),
         make("p", {}, "given ", make("b", { class: "given" }, current.given ?? "none")),
-        make("p", {}, "proposed ", make("b", { class: "corrected" }, current.proposed ?? "none"), current.confidence === null ? "" : ` with ${percent(current.confidence)}`),
+        make("p", {}, current.given === current.proposed ? "kept " : "proposed ", make("b", { class: "corrected" }, current.proposed ?? "none"), current.confidence === null ? "" : ` with ${percent(current.confidence)}`),
         current.disputed ? make("p", { class: "dispute" }, "Reviewers disagree: ", said.map(([name, label]) => `${name} says ${label ?? "cannot tell"}`).join(", ")) : null,
         !current.disputed && said.length ? make("p", { class: "says" }, `answered before by ${said.map(([name]) => name).join(", ")}: a second opinion`) : null));
     at("keys").replaceChildren(...answers().map(({ key, action, text }) => {
@@ -117,11 +117,16 @@
     paint();
   }
 
+  function setBusy(is) {
+    busy = is;
+    document.body.setAttribute("aria-busy", String(is)); // keys count again when it is false
+  }
+
   async function act(action, label = null) {
     if (busy || (!current && action !== "undo")) return;
     if (action === "choose") return choose();
     if (action === "undo") return undo();
-    busy = true;
+    setBusy(true);
     const key = crypto.randomUUID();
     try {
       const reply = await post("/api/decide", { decisions: [{ row: current.row, action, label, key }] });
@@ -132,13 +137,13 @@
     } catch (error) {
       say(error.message, "wrong"); // the row stays, so that the answer can be given again
     } finally {
-      busy = false;
+      setBusy(false);
     }
   }
 
   async function undo() {
     if (busy) return;
-    busy = true;
+    setBusy(true);
     try {
       const reply = await post("/api/undo", done.length ? { key: done.at(-1) } : {});
       if (reply.row) {
@@ -152,7 +157,7 @@
     } catch (error) {
       say(error.message, "wrong");
     } finally {
-      busy = false;
+      setBusy(false);
     }
   }
 
@@ -234,7 +239,7 @@
 
   async function save(pair) {
     if (busy || !tiles.length) return;
-    busy = true;
+    setBusy(true);
     try {
       const decisions = tiles.map((tile) => ({ row: tile.row.row, action: tile.accept ? "accept" : "keep", key: crypto.randomUUID() }));
       const reply = await post("/api/decide", { decisions });
@@ -244,7 +249,7 @@
     } catch (error) {
       say(error.message, "wrong");
     } finally {
-      busy = false;
+      setBusy(false);
     }
   }
 
