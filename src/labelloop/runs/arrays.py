@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.large_arrays import by_chunks
+from labelloop.large_arrays import by_chunks, release
 from labelloop.runs.files import write_atomically
 from labelloop.types import MISSING, Floats, Labels
 
@@ -57,8 +58,11 @@ def write_row_arrays(folder: Path, arrays: RowArrays) -> None:
     """Writes features.npz."""
 
     def write(path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, **_by_name(arrays))  # type: ignore[arg-type]
+        with zipfile.ZipFile(path, "w", allowZip64=True) as archive:  # as np.savez does, but for `release`
+            for name, values in _by_name(arrays).items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)
+                release()
 
     write_atomically(folder / FEATURES, write)
 

@@ -17,6 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
+from labelloop.large_arrays import release
 from labelloop.runs.arrays import FEATURES, RowArrays, write_row_arrays
 from labelloop.runs.files import naming, read_json, write_atomically, write_json
 from labelloop.runs.lock import lock, unlock
@@ -134,6 +135,7 @@ class RunFolder:
                 np.save(file, targets, allow_pickle=False)
 
         write_atomically(self.path / "targets.npy", write)
+        release()
 
     def write_row_arrays(self, arrays: RowArrays) -> None:
         write_row_arrays(self.path, arrays)
