@@ -64,12 +64,18 @@ class Measured:
 def line(entry: Mapping[str, Any]) -> str:
     """An entry of the JSON as a line of the table."""
     low, high = min(entry["values"]), max(entry["values"])
-    spread = f"{low:.3g} to {high:.3g}, {len(entry['values'])} repeats" if len(entry["values"]) > 1 else "once"
+    spread = (
+        f"{_number(low)} to {_number(high)}, {len(entry['values'])} repeats" if len(entry["values"]) > 1 else "once"
+    )
     target = entry["target"]
     words = "" if target is None else str(Target(**target))
     verdict = "" if target is None else ("met" if entry["met"] else "MISSED")
-    value = f"{entry['value']:.3g} {entry['unit']}".strip()
+    value = f"{_number(entry['value'])} {entry['unit']}".strip()
     return f"| {entry['name']} | {value} | {spread} | {words} | {verdict} |"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 HEADER = "| what | median | spread | target | |\n|---|---|---|---|---|"
