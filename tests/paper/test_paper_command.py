@@ -282,8 +282,8 @@ def test_wrong_requests_are_refused_in_words(repository, capsys, tmp_path, argum
         ("nothing", ["--rerun"], "has nothing to run at the small scale"),
         ("details", ["--rerun"], "has nothing to run at the small scale"),
         ("resources", ["--rerun"], "benchmarks/efficiency.py"),
-        ("details", ["--figure", "x"], "Table 1 shows details, of which there is no picture"),
-        ("phases", ["--rerun", "--figure", "x"], "Table 1 shows phases, of which there is no picture"),
+        ("details", ["--figure", "x"], "Table 1 shows details, which cannot be drawn"),
+        ("phases", ["--rerun", "--figure", "x"], "Table 1 shows phases, which cannot be drawn"),
     ],
 )
 def test_what_cannot_be_run_or_drawn_is_refused_before_anything_runs(
