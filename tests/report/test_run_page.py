@@ -32,7 +32,7 @@ def test_the_answer_comes_first(tmp_path):
     assert "Given labels that were wrong 33.3%" in page.text  # 4 of the 12 clean rows that judged
     assert "66.7% → 90.0%" in page.text
     assert "95% interval 80.0 to 95.0%, from 12 held-out clean rows" in page.text
-    assert "held-out networks 90.0% right, against 85.0% of the loop's own labels" in page.text
+    assert "held-out networks 90.0% right, compared with 85.0% of the loop's own labels" in page.text
     assert "Test accuracy 90.0% on 9 rows" in page.text
     assert "labelloop review" in page.text
     assert page.text.index("The answer") < page.text.index("Pictures") < page.text.index("The changed rows")
@@ -140,7 +140,7 @@ def test_a_run_that_is_not_finished(tmp_path, state, says):
     for name in ("labels.parquet", "targets.npy"):
         (folder / name).unlink()
     page = page_of(folder)
-    assert "This report is not whole" in page.text
+    assert "This report is incomplete" in page.text
     assert says in page.text
     assert "labels.parquet is missing" in page.text
     assert "--resume" in page.text

@@ -102,7 +102,7 @@ def test_answers(session):
         ({"row": True, "action": "keep", "key": "k" * 8}, "there is no row"),
         ({"row": 1, "action": "burn", "key": "k" * 8}, "unknown answer"),
         ({"row": 1, "action": "label", "label": "unicorn", "key": "k" * 8}, "not a class"),
-        ({"row": 1, "action": "keep"}, "key of its own"),
+        ({"row": 1, "action": "keep"}, "its own key"),
     ],
 )
 def test_answers_that_make_no_sense_keep_nothing(session, decision, why):

@@ -52,7 +52,7 @@ def test_fit_review_refit_and_correct_leave_reports(tmp_path, capsys):
     data, run = small_table(tmp_path / "data.csv"), tmp_path / "run"
     assert main(["fit", str(data), "--output-dir", str(run), *QUICK]) == 0
     page = page_of(run)
-    assert "This report is not whole" not in page.text
+    assert "This report is incomplete" not in page.text
     assert read_preview(run).columns == ("a", "b", "c")
     assert page.data["pictures"]["dynamics"]["epochs"] == [1, 2, 3, 4]
 
@@ -72,7 +72,7 @@ def test_fit_review_refit_and_correct_leave_reports(tmp_path, capsys):
     new = pq.read_table(tmp_path / "run-refit" / "labels.parquet").to_pylist()
     assert [new[k]["corrected_label"] for k in open_rows] == said
     assert all(new[k]["verified"] for k in open_rows)
-    assert "re-fitted from" in page_of(tmp_path / "run-refit").text
+    assert "refitted from" in page_of(tmp_path / "run-refit").text
     assert read_preview(tmp_path / "run-refit") == read_preview(run)
     with pytest.raises(DataError, match="decisions of reviewers"):  # what people decided is not thrown away
         RunFolder(run, overwrite=True)

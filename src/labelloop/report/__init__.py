@@ -1,1 +1,1 @@
-"""Figures and tables for people (step 5 of 5), drawn from what is stored. Needs the extra `report`, when it draws."""
+"""Reports and figures from stored runs (step 5 of 5). Drawing figures needs the extra `report`."""

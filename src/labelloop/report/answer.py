@@ -11,11 +11,11 @@ from labelloop.report.shares import is_share, percent, within
 from labelloop.runs.export_names import export_name
 from labelloop.runs.survey import Survey
 
-WIDE = 0.06  # an interval wider than this is worth narrowing
+WIDE = 0.06  # a wider interval is worth narrowing
 
 
 def answer(run: Survey, found: Facts) -> str:
-    """The answer of a run: tiles, what is missing, and what to do next."""
+    """The main results of a run: tiles, what is missing, and what to do next."""
     tiles = [_wrong(found), _changed(found), _quality(found), _choice(run, found), _test(run, found)]
     steps = "".join(f"<li>{step}</li>" for step in next_steps(run, found))
     return (
@@ -28,7 +28,7 @@ def _missing(run: Survey) -> str:
     if not run.missing:
         return ""
     items = "".join(f"<li>{escape(text)}</li>" for text in run.missing)
-    return f"<div class='missing' role='note'><h3>This report is not whole</h3><ul>{items}</ul></div>"
+    return f"<div class='missing' role='note'><h3>This report is incomplete</h3><ul>{items}</ul></div>"
 
 
 def _tile(title: str, value: str, *lines: str) -> str:
@@ -39,7 +39,7 @@ def _tile(title: str, value: str, *lines: str) -> str:
 def _wrong(found: Facts) -> str:
     title = "Given labels that were wrong"
     if found.wrong is None:
-        return _tile(title, "unknown", "It takes clean rows that keep their given label to know.")
+        return _tile(title, "unknown", "Only clean rows that keep their given label can tell.")
     wrong = found.wrong
     count = ""
     if found.noisy:
@@ -69,7 +69,7 @@ def _quality(found: Facts) -> str:
         )
     if after is None:
         value = "unknown" if not truth else f"{percent(found.true_before)} → {percent(found.true_after)}"
-        return _tile(title, value, truth or "Nothing that was held back can judge these labels.")
+        return _tile(title, value, truth or "No held-out clean rows can evaluate these labels.")
     start = "" if before is None else f"<span class='before'>{percent(before['value'])}</span> → "
     bars = _bar("given", before) + _bar("corrected", after)
     judged = f"95% interval {within(after)}, from {after['rows']:,} held-out clean rows"
@@ -77,7 +77,7 @@ def _quality(found: Facts) -> str:
 
 
 def _bar(name: str, found: Mapping[str, Any] | None) -> str:
-    """A bar with its interval, drawn by numbers alone."""
+    """A bar with its interval, as SVG."""
     if found is None:
         return ""
     value, low, high = (100 * float(found[key]) for key in ("value", "low", "high"))
@@ -90,25 +90,25 @@ def _bar(name: str, found: Mapping[str, Any] | None) -> str:
 
 
 def _choice(run: Survey, found: Facts) -> str:
-    """What made the labels, and against what it was chosen."""
-    title = "What made the labels"
+    """Where the labels come from, and what they were compared with."""
+    title = "Where the labels come from"
     chosen = run.record.get("labels_from") or run.record.get("method")
     if not chosen:
         return _tile(title, "unknown", "run.json does not say.")
     lines = [escape(text) for text in choice_lines(run.record)]
     if not lines:
-        lines = ["Nothing was held against it: the run compared no other source of labels."]
+        lines = ["The run compared no other source of labels."]
     return _tile(title, f"<span class='word'>{escape(str(chosen))}</span>", *lines)
 
 
 def choice_lines(record: Mapping[str, Any]) -> list[str]:
-    """What was chosen against what, by how much and how sure, in words."""
+    """What was chosen over what, by how much and how surely, in words."""
     lines = []
     estimate = record.get("estimate") or {}
     ours, theirs = estimate.get("corrected_label_accuracy"), estimate.get("loop_label_accuracy")
     if is_share(ours) and is_share(theirs):
         lines.append(
-            f"{percent(ours['value'])} right, against {percent(theirs['value'])} of the loop's own labels"
+            f"{percent(ours['value'])} right, compared with {percent(theirs['value'])} of the loop's own labels"
             f" (on the same clean rows)"
         )
     guard = record.get("guard")
@@ -125,9 +125,9 @@ def _test(run: Survey, found: Facts) -> str:
         classifier = (run.record.get("estimate") or {}).get("classifier_accuracy")
         if is_share(classifier):
             return _tile(title, percent(classifier["value"]), f"of the clean rows; 95% interval {within(classifier)}")
-        return _tile(title, "no test set", "Give one with --test to see what the labels are worth to a model.")
+        return _tile(title, "no test set", "Give one with --test to measure the classifier.")
     rows = ((run.record.get("data") or {}).get("test") or {}).get("rows")
-    where = f"on {rows:,} rows that nothing learnt from" if rows else "on rows that nothing learnt from"
+    where = f"on {rows:,} rows not used for training" if rows else "on rows not used for training"
     return _tile(title, percent(found.test_accuracy), where, "after the last epoch")
 
 
@@ -143,7 +143,7 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
     steps = []
     if found.before is None:
         steps.append(
-            "Verify some random rows and <strong>keep their given label</strong>: only such pairs show how many labels"
+            "Label some random rows and <strong>keep their given label</strong>: only such pairs show how many labels"
             " are wrong."
         )
     elif found.after is not None and found.after["high"] - found.after["low"] > WIDE:
@@ -161,8 +161,8 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
     if found.changed:
         to = export_name(run.record.get("source"))
         steps.append(
-            f"Take the labels: <code>labelloop export {folder} --to {to}</code>; with <code>--min-confidence 0.9</code>"
-            " only the changes that are sure."
+            f"Export labels: <code>labelloop export {folder} --to {to}</code>; with <code>--min-confidence 0.9</code>"
+            " only confident changes."
         )
     return steps or ["Nothing: the run has no labels to use yet."]
 

@@ -15,10 +15,10 @@ from labelloop.runs.survey import Survey
 
 TITLES = {
     "compare": ("Labels that are right", "Given and corrected, by held-out clean rows, with 95% intervals."),
-    "tests": ("Test accuracy", "After the last epoch. One dot a run; the bar is the mean over seeds."),
+    "tests": ("Test accuracy", "After the last epoch. One dot per run; the bar is the mean over seeds."),
     "curves": ("Test accuracy by epoch", "One line per run."),
 }
-IGNORED = ("seed",)  # runs that differ in nothing else are one setting
+IGNORED = ("seed",)  # runs that differ only in this are one setting
 
 
 def compare_page(runs: Sequence[Survey]) -> str:
@@ -50,13 +50,13 @@ def compare_page(runs: Sequence[Survey]) -> str:
 
 
 def _names(runs: Sequence[Survey]) -> list[str]:
-    """A name for every run: that of its folder, or its path where two folders have one name."""
+    """A name for every run: that of its folder, or its path if two folders have the same name."""
     short = [run.name for run in runs]
     return [name if short.count(name) == 1 else str(run.path) for name, run in zip(short, runs, strict=True)]
 
 
 def _setting(run: Survey) -> dict[str, Any]:
-    """What a run was told, flat: method, data, noise and every setting."""
+    """The settings of a run, flattened: method, data, noise and configuration."""
     record = run.record
     data = record.get("data") or {}
     about = {"method": record.get("method"), "data": data.get("source"), "noisy rows": data.get("noisy")}
@@ -79,13 +79,13 @@ def _keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _groups(settings: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> dict[str, list[int]]:
-    """Runs that differ in nothing but the seed, under a name that says what sets them apart."""
+    """Runs that differ only in the seed, under a name made of the settings that differ."""
     groups: dict[str, list[int]] = {}
     for place, each in enumerate(settings):
         own = [key for key in differing if key in each]
         method = str(each.get("method") or "unknown")
         others = [f"{key} {_text(each[key])}" for key in own if key != "method"]
-        if len(others) > 4:  # another method has a whole configuration of its own
+        if len(others) > 4:  # another method has other settings altogether
             others = [*others[:3], f"and {len(others) - 3} more settings"]
         groups.setdefault(", ".join([method, *others]), []).append(place)
     return groups

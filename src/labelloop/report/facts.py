@@ -1,4 +1,4 @@
-"""The answer of a run in a few numbers: how many labels were wrong, how many changed, how good they were and are."""
+"""The main numbers of a run: how many labels were wrong, how many changed, how good they were and are."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from labelloop.report.shares import Share, is_share, share
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING, Labels
 
-PLANNED = 200  # rows that are offered for review, as `labelloop plan` does
+PLANNED = 200  # rows offered for review, as in `labelloop plan`
 
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What labels.parquet says, as arrays.
+    """labels.parquet as arrays.
 
     Attributes:
         given: Given labels [n], -1 where missing.
@@ -37,7 +37,7 @@ class RowFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """The answer. What is unknown is None.
+    """The main numbers; None where unknown.
 
     Attributes:
         rows: Input rows.
@@ -49,12 +49,12 @@ class Facts:
         after: Share of corrected labels that are right, with its interval.
         fixed: Share of wrong given labels that were fixed.
         broken: Share of good given labels that were broken.
-        true_before: Share of given labels that are right, where the truth was known to the record.
-        true_after: The same of corrected labels.
-        test_accuracy: Of the classifier after the last epoch, on test rows.
-        doubtful: Rows that may be reviewed next.
-        doubtful_wrong: How many of these are wrong, by their own confidences.
-        notes: What must be known to read the estimates.
+        true_before: Share of given labels that are right, if the run knew the truth.
+        true_after: The same for corrected labels.
+        test_accuracy: Test accuracy of the classifier after the last epoch.
+        doubtful: Number of rows to review next.
+        doubtful_wrong: How many of these are wrong, judging by their confidence.
+        notes: How to read the estimates.
     """
 
     rows: int | None
@@ -75,7 +75,7 @@ class Facts:
 
 
 def row_facts(run: Survey) -> RowFacts | None:
-    """What labels.parquet says, or None without it."""
+    """labels.parquet as arrays, or None without it."""
     if run.labels is None:
         return None
     given, corrected = run.codes("given_label"), run.codes("corrected_label")
@@ -85,7 +85,7 @@ def row_facts(run: Survey) -> RowFacts | None:
 
 
 def facts(run: Survey, rows: RowFacts | None) -> Facts:
-    """The answer of a run, as far as it has one."""
+    """The main numbers of a run, as far as it has them."""
     data: Mapping[str, Any] = run.record.get("data") or {}
     found: Mapping[str, Any] = run.record.get("estimate") or {}
     last = run.metrics[-1] if run.metrics else {}
@@ -123,13 +123,13 @@ def _share(found: Mapping[str, Any], key: str) -> Share | None:
 
 
 def _before(found: Mapping[str, Any], rows: RowFacts | None) -> Share | None:
-    """How many given labels are right: said by the estimate, else counted on the clean rows that judged it."""
+    """How many given labels are right: from the estimate, else counted on the clean rows behind it."""
     if said := _share(found, "given_label_accuracy"):
         return said
     good, bad = ((found.get(key) or {}).get("rows", 0) for key in ("good_labels_broken", "wrong_labels_fixed"))
     if good + bad:
         return share(good, good + bad)
-    if rows is None or found:  # an estimate without pairs: the clean rows do not show what given labels are worth
+    if rows is None or found:  # an estimate without pairs: the clean rows do not show how reliable given labels are
         return None
     pairs = rows.clean & (rows.given != MISSING) & (rows.corrected != MISSING)
     return share(int((rows.given == rows.corrected)[pairs].sum()), int(pairs.sum()))

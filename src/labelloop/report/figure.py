@@ -1,4 +1,4 @@
-"""New figures and saved ones. Only here is matplotlib imported, and only when a figure is drawn."""
+"""Makes and saves figures. The only module that imports matplotlib, and only when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ OTHER_KINDS = ("pdf", "jpg", "jpeg", "eps", "gif", "tif", "tiff", "webp")
 
 
 def figure_place(path: Path) -> Path:
-    """The path of a figure without its ending, when it can be written there as far as can be said without writing.
+    """The path of a figure without its extension, checked to be writable as far as possible without writing.
 
     Raises:
-        UsageError: That is no name of a figure, or matplotlib is not installed.
-        DataError: There is no writing there.
+        UsageError: It is not the name of a figure, or matplotlib is not installed.
+        DataError: It cannot be written.
     """
     need_matplotlib()
     ending = path.suffix.lower().removeprefix(".")
@@ -45,7 +45,7 @@ def need_matplotlib() -> None:
     """Refuses to draw without matplotlib.
 
     Raises:
-        UsageError: How to install it.
+        UsageError: With how to install it.
     """
     if find_spec("matplotlib") is None:
         raise UsageError("figures need matplotlib: pip install 'labelloop[report]'")
@@ -59,9 +59,9 @@ def new_figure(rows: int, columns: int) -> tuple[Any, list[Any]]:
     """
     need_matplotlib()
     from matplotlib import rcParams
-    from matplotlib.figure import Figure  # not pyplot: nothing is shown, and no state is kept
+    from matplotlib.figure import Figure  # not pyplot: no window, no global state
 
-    rcParams["svg.hashsalt"] = "labelloop"  # the same figure is the same file
+    rcParams["svg.hashsalt"] = "labelloop"  # the same figure gives the same file
     figure = Figure(figsize=(5 * columns, 3.6 * rows + 0.8), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
@@ -70,7 +70,7 @@ def save(figure: Any, path: Path) -> list[Path]:
     """Writes path.png and path.svg.
 
     Raises:
-        DataError: There is no writing there.
+        DataError: They cannot be written.
     """
     written = _files(path)
     try:

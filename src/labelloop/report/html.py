@@ -17,14 +17,14 @@ def write_report(folders: Sequence[Path], output: Path | None = None) -> Path:
     """Writes the report of a run, or of several side by side.
 
     Args:
-        folders: Run folders: finished, still going, failed or half-written.
-        output: Where to; without it, report.html in the folder of a single run, else in the current folder.
+        folders: Run folders: finished, still running, failed or half-written.
+        output: The page to write; by default report.html in the folder of a single run, else in the current folder.
 
     Returns:
-        Where it is.
+        The path of the page.
 
     Raises:
-        DataError: A folder is no run at all, or the file there is not a report.
+        DataError: A folder is not a run, or an existing file is not a report.
     """
     runs = [survey(folder) for folder in folders]
     if output is None:
@@ -34,7 +34,7 @@ def write_report(folders: Sequence[Path], output: Path | None = None) -> Path:
 
 
 def save_page(text: str, output: Path) -> Path:
-    """Writes a page, and replaces nothing but an earlier one."""
+    """Writes a page; only an earlier report is replaced."""
     if output.is_dir():
         raise DataError(f"{output} is a folder; give the name of a file in it, such as {output / REPORT}")
     if output.exists() and not is_report(output):

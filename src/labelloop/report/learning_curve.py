@@ -1,4 +1,4 @@
-"""How corrected labels get better with more clean rows, as a figure."""
+"""The learning curve as a figure: how corrected labels improve with more clean rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labelloop.report.figure import new_figure, save
 
 
 def draw_learning_curve(curve: dict[str, Any], path: Path) -> list[Path]:
-    """Draws path.png and path.svg from what `plan` found."""
+    """Draws path.png and path.svg from the curve of `plan`."""
     figure, (axes,) = new_figure(1, 1)
     for points, label, style in ((curve["measured"], "measured", "o-"), (curve["beyond"], "power law", "s--")):
         value, low, high, rows = ([point[key] for point in points] for key in ("value", "low", "high", "clean_rows"))

@@ -1,4 +1,4 @@
-"""A run in a notebook: its summary as a plain table, and its report in a frame of its own."""
+"""A run in a notebook: its summary as a plain table, and its report in a frame."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from labelloop.report.run_page import run_page
 from labelloop.report.shares import percent, within
 from labelloop.runs.survey import Survey
 
-HEIGHT = 620  # pixels of the frame
-MOST_ROWS = 500  # changes that it holds: notebooks are kept and sent around
+HEIGHT = 620  # height of the frame in pixels
+MOST_ROWS = 500  # changes in it: notebooks are stored and sent around, so keep them small
 
 
 def in_notebook(run: Survey) -> str:

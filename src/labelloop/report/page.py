@@ -1,4 +1,4 @@
-"""A page that is one file: styles, scripts and data inside it, nothing fetched, and nothing of the user's unescaped."""
+"""A self-contained page: styles, scripts and data in one file, nothing fetched, and all user data escaped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labelloop.runs.folder import REPORT_MARK
 
 
 def asset(name: str) -> str:
-    """A style sheet or script that the package carries."""
+    """A style sheet or script of the package."""
     return files("labelloop.report").joinpath("web", name).read_text(encoding="utf-8")
 
 
@@ -36,15 +36,15 @@ def page(
     blocks: Sequence[str] = (),
     connect: bool = False,
 ) -> str:
-    """A whole page. Its content security policy lets only these scripts run, and nothing be fetched.
+    """A complete page. Its content security policy allows only these scripts, and no requests.
 
     Args:
         title: Escaped here.
-        body: HTML, escaped by whoever made it.
+        body: HTML, already escaped.
         styles: Names of style sheets of the package.
         scripts: Names of scripts of the package, in order.
-        blocks: What `data_block` made.
-        connect: Whether the page may ask the server that it came from.
+        blocks: Blocks from `data_block`.
+        connect: Whether the page may send requests to its server.
     """
     sources = [asset(name) for name in scripts]
     allowed = " ".join(f"'sha256-{_digest(source)}'" for source in sources)
@@ -78,7 +78,7 @@ def page(
 
 
 def _finite(content: Any) -> Any:
-    """The same without NaN and infinity, which JSON does not know."""
+    """The same without NaN and infinity, which JSON does not have."""
     if isinstance(content, float):
         return content if math.isfinite(content) else None
     if isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""What the pictures of a report show, as plain numbers. A picture that a run has nothing for is None."""
+"""The data of a report's figures, as plain numbers. A figure without data is None."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labelloop.report.shares import share
 from labelloop.runs.noise_matrix import label_counts, noise_matrix
 from labelloop.runs.survey import Survey
 
-MOST_CLASSES = 30  # in a noise matrix: more cannot be read
+MOST_CLASSES = 30  # classes in a noise matrix: more would be unreadable
 MOST_FLOWS = 40
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 CURVES = {
@@ -25,7 +25,7 @@ Picture = dict[str, Any] | None
 
 
 def pictures(run: Survey, rows: RowFacts | None) -> dict[str, Picture]:
-    """All pictures of a run by name."""
+    """The data of all figures of a run by name."""
     return {
         "noise": _noise(run, rows),
         "flows": _flows(run, rows),
@@ -38,7 +38,7 @@ def pictures(run: Survey, rows: RowFacts | None) -> dict[str, Picture]:
 
 
 def _noise(run: Survey, rows: RowFacts | None) -> Picture:
-    """The noise matrix T[true, given]; of many classes those with most wrong labels."""
+    """The noise matrix T[true, given]; if there are many classes, those with the most wrong labels."""
     if rows is None or run.targets is None or run.targets.ndim != 2:
         return None
     names = run.classes
@@ -57,7 +57,7 @@ def _noise(run: Survey, rows: RowFacts | None) -> Picture:
 
 
 def _flows(run: Survey, rows: RowFacts | None) -> Picture:
-    """How many labels went from which class to which."""
+    """The number of labels that changed from each class to each other class."""
     if rows is None or not rows.changed.any():
         return None
     names = run.classes
@@ -80,7 +80,7 @@ def _flows(run: Survey, rows: RowFacts | None) -> Picture:
 
 
 def _dynamics(run: Survey) -> Picture:
-    """Loss and accuracies by epoch, with the rounds and the drops of the learning rate."""
+    """Loss and accuracies by epoch, with the rounds and the learning rate drops."""
     if not run.metrics:
         return None
     config = run.record.get("config") or {}
@@ -125,7 +125,7 @@ def _weights(run: Survey) -> Picture:
 
 
 def _name(entry: dict[str, Any], number: int) -> str:
-    """A component of a round; rounds that were recorded before components had names are the paper's."""
+    """A component of a round; in records from before components had names, they are the paper's."""
     names = entry.get("components") or []
     return str(names[number]) if number < len(names) else _component(number)
 
@@ -141,7 +141,7 @@ def _reliability(run: Survey) -> Picture:
 
 
 def _coverage(run: Survey, rows: RowFacts | None) -> Picture:
-    """For every least confidence: how many changes are left, and how many of the labels so sure are right."""
+    """For every confidence threshold: how many changes are left, and the share of such labels that are right."""
     if rows is None or not rows.changed.any():
         return None
     confidence = rows.confidence[rows.changed]

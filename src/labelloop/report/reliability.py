@@ -1,4 +1,4 @@
-"""How far confidences can be believed: accuracy against confidence, on held-out clean rows."""
+"""The reliability of confidences: accuracy against confidence, on held-out clean rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def draw_reliability(folder: Path) -> list[Path]:
         why = "; ".join(found.get("notes", ["an older version made the run"]))
         raise DataError(f"{folder}: there is no reliability to draw: {why}")
     figure, (axes,) = new_figure(1, 1)
-    axes.plot([0, 1], [0, 1], color="grey", linewidth=1, label="as confident as right")
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=1, label="perfectly calibrated")
     value, low, high, confidence = ([part[key] for part in bins] for key in ("value", "low", "high", "confidence"))
     spread = [[v - a for v, a in zip(value, low, strict=True)], [b - v for v, b in zip(value, high, strict=True)]]
     axes.errorbar(confidence, value, yerr=spread, fmt="o", capsize=3, label="clean rows, with 95% intervals")

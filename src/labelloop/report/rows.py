@@ -22,7 +22,7 @@ NONE = 65_535  # a class that is missing, in the columns of a page
 
 
 def packed_rows(run: Survey, rows: RowFacts | None, most: int = MOST_ROWS) -> dict[str, Any] | None:
-    """What the table of changes shows: columns for the page, and in words which rows and pictures are in it.
+    """The data of the table of changes, and a description of the rows and images in it.
 
     Returns:
         "columns" and "images" as text for the page, "count", "changes" and "notes". None without labels.
@@ -53,7 +53,7 @@ def packed_rows(run: Survey, rows: RowFacts | None, most: int = MOST_ROWS) -> di
 
 
 def _chosen(changed: NDArray, confidence: NDArray[np.float64], most: int) -> tuple[NDArray, list[str]]:
-    """The changes that the page holds, the most confident first."""
+    """The changes on the page, the most confident first."""
     order = changed[np.argsort(-np.nan_to_num(confidence[changed]), kind="stable")]
     if len(order) <= most:
         return order, []
@@ -63,7 +63,7 @@ def _chosen(changed: NDArray, confidence: NDArray[np.float64], most: int) -> tup
 
 
 def _looks(run: Survey, chosen: NDArray) -> tuple[str, list[Any], dict[int, str], list[str]]:
-    """What the chosen rows look like: texts and values in the order of the rows, images by place."""
+    """What the chosen rows look like: texts and values in row order, images by position."""
     if run.preview is None:
         return "none", [], {}, []
     looks, kind = run.preview.by_row(), run.preview.kind
@@ -96,7 +96,7 @@ def _sample(run: Survey) -> str:
 
 
 def _from_both_ends(places: list[int]) -> list[int]:
-    """The most confident, the most doubtful, the second most confident and so on."""
+    """The most confident first, then the most doubtful, the second most confident and so on."""
     half = (len(places) + 1) // 2
     first, last = places[:half], places[half:][::-1]
     mixed = [place for pair in zip(first, last, strict=False) for place in pair]
@@ -104,7 +104,7 @@ def _from_both_ends(places: list[int]) -> list[int]:
 
 
 def _ids(run: Survey, chosen: NDArray) -> list[str] | None:
-    """The ids of the rows, or None where they only repeat the number of the row."""
+    """The ids of the rows, or None if they are just the row numbers."""
     assert run.labels is not None
     if "id" not in run.labels.column_names:
         return None

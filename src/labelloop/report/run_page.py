@@ -18,16 +18,16 @@ TITLES = {
     "flows": ("Where labels went", "Changed labels, from the given class to the corrected one."),
     "coverage": (
         "Confidence against coverage",
-        "A change counts from the least confidence on. The more is asked, the fewer changes are left, and the more of"
-        " them are right.",
+        "Accept only changes above a confidence threshold. The higher it is, the fewer changes are left, and the more"
+        " of them are right.",
     ),
     "reliability": (
-        "Can the confidence be believed?",
-        "On the diagonal, a label said to be right with 80% is right in 80 of 100 rows. From held-out clean rows, with"
+        "Are the confidences reliable?",
+        "On the diagonal, labels with a confidence of 80% are right in 80 of 100 rows. From held-out clean rows, with"
         " 95% intervals.",
     ),
-    "dynamics": ("Training", "Every epoch. Dotted: a round of correction. Dashed: the learning rate drops."),
-    "weights": ("Combination weights", "How much each source counts in the corrected labels."),
+    "dynamics": ("Training", "By epoch. Dotted: a round of correction. Dashed: the learning rate drops."),
+    "weights": ("Combination weights", "The weight of each source in the corrected labels."),
     "seconds": ("Seconds by phase", "Over all epochs."),
 }
 STYLES = ("report.css",)
@@ -35,11 +35,11 @@ SCRIPTS = ("plot.js", "unpack.js", "pictures.js", "rows.js", "report.js")
 
 
 def run_page(run: Survey, most_rows: int = MOST_ROWS) -> str:
-    """The whole page of a run, as HTML.
+    """The complete page of a run, as HTML.
 
     Args:
         run: The run.
-        most_rows: How many changes its table holds at most.
+        most_rows: The maximum number of changes in its table.
     """
     rows = row_facts(run)
     found = facts(run, rows)
@@ -72,7 +72,7 @@ def _about(run: Survey, found: Facts) -> str:
         f"method {record['method']}" if record.get("method") else "",
         f"seed {record['seed']}" if "seed" in record else "",
         f"from {(record.get('data') or {}).get('source')}" if (record.get("data") or {}).get("source") else "",
-        f"re-fitted from {record['refitted_from']}" if record.get("refitted_from") else "",
+        f"refitted from {record['refitted_from']}" if record.get("refitted_from") else "",
     ]
     return " · ".join([parts[0], *(escape(str(part)) for part in parts[1:] if part)])
 

@@ -13,7 +13,7 @@ Share = dict[str, Any]  # value, low, high, rows
 
 
 def share(hits: float, rows: int) -> Share | None:
-    """The share of hits with its interval; None where there are no rows."""
+    """The share of hits with its interval; None without rows."""
     if rows <= 0:
         return None
     tail = (1 - LEVEL) / 2
@@ -23,17 +23,17 @@ def share(hits: float, rows: int) -> Share | None:
 
 
 def is_share(found: Any) -> TypeGuard[Mapping[str, Any]]:
-    """Whether a part of a run.json is a share with its interval."""
+    """Whether an entry of run.json is a share with its interval."""
     return isinstance(found, Mapping) and all(
         isinstance(found.get(key), int | float) and found[key] == found[key] for key in ("value", "low", "high")
     )
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share for people."""
+    """A share as text."""
     return "unknown" if value is None or value != value else f"{100 * value:.{digits}f}%"
 
 
 def within(found: Mapping[str, Any]) -> str:
-    """The interval for people."""
+    """The interval as text."""
     return f"{100 * found['low']:.1f} to {100 * found['high']:.1f}%"

@@ -1,1 +1,1 @@
-"""The person in the loop: a local page that shows one doubtful row at a time and keeps what is decided."""
+"""The human in the loop: a local page that shows one doubtful row at a time and saves every decision."""

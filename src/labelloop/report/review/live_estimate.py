@@ -1,4 +1,4 @@
-"""How good the labels are while decisions come in: what is decided is right, and shows how far the rest is believed."""
+"""Estimates how good the labels are while decisions come in: decided rows are right, and recalibrate the others."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 
 from labelloop.report.shares import is_share
 
-STRONG = 10.0  # expected errors that count as known before the first decision
-MOST = 4.0  # the doubt of the rows that are left is multiplied by no more than this, and by no less than its inverse
+STRONG = 10.0  # expected errors assumed before the first decision
+MOST = 4.0  # the doubts of the remaining rows are scaled by at most this, and at least its inverse
 
 
 class LiveEstimate:
     """The share of labels that are right, over all rows that have one.
 
     Before the first decision it is the estimate of the run, from held-out clean rows. Every row has a doubt: 1 − its
-    confidence, scaled so that all doubts add up to the errors of that estimate. A decided row has none. Where decided
-    rows were wrong more or less often than their doubts said, those of the other rows are scaled alike.
+    confidence, scaled so that all doubts add up to the errors of that estimate. A decided row has none. If decided rows
+    were wrong more or less often than their doubts predicted, the doubts of the other rows are scaled accordingly.
 
     Args:
-        confidence: Of the label of every row [n], NaN where it has none.
-        settled: Which rows were clean before [n].
-        estimate: That of the run, or empty.
+        confidence: The confidence of every row's label [n], NaN where it has none.
+        settled: The rows that were clean before [n].
+        estimate: The estimate of the run, or empty.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LiveEstimate:
         self._decided, self._foreseen, self._wrong = 0, 0.0, 0
 
     def decide(self, row: int, right: bool, sign: int = 1) -> None:
-        """A row is decided (or, with −1, no longer): whether the label that the run proposed was right."""
+        """Records whether the proposed label of a decided row was right; −1 withdraws the decision."""
         if self._open[row]:
             self._decided += sign
             self._foreseen += sign * float(self._doubt[row])

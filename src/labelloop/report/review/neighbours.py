@@ -1,4 +1,4 @@
-"""The clean rows nearest to a row, by what the correction saw of it."""
+"""The clean rows nearest to a row, by the correction's inputs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ NEAREST = 6
 
 
 class Neighbours:
-    """Finds clean rows by the angle between features.
+    """Finds the nearest clean rows by the angle between features.
 
     Args:
-        features: What the correction saw of every row [n, D].
+        features: The correction's inputs for every row [n, D].
         clean: Clean labels [n], -1 where missing.
     """
 
@@ -24,7 +24,7 @@ class Neighbours:
         self._clean = _unit(features[self.rows])  # [M, D]
 
     def nearest(self, row: int, count: int = NEAREST) -> list[int]:
-        """The clean rows nearest to a row, the nearest first, without itself."""
+        """The clean rows nearest to a row, nearest first, without the row itself."""
         likeness = self._clean @ _unit(self._features[row : row + 1])[0]
         likeness[self.rows == row] = -np.inf
         count = min(count, int((self.rows != row).sum()))

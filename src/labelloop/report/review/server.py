@@ -1,6 +1,6 @@
-"""The local server of the review page: this machine only, with the token of the printed address.
+"""The local server of the review page: only for this machine, with the token in the printed address.
 
-Python's own HTTP server is enough: benchmarks/review_load.py has 50 reviewers at once and loses no decision.
+Python's own HTTP server is enough: in benchmarks/review_load.py, 50 simultaneous reviewers lose no decision.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Reply = tuple[str, bytes]  # type and content
 
 
 class Refused(Exception):
-    """A request that is not answered, and with which status."""
+    """A refused request, with its status."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
         super().__init__(why)
@@ -43,13 +43,13 @@ class ReviewServer(ThreadingHTTPServer):
 
     Args:
         session: The review.
-        refit: Fits the correction again with the decisions, or None where the run cannot be.
-        port: 0 takes a free one.
-        reviewer: The name that the page begins with.
+        refit: Fits the correction again with the decisions, or None if the run cannot be refitted.
+        port: The port; 0 chooses a free one.
+        reviewer: The initial name of the reviewer.
     """
 
     daemon_threads = True
-    request_queue_size = 128  # as many may knock at once
+    request_queue_size = 128  # connections that may wait
 
     def __init__(self, session: Session, refit: Refit | None = None, port: int = 0, reviewer: str = "") -> None:
         super().__init__((HOST, port), _Handler)
@@ -61,7 +61,7 @@ class ReviewServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """The address to open in a browser."""
         return f"http://{HOST}:{self.server_port}/?token={self.token}"
 
 
@@ -70,11 +70,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "labelloop"
     sys_version = ""
-    timeout = 60  # seconds that a connection may be silent
+    timeout = 60  # seconds until a silent connection is closed
     disable_nagle_algorithm = True
 
     def log_message(self, *parts: Any) -> None:
-        """Nothing: the address has the token in it."""
+        """Logs nothing, because the address contains the token."""
 
     def do_GET(self) -> None:
         self._answer(self._get)
@@ -108,11 +108,11 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(text) if text.isdecimal() and len(text) < 12 else -1
         if not 0 <= length <= LARGEST:
             self.close_connection = True
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request may have {LARGEST} bytes")
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request may have at most {LARGEST} bytes")
         return self.rfile.read(length) if length else b""
 
     def _check(self, query: Mapping[str, str]) -> None:
-        """Refuses other hosts, other origins and whoever does not know the token."""
+        """Refuses other hosts, other origins and requests without the token."""
         if self.headers.get("Host") not in self.server.hosts:
             raise Refused(HTTPStatus.FORBIDDEN, "this server is for this machine only")
         origin = self.headers.get("Origin")
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.refit is None:
             raise UsageError("this run keeps nothing to fit the correction again with")
         if not self.server.refitting.acquire(blocking=False):
-            raise UsageError("the correction is being fitted again already; wait for it")
+            raise UsageError("a refit is already running; wait for it")
         try:
             summary, folder = self.server.refit()
         finally:

@@ -1,4 +1,4 @@
-"""A review of one run: which row comes next, what was answered, and what it comes to. Safe for several threads."""
+"""A review of one run: which row comes next, the answers and their outcome. Thread-safe."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from labelloop.runs.reviews import Answer, append_answers, read_answers
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING
 
-LEASE = 300.0  # seconds that a row stays with the tab that got it
-SECOND = 10  # every so many rows comes one that somebody else answered, so that agreement can be seen
+LEASE = 300.0  # seconds that a row stays reserved for a tab
+SECOND = 10  # one row in this many was answered by somebody else, to measure agreement
 LONGEST_NAME = 60
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Seat:
-    """Who asks: a reviewer, in one of perhaps several tabs."""
+    """A reviewer in one browser tab."""
 
     reviewer: str
     tab: str
@@ -43,9 +43,9 @@ class Session:
 
     Args:
         run: The run.
-        order: The rows to review, the most valuable first.
+        order: The rows to review, the most useful first.
         neighbours: Finds the nearest clean rows, or None.
-        clock: Counts seconds.
+        clock: Returns the time in seconds.
 
     Raises:
         DataError: The run has no labels.
@@ -65,7 +65,7 @@ class Session:
         self._neighbours, self._clock = neighbours, clock
         self._lock = threading.RLock()
         self._read_to = 0
-        self._first = 0  # rows before it in the order have a verdict
+        self._first = 0  # all rows before it in the order have a verdict
         self._leases: dict[int, tuple[Seat, float]] = {}
         self._live = LiveEstimate(rows.confidence, rows.clean, run.record.get("estimate") or {})
         self.tally = Tally([self._name(code) for code in rows.corrected.tolist()], self._live)
@@ -80,7 +80,7 @@ class Session:
             return [self.card(row, seat) for row in self._taken(self._candidates(seat), seat, count)]
 
     def grid(self, seat: Seat, given: str, corrected: str, count: int) -> list[dict[str, Any]]:
-        """Rows of one class pair that nobody has answered yet, the surest first."""
+        """Rows of one class pair that nobody has answered yet, the most confident first."""
         with self._lock:
             self._catch_up()
             pair = (
@@ -133,7 +133,7 @@ class Session:
         }
 
     def state(self, reviewer: str) -> dict[str, Any]:
-        """How far the review is."""
+        """The progress of the review."""
         with self._lock:
             self._catch_up()
             tally, counts = self.tally, self.tally.counts
@@ -151,7 +151,7 @@ class Session:
             }
 
     def as_csv(self) -> str:
-        """Every row with an answer: what was settled, and who said what. `refit --clean-file` takes it."""
+        """Every row with an answer: its settled label and all answers, in a form for `refit --clean-file`."""
         with self._lock:
             self._catch_up()
             place = io.StringIO()
@@ -172,10 +172,10 @@ class Session:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def decide(self, seat: Seat, decisions: Sequence[Mapping[str, Any]]) -> int:
-        """Keeps answers; returns how many are new. They are on disk when it returns.
+        """Saves answers; returns how many are new. They are on disk when it returns.
 
         Raises:
-            UsageError: An answer makes no sense; none of them is kept then.
+            UsageError: An answer is invalid; none of them is saved then.
         """
         made = [self._checked(seat.reviewer, one) for one in decisions]
         with self._lock:
@@ -189,7 +189,7 @@ class Session:
             return len(new)
 
     def undo(self, seat: Seat, key: str | None = None) -> dict[str, Any] | None:
-        """Takes an answer back: the one of a key, else the last one of the reviewer. Returns its row, or None."""
+        """Withdraws an answer: that of a key, else the last one of the reviewer. Returns its row, or None."""
         with self._lock:
             self._catch_up()
             last = self.tally.last_of(seat.reviewer)
@@ -208,7 +208,7 @@ class Session:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        """Reads what was added to the file, by this process or another."""
+        """Reads what this or another process has added to the file."""
         added, self._read_to = read_answers(self.folder, self._read_to)
         for answer in added:
             if 0 <= answer.row < len(self.ids):
@@ -219,7 +219,7 @@ class Session:
         mine = tally.answered.get(seat.reviewer, set())
         for row in sorted(tally.disputed):
             newest = tally.last_to(row)
-            if newest is not None and newest.reviewer != seat.reviewer:  # whoever answered last waits for the others
+            if newest is not None and newest.reviewer != seat.reviewer:  # rows answered last come after the others
                 yield row
         others = (row for row in tally.verdicts if row not in mine)
         if len(mine) % SECOND == SECOND - 1 and (second := next(others, None)) is not None:
@@ -234,7 +234,7 @@ class Session:
         yield from sorted(tally.skipped.get(seat.reviewer, ()))
 
     def _taken(self, rows: Iterable[int], seat: Seat, count: int) -> list[int]:
-        """The first rows that no other seat has, reserved for this one."""
+        """The first rows not reserved by another seat, now reserved for this one."""
         chosen: dict[int, None] = {}
         for row in rows:
             if self._take(row, seat):
@@ -244,7 +244,7 @@ class Session:
         return list(chosen)
 
     def _take(self, row: int, seat: Seat) -> bool:
-        """Reserves a row for a seat, unless another seat has it."""
+        """Reserves a row for a seat, unless another seat has reserved it."""
         now = self._clock()
         held = self._leases.get(row)
         if held is not None and held[0] != seat and now - held[1] < LEASE:
@@ -257,7 +257,7 @@ class Session:
         if not isinstance(row, int) or isinstance(row, bool) or not 0 <= row < len(self.ids):
             raise UsageError(f"there is no row {row!r}; rows go from 0 to {len(self.ids) - 1}")
         if self.rows.corrected[row] == MISSING:
-            raise UsageError(f"row {row} has no label in the run: it was only tested on, and must not teach")
+            raise UsageError(f"row {row} has no label in the run: it is a test row, and must not be used for training")
         if action == "keep":
             label = self._name(self.rows.given[row])
         elif action == "accept":
@@ -270,7 +270,7 @@ class Session:
             raise UsageError(f"row {row}: {label!r} is not a class of the run; choose one of its classes")
         key = one.get("key")
         if not isinstance(key, str) or not 8 <= len(key) <= 80:
-            raise UsageError("every answer needs a key of its own, 8 to 80 letters long")
+            raise UsageError("every answer needs its own key, 8 to 80 letters long")
         return Answer(key, row, self.ids[row], reviewer, str(action), label, _now())
 
     def _look(self, row: int) -> dict[str, Any] | None:
@@ -294,7 +294,7 @@ class Session:
 
 
 def seat_of(reviewer: Any, tab: Any) -> Seat:
-    """Who asks.
+    """The reviewer and tab of a request.
 
     Raises:
         UsageError: The name is empty or too long.

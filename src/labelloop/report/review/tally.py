@@ -1,4 +1,4 @@
-"""What all answers come to, kept up to date answer by answer: a decision costs the same after ten and ten thousand."""
+"""The outcome of all answers, updated answer by answer, so that the cost of a decision does not grow."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from labelloop.runs.reviews import Answer, Verdict, verdict
 
 
 class Tally:
-    """The standing answers and verdicts of a review.
+    """The current answers and verdicts of a review.
 
     Args:
-        proposed: The label that the run proposes for every row; None where it proposes none.
-        live: The estimate that moves with the decisions.
+        proposed: The label that the run proposes for every row, or None.
+        live: The estimate that follows the decisions.
     """
 
     def __init__(self, proposed: Sequence[str | None], live: LiveEstimate) -> None:
@@ -30,7 +30,7 @@ class Tally:
         self.counts: Counter[str] = Counter()  # settled, by_several, agreed
 
     def add(self, answer: Answer) -> None:
-        """Takes an answer in. One that came before counts once."""
+        """Adds an answer; a repeated one counts once."""
         if answer.key in self.place:
             return
         self.place[answer.key] = len(self.place)
@@ -41,12 +41,12 @@ class Tally:
         self._update(answer.row, answer.reviewer)
 
     def last_of(self, reviewer: str) -> Answer | None:
-        """The newest standing answer of a reviewer."""
+        """The newest current answer of a reviewer."""
         mine = [self.standing[row][reviewer] for row in self.answered.get(reviewer, ())]
         return max(mine, key=lambda answer: self.place[answer.key], default=None)
 
     def last_to(self, row: int) -> Answer | None:
-        """The newest standing answer to a row."""
+        """The newest current answer to a row."""
         return max(self.standing.get(row, {}).values(), key=lambda answer: self.place[answer.key], default=None)
 
     def _update(self, row: int, reviewer: str) -> None:
