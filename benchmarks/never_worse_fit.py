@@ -19,13 +19,10 @@ import numpy as np
 import pandas as pd
 from never_worse import measure
 from never_worse_data import SETS, Rows, noisy, stream
+from recipe_page import FIT_ON_TABLES, fit_on_tables
 from sklearn.ensemble import RandomForestClassifier
 
 import labelloop
-
-STORE = Path(__file__).resolve().parents[1] / "evidence" / "never_worse" / "fit.jsonl"
-HEADS = ("data", "noise", "clean rows", "cells", "given", "labels", "good broken", "classifier", "forest of clean rows",
-         "forest of given labels")  # fmt: skip
 
 
 def forest(inputs: np.ndarray, labels: np.ndarray, test: np.ndarray, true: np.ndarray, seed: int) -> float | None:
@@ -72,31 +69,13 @@ def cell(name: str, rows: Rows, noise: str, clean_rows: int, paired: bool, seed:
     }  # fmt: skip
 
 
-def summary(stored: list[dict]) -> str:
-    """A line for every data set, noise and number of clean rows."""
-    groups: dict[tuple, list[dict]] = {}
-    for one in stored:
-        how = f"{one['clean']}, {'paired' if one['paired'] else 'unpaired'}"
-        groups.setdefault((one["data"], one["noise"], how), []).append(one)
-    lines = ["| " + " | ".join(HEADS) + " |", "|---" * len(HEADS) + "|"]
-    for place, cells in groups.items():
-        numbers = [
-            [one["given"]["right"] for one in cells], [one["ours"]["right"] for one in cells],
-            [one["ours"]["broken"] for one in cells],
-            *([one[key] for one in cells if one[key] is not None] for key in ("test", "forest_clean", "forest_given")),
-        ]  # fmt: skip
-        texts = [f"{100 * np.mean(some):.1f}" if some else "" for some in numbers]
-        lines.append("| " + " | ".join([*place, str(len(cells)), *texts]) + " |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="*", choices=list(SETS), default=["wine", "penguins", "breast cancer"])
     parser.add_argument("--noises", nargs="*", default=["symmetric 0.3"])
     parser.add_argument("--clean", nargs="*", type=int, default=[5, 100])
     parser.add_argument("--seeds", nargs="*", type=int, default=[1])
-    parser.add_argument("--store", type=Path, default=STORE)
+    parser.add_argument("--store", type=Path, default=FIT_ON_TABLES)
     parser.add_argument("--summary", action="store_true", help="print what is stored and run nothing")
     options = parser.parse_args()
     stored = [json.loads(line) for line in options.store.read_text().splitlines()] if options.store.exists() else []
@@ -116,7 +95,7 @@ def main() -> None:
         stored.append(cell(name, rows, noise, count, paired, seed))
         with options.store.open("a") as file:
             file.write(json.dumps(stored[-1]) + "\n")
-    print(summary(stored))
+    print(fit_on_tables(stored))
 
 
 if __name__ == "__main__":

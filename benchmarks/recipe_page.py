@@ -14,6 +14,9 @@ from labelloop.paper.grids import Item, Part
 from labelloop.paper.items import accuracy_table, comparisons, records_of
 from labelloop.paper.tally import Duel, count, of_labels, tally_text, test_accuracy
 
+FIT_ON_TABLES = Path(__file__).resolve().parents[1] / "evidence" / "never_worse" / "fit.jsonl"
+FIT_HEADS = ("data", "noise", "clean rows", "cells", "given", "labels", "good broken", "classifier",
+             "forest of clean rows", "forest of given labels")  # fmt: skip
 CHOSEN = Path(__file__).resolve().parents[1] / "evidence" / "chosen.json"
 MEASURES = {
     "test accuracy": test_accuracy,
@@ -117,3 +120,23 @@ def _counts(found: Sequence[Duel]) -> str:
 
 def _mean(found: Sequence[Duel]) -> str:
     return f"{100 * np.mean([duel.mean for duel in found]):+.1f}"
+
+
+def fit_on_tables(stored: list[dict] | None = None) -> str:
+    """A line for every data set, noise and number of clean rows."""
+    if stored is None:
+        stored = [json.loads(line) for line in FIT_ON_TABLES.read_text(encoding="utf-8").splitlines()]
+    groups: dict[tuple, list[dict]] = {}
+    for one in stored:
+        how = f"{one['clean']}, {'paired' if one['paired'] else 'unpaired'}"
+        groups.setdefault((one["data"], one["noise"], how), []).append(one)
+    lines = ["| " + " | ".join(FIT_HEADS) + " |", "|---" * len(FIT_HEADS) + "|"]
+    for place, cells in groups.items():
+        numbers = [
+            [one["given"]["right"] for one in cells], [one["ours"]["right"] for one in cells],
+            [one["ours"]["broken"] for one in cells],
+            *([one[key] for one in cells if one[key] is not None] for key in ("test", "forest_clean", "forest_given")),
+        ]  # fmt: skip
+        texts = [f"{100 * np.mean(some):.1f}" if some else "" for some in numbers]
+        lines.append("| " + " | ".join([*place, str(len(cells)), *texts]) + " |")
+    return "\n".join(lines)

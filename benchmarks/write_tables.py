@@ -127,6 +127,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "tally-alike": partial(recipe_page.tally, PAGE.items["alike"], PAGE.runs),
     "recipe-gains": partial(recipe_page.gains, PAGE.items["recipe"], PAGE.runs),
     "chosen": recipe_page.chosen,
+    "fit-on-tables": recipe_page.fit_on_tables,
     "cells": partial(recipe_page.measures, PAGE.items["cells"], PAGE.runs, PAGE.items["cells"].values),
     "correction-cost": PAGE.correction_cost,
     "augmented": PAGE.augmented,
