@@ -44,3 +44,18 @@ def test_fit_and_predict_take_one(tmp_path):
     result = labelloop.fit(data, given, clean, config=config, output_dir=tmp_path / "run", progress=False)
     assert result.model.predict(data).shape == (40,)
     np.testing.assert_array_equal(labelloop.load_model(tmp_path / "run").predict(data), result.model.predict(data))
+
+
+def test_test_rows_have_the_columns_of_the_rows_that_were_fitted():
+    import labelloop
+
+    data, labels = frame()[["size", "colour"]], np.array(["a", "b"] * 20)
+    y_clean = np.where(np.arange(40) < 20, labels, "")
+    few = data.iloc[::2].assign(size=lambda rows: rows["size"] + 50)  # red ones alone
+    few["colour"] = few["colour"].astype(str)
+    result = labelloop.fit(
+        data, labels, y_clean, X_test=few, y_test=labels[::2],
+        method="cross-entropy", config={"epochs": 1}, progress=False,
+    )  # fmt: skip
+    assert "test_accuracy" in result.history[-1]
+    assert result.record.data["test"]["rows"] == 20

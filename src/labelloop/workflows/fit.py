@@ -167,7 +167,9 @@ def fit(
     table = from_arrays(X, y, y_clean, ids=ids, extra=extra, class_names=class_names)
     if (X_test is None) != (y_test is None):
         raise UsageError("give both X_test and y_test, or neither")
-    test = None if X_test is None else from_arrays(X_test, None, y_test, source="the test arrays")
+    test = None
+    if X_test is not None:  # its categories become the same columns
+        test = from_arrays(X_test, None, y_test, source="the test arrays", encoding=table.encoding)
     if encoder is not None:
         table = encode_table(table, EncoderForm(encoder, X.kind, "", train_encoder), device=device, progress=progress)
         if test is not None:
