@@ -352,7 +352,7 @@ for copy, wanted, method in json.loads(sys.argv[1]):
         assert labelloop.__file__.startswith(copy), labelloop.__file__
         assert sorted(METHODS) == sorted(wanted), sorted(METHODS)
         quick = {"epochs": 2, "network_options": {"hidden": [8]}}
-        quick |= {"warm_up": 1, "final_labels": "loop"} if method == "closed-loop" else {}
+        quick |= {"warm_up": 1, "final_labels": "loop", "beliefs": "networks"} if method == "closed-loop" else {}
         grid = {"dataset_options": {"limit": 200}, "clean": 50, "methods": [{"method": method, "config": quick}]}
         record = run_experiment(expand(grid, "grid")[0], progress=False)
         assert len(record["history"]) == 2

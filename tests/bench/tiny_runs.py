@@ -27,7 +27,13 @@ seed = [0, 1, 2]
 
 [[methods]]
 method = "closed-loop"
-config = { warm_up = 1, correct_every = 1, corrector = { hidden = 8, max_epochs = 5 }, final_labels = "loop" }
+
+[methods.config]
+warm_up = 1
+correct_every = 1
+corrector = { hidden = 8, max_epochs = 5 }
+final_labels = "loop"
+beliefs = "networks"
 
 [[methods]]
 method = "cross-entropy"
@@ -53,6 +59,8 @@ def quick_config(method: str) -> dict[str, Any]:
             config[field.name] = 0.3
         elif field.name == "corrector":
             config[field.name] = {"hidden": 8, "max_epochs": 3}
+        elif field.name == "beliefs":
+            config[field.name] = "networks"
         elif field.name == "final_labels":
             config[field.name] = "loop"  # the others cost ten times as much
     return config

@@ -28,7 +28,7 @@ from labelloop.runs.preview import read_preview
 from labelloop.types import RawInputs
 
 LIBRARIES = ("transformers", "sentence-transformers")
-SHORT = ("--no-report", "--set", "final_labels=loop")
+SHORT = ("--no-report", "--set", "final_labels=loop", "--set", "beliefs=networks")
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -81,7 +81,17 @@ def rows_of(path: Path, count: int = 60, seed: int = 0) -> np.ndarray:
     return X
 
 
-QUICK = ("--set", "epochs=4", "--set", "warm_up=2", "--set", "correct_every=1", "--quiet")
+QUICK = (
+    "--set",
+    "epochs=4",
+    "--set",
+    "warm_up=2",
+    "--set",
+    "beliefs=networks",
+    "--set",
+    "final_labels=loop",
+    "--quiet",
+)
 
 
 @pytest.mark.filterwarnings("ignore:.*not among the features")

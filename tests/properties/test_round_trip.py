@@ -30,7 +30,8 @@ FEW = settings(
     database=None,
     derandomize=CASES == 100,
 )
-QUICK = Settings(overrides=("epochs=2", "warm_up=1", "correct_every=1", "corrector.max_epochs=2", "final_labels=loop"))
+CHEAP = ("final_labels=loop", "beliefs=networks")
+QUICK = Settings(overrides=("epochs=2", "warm_up=1", "correct_every=1", "corrector.max_epochs=2", *CHEAP))
 SMALL = Settings(overrides=(*QUICK.overrides, "network_options.widths=[4, 4]"))
 
 
