@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import TypeVar
 
-from tqdm import tqdm
-
 PATIENCE = 2.0  # seconds that may pass in silence
 OFTEN = 0.5  # seconds between two looks at a clock
 
@@ -25,6 +23,8 @@ def bar(items: Iterable[Item], name: str, unit: str, progress: bool | None = Non
         unit: What one of them is called.
         progress: Whether to draw it; None draws it only in a terminal.
     """
+    from tqdm import tqdm  # only when asked for: `--help` answers at once
+
     hide = None if progress is None else not progress
     return tqdm(items, desc=name, unit=unit, disable=hide, leave=False, delay=PATIENCE)
 
@@ -53,6 +53,8 @@ def clock(name: str, progress: bool | None = None) -> Iterator[None]:
 def _tick(name: str, done: Event) -> None:
     if done.wait(PATIENCE):
         return
+    from tqdm import tqdm
+
     with tqdm(desc=name, bar_format="{desc}: {elapsed}", leave=False) as shown:
         shown.start_t -= PATIENCE
         while not done.wait(OFTEN):

@@ -43,9 +43,9 @@ def test_neither_test_rows_nor_true_labels_are_looked_at(monkeypatch):
     seen = []
 
     class Watched(compose.Runtime):
-        def __init__(self, seed, device, folder, truth, progress, workers, name):
+        def __init__(self, seed, device, folder, truth, *others):
             seen.append(truth)
-            super().__init__(seed, device, folder, truth, progress, workers, name)
+            super().__init__(seed, device, folder, truth, *others)
 
     monkeypatch.setattr(compose, "Runtime", Watched)
     experiment = digits()

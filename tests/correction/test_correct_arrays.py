@@ -33,8 +33,9 @@ def test_what_comes_back(plain):
     assert plain.clean_rows == {"paired": 200, "unpaired": 0}
     assert sum(plain.weights.values()) == pytest.approx(1)
     assert np.isfinite(plain.cross_fitted_proba[verified]).all()
-    changed = plain.corrected_labels != WORLD.given
-    assert np.array_equal(np.asarray(plain.labels["changed"]), changed)
+    differs = plain.corrected_labels != WORLD.given
+    assert np.array_equal(np.asarray(plain.labels["is_label_issue"]), differs)
+    assert np.array_equal(np.asarray(plain.labels["changed"]), differs & ~verified)
     assert (plain.corrected_labels == WORLD.true)[~verified].mean() > (WORLD.given == WORLD.true)[
         ~verified
     ].mean() + 0.1

@@ -40,7 +40,7 @@ def _method(
     config: str = "Config",
     check: str = "",
     is_oracle: bool = False,
-    shares_batches: bool = False,
+    shares: bool = False,
 ) -> Method:
     """The method of a file beside this one. By name, so that a method is its file and one line."""
     place = import_module(f"{__name__}.{module}")
@@ -50,7 +50,7 @@ def _method(
         clean_rows,
         getattr(place, check) if check else _any_will_do,
         is_oracle,
-        shares_batches,
+        shares,
     )
 
 
@@ -59,19 +59,17 @@ def _any_will_do(problem: Problem, config: TrainingConfig) -> None:
 
 
 METHODS: dict[str, Method] = {
-    "closed-loop": _method("closed_loop", "teach the correction", shares_batches=True),
-    "cross-entropy": _method("cross_entropy", "not used", "fit_noisy", shares_batches=True),
-    "clean-only": _method("cross_entropy", "trained on, alone", "fit_clean", shares_batches=True),
-    "noisy-and-clean": _method("cross_entropy", "trained on", "fit_both", shares_batches=True),
-    "fine-tune": _method(
-        "cross_entropy", "trained on, afterwards", "fit_fine_tune", "FineTuneConfig", shares_batches=True
-    ),
-    "oracle": _method("cross_entropy", "not used", "fit_noisy", is_oracle=True, shares_batches=True),
-    "logistic-corrector": _method("logistic", "teach one correction", check="check", shares_batches=True),
-    "glc": _method("glc", "estimate the noise, and trained on", check="check", shares_batches=True),
+    "closed-loop": _method("closed_loop", "teach the correction", shares=True),
+    "cross-entropy": _method("cross_entropy", "not used", "fit_noisy", shares=True),
+    "clean-only": _method("cross_entropy", "trained on, alone", "fit_clean", shares=True),
+    "noisy-and-clean": _method("cross_entropy", "trained on", "fit_both", shares=True),
+    "fine-tune": _method("cross_entropy", "trained on, afterwards", "fit_fine_tune", "FineTuneConfig", shares=True),
+    "oracle": _method("cross_entropy", "not used", "fit_noisy", is_oracle=True, shares=True),
+    "logistic-corrector": _method("logistic", "teach one correction", check="check", shares=True),
+    "glc": _method("glc", "estimate the noise, and trained on", check="check", shares=True),
     "fasten": _method("fasten", "estimate the noise, and trained on", check="check"),
-    "dmlp": _method("dmlp", "teach the labels", check="check", shares_batches=True),
-    "dmlp-nossl": _method("dmlp", "teach the labels", "fit_without_ssl", "NoSslConfig", shares_batches=True),
+    "dmlp": _method("dmlp", "teach the labels", check="check", shares=True),
+    "dmlp-nossl": _method("dmlp", "teach the labels", "fit_without_ssl", "NoSslConfig", shares=True),
     "mw-net": _method("mwnet", "teach the weights"),
     "l2b": _method("l2b", "set the weights"),
     "emlc": _method("emlc", "teach and train the teacher"),
