@@ -338,10 +338,17 @@ def test_arrays_of_npz_by_name(tmp_path):
     assert table.extra.shape == (4, 3)
 
 
+@pytest.mark.parametrize("name", ["X", "features", "embeddings", "embedding"])
+def test_npz_inputs_have_the_names_that_correct_takes_too(name, tmp_path):
+    np.savez(tmp_path / "a.npz", **{name: X}, label=[0, 1, 0, 1])
+    np.testing.assert_array_equal(read_table(tmp_path / "a.npz").inputs, X)
+
+
 def test_npz_files_that_cannot_be_used(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, x_train=X, y_train=[0, 1, 0, 1])
-    with raises("no inputs; expected one of X, x, features, embeddings, images, found x_train, y_train", path):
+    known = "X, x, features, embeddings, embedding, images"
+    with raises(f"no inputs; expected one of {known}, found x_train, y_train", path):
         read_table(path)
     np.savez(path, X=X, target=[0, 1, 0, 1])
     with raises("no labels; expected one of y, label, labels (given) or y_clean", path):

@@ -22,7 +22,7 @@ from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, nearest
 from labelloop.large_arrays import is_large, mapped_file, row_chunks, zeros
 
-INPUT_KEYS = ("X", "x", "features", "embeddings", "images")
+INPUT_KEYS = ("X", "x", "features", "embeddings", "embedding", "images")
 LABEL_KEYS = ("y", "label", "labels")
 ID_KEYS = ("ids", "id")
 CLEAN_KEYS = ("y_clean", "clean_label", "clean_labels")
