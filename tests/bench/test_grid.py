@@ -45,7 +45,7 @@ def test_all_combinations_for_every_method(tmp_path):
         for method in ("closed-loop", "cross-entropy", "oracle", "logistic-corrector")
         for seed in range(3)
     }
-    assert all(e.rate == 0.3 and e.clean == 60 and e.method_config.epochs == 3 for e in experiments)
+    assert all(e.rate == 0.3 and e.clean == 60 and e.method_config.epochs == 15 for e in experiments)
 
 
 def test_every_field_of_an_experiment_is_a_key():
