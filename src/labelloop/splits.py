@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from labelloop.errors import UsageError
 from labelloop.types import MISSING, Labels
 
+FOLDS = 5
+
 
 def clean_split(labels: ArrayLike, num_clean: int, rng: np.random.Generator) -> tuple[Labels, Labels]:
     """Sets some rows aside as clean, each class in proportion to its size.
@@ -31,6 +33,14 @@ def clean_split(labels: ArrayLike, num_clean: int, rng: np.random.Generator) -> 
     classes, counts = np.unique(labels[labels != MISSING], return_counts=True)
     chosen = _draw(labels, classes, _shares(counts, num_clean), rng)
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+def deal(groups: Labels, rng: np.random.Generator, folds: int = FOLDS) -> Labels:
+    """Deals rows into folds so that every fold has its share of every group [M]."""
+    order = np.lexsort((rng.random(len(groups)), groups))
+    fold = np.empty(len(groups), np.int64)
+    fold[order] = np.arange(len(groups)) % min(folds, len(groups))
+    return fold
 
 
 def stratified_split(labels: ArrayLike, fraction: float, rng: np.random.Generator) -> tuple[Labels, Labels]:

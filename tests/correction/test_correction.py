@@ -7,7 +7,7 @@ import pytest
 from worlds import NUM_CLASSES, class_conditional, worthless_labels
 
 from labelloop.correction.instant import correct_labels
-from labelloop.correction.instant.components import deal
+from labelloop.splits import deal
 
 
 # What is learnt is linear in the logarithms, so it cannot wholly undo a noise matrix in the probabilities; and the

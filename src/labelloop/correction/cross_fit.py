@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from labelloop.correction.instant.components import deal
+from labelloop.splits import deal
 from labelloop.types import MISSING, Floats, Labels
 
 Correct = Callable[[Labels], Floats]  # clean labels [n], -1 where missing, to corrected soft labels of all rows [n, C]

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from labelloop.correction.cross_fit import MIN_CLEAN
 from labelloop.correction.estimate import interval
-from labelloop.correction.instant.components import deal
 from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.correction.stored_run import StoredRun
 from labelloop.progress import bar
 from labelloop.seeds import stream
+from labelloop.splits import deal
 from labelloop.types import MISSING, Labels
 
 SHARES = (0.125, 0.25, 0.5, 1.0)  # of the teachers of a fold

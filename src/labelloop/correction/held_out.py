@@ -18,7 +18,6 @@ from scipy.special import log_softmax
 
 from labelloop.config.base import TrainingConfig
 from labelloop.correction.instant import Corrected, correct_scores
-from labelloop.correction.instant.components import deal
 from labelloop.correction.instant.correction import FLOOR, side_by_side
 from labelloop.errors import DataError
 from labelloop.large_arrays import by_chunks, put, taken, zeros
@@ -26,6 +25,7 @@ from labelloop.methods import cross_entropy
 from labelloop.methods.closed_loop import Config
 from labelloop.methods.closed_loop.learners.columns import TABLE, column_scores, kind_of_inputs
 from labelloop.seeds import stream
+from labelloop.splits import deal
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.types import MISSING, Floats, Problem, Rows

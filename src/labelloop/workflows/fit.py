@@ -200,46 +200,33 @@ def fit_table(
     if method_named(method).is_oracle:
         raise UsageError(f"method {method!r} is given the true labels, which only `labelloop bench` has; take another")
     with options.memory_limit():
-        return _fit_table(table, config, options, method, test, y_true, allow_overlap, about)
-
-
-def _fit_table(
-    table: Table,
-    config: TrainingConfig,
-    options: RunOptions,
-    method: str,
-    test: Table | None,
-    y_true: ArrayLike | None,
-    allow_overlap: bool,
-    about: Mapping[str, Any] | None,
-) -> Result:
-    with options.ranks.together():
-        made = make_problem(table)
-        check(made, test, allow_overlap=allow_overlap)
-        if len(made.clean) < 2:
-            raise DataError(f"{table.source}: only one clean row; verify more, so some can judge what others teach")
-        task = _task(made, method, config, _truth(made, test, y_true))
-        check_task(task, table.source, options)
-        shared = {} if options.ranks.count == 1 else {"processes": options.ranks.count}
-        described, about = _describe(made, task.truth), {**(about or {}), **shared}
-        record = new_record("fit", task, options.seed, described, table.origin, about)
-    folder = open_run(options, record)
-    if folder is not None and table.unreadable:
-        list_unreadable(folder.path, table)
-    if options.before is not None and options.ranks.is_first:
-        options.before()
-    trained = train(task, options, record, folder)
-    with trained.runtime.clock("predicting all rows"):
-        extracted = _extracted(trained, made)
-    final = trained.final or _as_handed_back(task, trained, extracted, made)
-    labels, result = _result(made, task, trained, final, extracted)
-    result = replace(result, record=ended(record, trained.fitted, final))
-    if folder is not None:
-        with trained.runtime.clock("writing the run"):
-            _store(folder, made, final, extracted, labels, result)
-            folder.write_record(result.record)
-        leave_report(folder.path, table, labels, options.report, options.progress)
-    return result
+        with options.ranks.together():
+            made = make_problem(table)
+            check(made, test, allow_overlap=allow_overlap)
+            if len(made.clean) < 2:
+                raise DataError(f"{table.source}: only one clean row; verify more, so some can judge what others teach")
+            task = _task(made, method, config, _truth(made, test, y_true))
+            check_task(task, table.source, options)
+            shared = {} if options.ranks.count == 1 else {"processes": options.ranks.count}
+            described, about = _describe(made, task.truth), {**(about or {}), **shared}
+            record = new_record("fit", task, options.seed, described, table.origin, about)
+        folder = open_run(options, record)
+        if folder is not None and table.unreadable:
+            list_unreadable(folder.path, table)
+        if options.before is not None and options.ranks.is_first:
+            options.before()
+        trained = train(task, options, record, folder)
+        with trained.runtime.clock("predicting all rows"):
+            extracted = _extracted(trained, made)
+        final = trained.final or _as_handed_back(task, trained, extracted, made)
+        labels, result = _result(made, task, trained, final, extracted)
+        result = replace(result, record=ended(record, trained.fitted, final))
+        if folder is not None:
+            with trained.runtime.clock("writing the run"):
+                _store(folder, made, final, extracted, labels, result)
+                folder.write_record(result.record)
+            leave_report(folder.path, table, labels, options.report, options.progress)
+        return result
 
 
 def fit_plain(table: Table, config: TrainingConfig, options: RunOptions) -> Result:

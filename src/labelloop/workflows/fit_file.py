@@ -78,51 +78,38 @@ def fit_file(
         max_unreadable: The share of images that may be unreadable.
     """
     with run.memory_limit():
-        return _fit_file(path, columns, settings, run, noisy_labels, test, allow_overlap, max_unreadable)
-
-
-def _fit_file(
-    path: Path,
-    columns: ReadOptions,
-    settings: Settings,
-    run: RunOptions,
-    noisy_labels: Path | None,
-    test: Path | None,
-    allow_overlap: bool,
-    max_unreadable: float,
-) -> str:
-    assert run.folder is not None
-    if path.is_dir() and run.folder.resolve().is_relative_to(path.resolve()):
-        raise UsageError(
-            f"{run.folder} is inside the data {path}, of which it would become a part; give another folder"
+        assert run.folder is not None
+        if path.is_dir() and run.folder.resolve().is_relative_to(path.resolve()):
+            raise UsageError(
+                f"{run.folder} is inside the data {path}, of which it would become a part; give another folder"
+            )
+        with run.ranks.together():
+            config = settings.config()
+            columns = replace(columns, progress=run.progress if run.ranks.is_first else False)
+            table, true_labels = read_inputs(path, columns, device=run.device), None
+            config = trained_config(config, table, settings.method)
+            _check_unreadable(table, max_unreadable, run)
+            if noisy_labels is not None:
+                table, true_labels = with_noisy_labels(table, noisy_labels)
+            test_table = _test_rows(path, test, _like(table, columns), table, run.device)
+            if test_table is not None:
+                _check_unreadable(test_table, max_unreadable, run)
+        if run.dry_run:
+            check(table, test_table, allow_overlap=allow_overlap)
+            return f"{understood_text(table)}\nnothing was trained or written (--dry-run)"
+        if run.progress is not False:
+            said = f"{processes_text(run.ranks)}{understood_text(table)}"
+            run = replace(run, before=lambda: print(said, flush=True))
+        result = fit_table(
+            table,
+            config,
+            run,
+            method=settings.method,
+            test=test_table,
+            y_true=true_labels,
+            allow_overlap=allow_overlap,
         )
-    with run.ranks.together():
-        config = settings.config()
-        columns = replace(columns, progress=run.progress if run.ranks.is_first else False)
-        table, true_labels = read_inputs(path, columns, device=run.device), None
-        config = trained_config(config, table, settings.method)
-        _check_unreadable(table, max_unreadable, run)
-        if noisy_labels is not None:
-            table, true_labels = with_noisy_labels(table, noisy_labels)
-        test_table = _test_rows(path, test, _like(table, columns), table, run.device)
-        if test_table is not None:
-            _check_unreadable(test_table, max_unreadable, run)
-    if run.dry_run:
-        check(table, test_table, allow_overlap=allow_overlap)
-        return f"{understood_text(table)}\nnothing was trained or written (--dry-run)"
-    if run.progress is not False:
-        said = f"{processes_text(run.ranks)}{understood_text(table)}"
-        run = replace(run, before=lambda: print(said, flush=True))
-    result = fit_table(
-        table,
-        config,
-        run,
-        method=settings.method,
-        test=test_table,
-        y_true=true_labels,
-        allow_overlap=allow_overlap,
-    )
-    return summary(table, result) if run.ranks.is_first else ""
+        return summary(table, result) if run.ranks.is_first else ""
 
 
 def processes_text(ranks: Ranks) -> str:

@@ -26,8 +26,7 @@ def clean_logistic(evidence: Evidence, rows: Labels, strength: float) -> CleanOn
     """Fits it to the clean rows."""
     assert evidence.inputs is not None
     inputs, labels = evidence.inputs[rows], evidence.clean[rows]
-    scale = clean_rows.Scale.of(evidence.inputs)
-    return CleanOnly(clean_rows.clean_logistic(inputs, labels, evidence.num_classes, strength, scale))
+    return CleanOnly(clean_rows.clean_logistic(inputs, labels, evidence.num_classes, strength, evidence.scale))
 
 
 def clean_forest(evidence: Evidence, rows: Labels) -> CleanOnly:

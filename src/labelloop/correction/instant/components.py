@@ -12,21 +12,13 @@ from numpy.typing import NDArray
 from labelloop.correction.instant.evidence import Evidence, Said
 from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.combination import clean_loss, combine, fit_simplex_weights
+from labelloop.splits import deal
 from labelloop.types import MISSING, Floats, Labels
 
-FOLDS = 5
 EVERYBODY = -1  # no fold is left out
 DUST = 1e-6  # a weight that the solver leaves in place of zero
 
 Candidate = Callable[[Evidence, Labels], Said]  # learns from the clean rows that it is shown
-
-
-def deal(groups: Labels, rng: np.random.Generator, folds: int = FOLDS) -> Labels:
-    """Deals rows into folds so that every fold has its share of every group [M]."""
-    order = np.lexsort((rng.random(len(groups)), groups))
-    fold = np.empty(len(groups), np.int64)
-    fold[order] = np.arange(len(groups)) % min(folds, len(groups))
-    return fold
 
 
 @dataclass(frozen=True)

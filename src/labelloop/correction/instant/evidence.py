@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelloop.methods.closed_loop.learners.clean_rows import Scale
 from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import Floats, Labels
 
@@ -38,6 +40,12 @@ class Evidence:
     inputs: Floats | None = None  # [n, D]
     table: bool = False
     seed: int = 0
+
+    @cached_property
+    def scale(self) -> Scale:
+        """Mean and deviation of the inputs, found once for all learners."""
+        assert self.inputs is not None
+        return Scale.of(self.inputs)
 
     @property
     def sources(self) -> int:

@@ -20,9 +20,10 @@ from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.learners.clean_rows import STRENGTHS, Scale, clean_forest, clean_logistic
 from labelloop.methods.closed_loop.learners.columns import TABLE, column_scores, kind_of_inputs
 from labelloop.seeds import stream
+from labelloop.splits import FOLDS, deal
 from labelloop.types import Correction, Floats, Labels, Problem
 
-FOLDS, FOLDS_OF_MANY = 5, 2
+FOLDS_OF_MANY = 2
 MANY_CLASSES = 100  # a learner has a number for every pair of classes: with more of them two folds have to do
 ALIKE_ROWS = 5.0  # clean rows that equal weights are worth before any is seen
 MOST_SCORES = 50_000_000  # rows times classes: beyond this only networks learn from the given labels
@@ -57,7 +58,7 @@ def inputs_alone(problem: Problem, of_networks: Correction, config: Config, seed
         seed: Deals the clean rows into folds.
     """
     labels, classes = problem.clean.clean_labels, problem.num_classes
-    fold = _deal(labels, FOLDS if classes <= MANY_CLASSES else FOLDS_OF_MANY, stream(seed, "clean-folds"))
+    fold = deal(labels, stream(seed, "clean-folds"), FOLDS if classes <= MANY_CLASSES else FOLDS_OF_MANY)
     parts = [_cross_fitted(of_networks.train, of_networks.clean, labels, fold, _recalibrated)]
     if config.beliefs == "all" and (kind := kind_of_inputs(problem.train.inputs, config.normalise)) is not None:
         parts += list(_of_columns(problem, kind == TABLE, fold, seed))
@@ -96,14 +97,6 @@ def _of_columns(problem: Problem, table: bool, fold: Labels, seed: int) -> Itera
 
 def _recalibrated(log_p: Values, labels: Labels) -> Says:
     return partial(beliefs, coefficients=fit_beliefs(np.asarray(log_p, np.float64), labels))
-
-
-def _deal(labels: Labels, folds: int, rng: np.random.Generator) -> Labels:
-    """Deals rows into folds so that every fold has its share of every class [M]."""
-    order = np.lexsort((rng.random(len(labels)), labels))
-    fold = np.empty(len(labels), np.int64)
-    fold[order] = np.arange(len(labels)) % min(folds, len(labels))
-    return fold
 
 
 def _cross_fitted(train: Values, clean: Values, labels: Labels, fold: Labels, learn: Learner) -> _Part:
