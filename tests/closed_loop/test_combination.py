@@ -19,6 +19,7 @@ from labelloop.methods.closed_loop.combination import (
     fit_simplex_weights,
     mixture_gradient,
     mixture_loss,
+    with_prior,
 )
 
 KINDS = ("random", "sharp", "saturated", "one-hot", "right", "wrong", "uniform", "same as first")
@@ -192,8 +193,34 @@ def test_a_component_that_is_always_right_takes_all_the_weight():
 
 def test_the_latest_component_takes_all_the_weight_where_nothing_is_combined():
     components = [np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])]
-    assert combination_weights("latest", components, np.array([0]), None).tolist() == [0, 1]
-    np.testing.assert_allclose(combination_weights("convex", components, np.array([0]), None), [1, 0], atol=1e-6)
+    none = np.zeros(2)
+    assert combination_weights("latest", components, np.array([0]), None, none).tolist() == [0, 1]
+    np.testing.assert_allclose(combination_weights("convex", components, np.array([0]), None, none), [1, 0], atol=1e-6)
+
+
+def test_one_row_does_not_outweigh_the_rows_of_the_prior():
+    components = [np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])]
+    weights = combination_weights("convex", components, np.array([0]), None, np.array([0.0, 9.0]))
+    np.testing.assert_allclose(weights, [0.1, 0.9], atol=1e-6)  # (1 · 1 + 0) / 10 and (1 · 0 + 9) / 10
+
+
+@given(st.integers(1, 50), st.integers(2, 5), st.floats(0.1, 30), st.integers(0, 2**31))
+def test_a_prior_costs_no_more_than_its_bound(rows, count, strength, seed):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(3, size=rows)
+    components = list(rng.dirichlet(np.ones(3), size=(count, rows)))
+    best = fit_simplex_weights(components, labels)
+    prior = strength * rng.dirichlet(np.ones(count))
+    weights = with_prior(best, rows, prior)
+    assert weights.min() >= 0
+    assert weights.sum() == pytest.approx(1)
+    lost = clean_loss(components, labels, weights) - clean_loss(components, labels, best)
+    assert lost <= np.log1p(strength / rows) + 1e-9
+
+
+def test_without_a_prior_the_weights_are_the_same_bits():
+    weights = np.array([0.1, 0.2, 0.7])
+    assert with_prior(weights, 3, np.zeros(3)) is weights
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

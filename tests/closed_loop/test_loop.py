@@ -293,9 +293,9 @@ class Noted:
             self.corrector.append(dict(zip(names, arguments, strict=True)))
             return fit_corrector(*arguments)
 
-        def note_weights(combination, components, labels, previous):
+        def note_weights(combination, components, *further):
             self.components.append(components)
-            return weights(combination, components, labels, previous)
+            return weights(combination, components, *further)
 
         def note_combine(components, omega):
             self.combined.append(components)
@@ -582,9 +582,9 @@ def test_a_resumed_run_hands_the_weights_of_the_last_round_to_the_next(monkeypat
         fit(problem, config, Interrupted(new_folder(tmp_path / "run"), 4, "save", truth))
     original, handed = loop.combination_weights, []
 
-    def note(combination, components, labels, previous):
+    def note(combination, components, labels, previous, prior):
         handed.append(previous)
-        return original(combination, components, labels, previous)
+        return original(combination, components, labels, previous, prior)
 
     monkeypatch.setattr(loop, "combination_weights", note)
     fitted = run(problem, config, folder=RunFolder(tmp_path / "run", resume=True))

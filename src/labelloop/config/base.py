@@ -37,7 +37,8 @@ class TrainingConfig:
             or "auto": own for image files, crop-flip for colour images in memory.
         normalise: How the model scales its inputs by the mean and deviation of the training rows: "columns" each by
             its own (channels of images), "whole" all columns by one deviation, which keeps the weight that an
-            embedding gives to each, "none", or "auto": whole for arrays of numbers, columns for the rest.
+            embedding gives to each, "none", or "auto": whole for arrays of numbers, unless they look like a table whose
+            columns have units of their own, columns for the rest.
         mixup: Alpha of mixup: pairs of rows are blended in shares drawn from Beta(mixup, mixup); 0 is off.
         mixup_after: The number of epochs before mixup begins.
         average_weights: The decay per step of a moving average of the weights, which is then evaluated and returned;

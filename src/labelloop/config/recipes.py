@@ -37,6 +37,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "warm_up": 10,
         "correct_every": 5,
         "correct_until": 0.3,
+        "combination_prior": 10.0,
         "clean_rows_train": "after_last_correction",
         "final_labels": "held_out",
         "corrector": {

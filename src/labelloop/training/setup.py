@@ -17,6 +17,9 @@ from labelloop.types import Problem, Rows, StreamedStore
 
 Config = TypeVar("Config", bound=TrainingConfig)
 
+NARROW = 128  # arrays with fewer columns may be tables: embeddings have more
+WIDER = 10.0  # times the deviation of the median column: such a column would drown the others
+
 
 def resolve(config: Config, problem: Problem) -> Config:
     """Replaces every "auto" by what it means for these rows, so that the run folder says what was done."""
@@ -28,10 +31,19 @@ def resolve(config: Config, problem: Problem) -> Config:
         own = isinstance(problem.train.inputs, StreamedStore)
         augment = "own" if own else "crop-flip" if is_images(problem.train) and shape[0] == 3 else "none"
     if normalise == "auto":
-        normalise = "whole" if len(shape) == 1 else "columns"
+        normalise = "whole" if len(shape) == 1 and not has_own_scales(problem.train) else "columns"
     if not isinstance(problem.train.inputs, np.ndarray):
         normalise = "none"  # a dataset scales its own items
     return replace(config, network=network, augment=augment, normalise=normalise)
+
+
+def has_own_scales(rows: Rows) -> bool:
+    """Whether an array looks like columns of a table with units of their own: few, one of them far wider than most."""
+    if not isinstance(rows.inputs, np.ndarray) or rows.inputs.shape[1] >= NARROW or not len(rows):
+        return False
+    _, deviation = mean_and_std(rows.inputs, rows.index)
+    varying = deviation[deviation > 0]
+    return len(varying) > 0 and bool(varying.max() > WIDER * np.median(varying))
 
 
 def new_classifier(config: TrainingConfig, problem: Problem, seed: int) -> TwoHeadClassifier:

@@ -113,12 +113,29 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
 
 
 def combination_weights(
-    combination: str, components: Sequence[Floats], labels: Labels, previous: Weights | None
+    combination: str, components: Sequence[Floats], labels: Labels, previous: Weights | None, prior: Weights
 ) -> Weights:
-    """The weights of a round: those of Eq. 5 ("convex"), or all weight on the newest component ("latest")."""
+    """The weights of a round: those of Eq. 5 ("convex"), or all weight on the newest component ("latest").
+
+    Args:
+        combination: Which of the two.
+        components: What each component says of the clean_val rows, each [M, C].
+        labels: Their clean labels [M].
+        previous: The weights of the round before.
+        prior: How many rows speak for each component before any is seen [K]; zeros leave Eq. 5 as it is.
+    """
     if combination == "latest":
         return np.eye(len(components))[-1]
-    return fit_simplex_weights(components, labels, previous)
+    return with_prior(fit_simplex_weights(components, labels, previous), len(labels), prior)
+
+
+def with_prior(weights: Weights, rows: int, prior: Weights) -> Weights:
+    """(M ω + prior) / (M + Σ prior): the weights of M rows, as if `prior[k]` rows more had spoken for component k.
+
+    A handful of rows says little about weights: Eq. 5 on a single one may put all weight on any component. The mixture
+    loses at most log(1 + Σ prior / M) of its loss on the M rows, which vanishes with more of them.
+    """
+    return (rows * weights + prior) / (rows + prior.sum()) if prior.any() else weights
 
 
 def combine(components: Sequence[Floats], weights: Weights) -> Floats:

@@ -35,6 +35,9 @@ class Config(TrainingConfig):
         correct_until: The share of the epochs after which labels are no longer corrected.
         clean_fit_fraction: Share of the clean rows that train the correction network; the rest are clean_val.
         combination: "convex" (Eq. 2), or "latest": the newest correction alone.
+        combination_prior: Clean rows that count before any is seen, so that weights are not left to a handful: at the
+            start half of them for the given labels and half for the half-networks, in every round for the weights of
+            the start. 0 is Eq. 5.
         clean_rows_train: Whether the clean rows also train the classifier with their clean labels: "never" (the
             paper), "always", "after_warm_up", or "after_last_correction", when no correction is left that a network
             with memorised clean rows could spoil.
@@ -52,6 +55,7 @@ class Config(TrainingConfig):
     correct_until: float = added(1.0)
     clean_fit_fraction: float = 0.8
     combination: str = "convex"
+    combination_prior: float = added(0.0)
     clean_rows_train: str = "never"
     final_labels: str = added("loop")
     corrector: CorrectorConfig = field(default_factory=CorrectorConfig)
@@ -74,6 +78,8 @@ class Config(TrainingConfig):
                 raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
         if not 0 <= self.noisy_loss_weight < math.inf:
             raise UsageError(f"noisy_loss_weight must not be negative, but is {self.noisy_loss_weight}")
+        if not 0 <= self.combination_prior < math.inf:
+            raise UsageError(f"combination_prior must not be negative, but is {self.combination_prior}")
         if not 0 < self.clean_fit_fraction < 1:
             raise UsageError(f"clean_fit_fraction must lie between 0 and 1, not {self.clean_fit_fraction}")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from labelloop.large_arrays import by_chunks, joined, soft_dtype, taken
 from labelloop.methods.closed_loop.beliefs import beliefs, fit_beliefs
-from labelloop.methods.closed_loop.combination import Weights, clean_loss, fit_simplex_weights
+from labelloop.methods.closed_loop.combination import Weights, clean_loss, fit_simplex_weights, with_prior
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.learners.clean_rows import STRENGTHS, Scale, clean_forest, clean_logistic
 from labelloop.methods.closed_loop.learners.columns import TABLE, column_scores, kind_of_inputs
@@ -25,7 +25,7 @@ from labelloop.types import Correction, Floats, Labels, Problem
 
 FOLDS_OF_MANY = 2
 MANY_CLASSES = 100  # a learner has a number for every pair of classes: with more of them two folds have to do
-ALIKE_ROWS = 5.0  # clean rows that equal weights are worth before any is seen
+PRIOR_ROWS = 5.0  # clean rows that speak for the learners of the given labels alike before any is seen
 MOST_SCORES = 50_000_000  # rows times classes: beyond this only networks learn from the given labels
 
 Values = NDArray[np.floating]
@@ -41,11 +41,13 @@ class _Part:
         clean: What it says of every clean row, taught by other folds [M, C].
         learn: Learns from all clean rows: of several candidates only the best has to.
         train: What it looks at in the noisy rows [N, any].
+        of_given: Whether it learnt from given labels, so that clean rows need only bring it in line.
     """
 
     clean: Floats
     learn: Callable[[], Says]
     train: Values
+    of_given: bool
 
 
 def inputs_alone(problem: Problem, of_networks: Correction, config: Config, seed: int) -> tuple[Correction, Weights]:
@@ -63,8 +65,9 @@ def inputs_alone(problem: Problem, of_networks: Correction, config: Config, seed
     if config.beliefs == "all" and (kind := kind_of_inputs(problem.train.inputs, config.normalise)) is not None:
         parts += list(_of_columns(problem, kind == TABLE, fold, seed))
     said = _keep_absent([part.clean for part in parts], labels)
-    best = fit_simplex_weights(said, labels)
-    weights = (len(labels) * best + ALIKE_ROWS / len(best)) / (len(labels) + ALIKE_ROWS)
+    of_given = np.array([part.of_given for part in parts])  # [K]
+    prior = PRIOR_ROWS * of_given / of_given.sum()
+    weights = with_prior(fit_simplex_weights(said, labels), len(labels), prior)
     says = [part.learn() for part in parts]
 
     def mixed(rows: slice) -> Values:
@@ -105,7 +108,7 @@ def _cross_fitted(train: Values, clean: Values, labels: Labels, fold: Labels, le
     unseen = np.empty((len(labels), said[0].shape[1]), np.float32)
     for each, values in zip(mine, said, strict=True):
         unseen[each] = values
-    return _Part(unseen, partial(learn, clean, labels), train)
+    return _Part(unseen, partial(learn, clean, labels), train, learn is _recalibrated)
 
 
 def _keep_absent(said: Sequence[Values], labels: Labels) -> list[Values]:

@@ -38,7 +38,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     for epoch in runtime.epochs(loop.epochs):  # (3)
         if config.simulation != "posterior" and state.held_out is None:
             with runtime.phase("halves"):
-                state.begin(hold_out(problem, clean_fit, config, runtime), noisy, clean_val, val_labels)
+                state.begin(hold_out(problem, clean_fit, config, runtime), noisy, clean.clean_labels, config)
                 state.targets = runtime.from_first(lambda: state.targets)
             runtime.save(epoch - 1, model, optimizer, average=average, **state.to_save())
         with runtime.phase("train"):
@@ -67,7 +67,9 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 components = state.components(base)
                 with runtime.phase("combination"):  # ω_t, Eq. 5 (8)
                     val = [component.clean[clean_val] for component in components]
-                    weights = combination_weights(config.combination, val, val_labels, state.weights)
+                    weights = combination_weights(
+                        config.combination, val, val_labels, state.weights, state.prior(config)
+                    )
                 with runtime.phase("update"):  # ŷ_{t+1}, Eq. 2 (9)
                     targets = combine([component.train for component in components], weights)
                     state.close_round(epoch, targets, weights, val, val_labels, corrector)

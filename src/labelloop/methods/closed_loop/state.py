@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from labelloop.large_arrays import by_chunks
-from labelloop.methods.closed_loop.combination import Weights, clean_loss, combine, fit_simplex_weights
+from labelloop.methods.closed_loop.combination import Weights, clean_loss, combine, fit_simplex_weights, with_prior
+from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import Corrector
 from labelloop.methods.closed_loop.halves import HeldOut
 from labelloop.training.checkpoint import Checkpoint
@@ -28,6 +29,7 @@ class LoopState:
         rounds: A record of every correction.
         held_out: What half-networks found before the loop began; None with the paper's simulation.
         first: What the network of the first round said of the clean rows: no clean label had reached it yet.
+        start: The weights of the first targets: of the given labels, and of the half-networks where there are any.
     """
 
     targets: Floats
@@ -35,6 +37,7 @@ class LoopState:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     first: Extracted | None = None
     held_out: HeldOut | None = None
+    start: Weights = field(default_factory=lambda: np.ones(1))
 
     @property
     def weights(self) -> Weights | None:
@@ -45,8 +48,11 @@ class LoopState:
     def next_round(self) -> int:
         return len(self.past) + 1
 
-    def begin(self, held_out: HeldOut, noisy: Floats, clean_val: Labels, val_labels: Labels) -> None:
-        """Takes over what the half-networks found; the first targets are given labels and theirs, combined by Eq. 5."""
+    def begin(self, held_out: HeldOut, noisy: Floats, clean_labels: Labels, config: Config) -> None:
+        """Takes over what the half-networks found; the first targets are given labels and theirs, combined by Eq. 5.
+
+        All clean rows judge them: what the half-networks say of a clean row was formed without it.
+        """
         self.held_out = held_out
         given, unlabelled = noisy, np.flatnonzero(~noisy.any(axis=1))
         if len(unlabelled):  # such a row has only theirs
@@ -54,12 +60,17 @@ class LoopState:
             given[unlabelled] = held_out.train[unlabelled]
         base = Correction(given, one_hot(held_out.labels, noisy.shape[1]))
         components = self.components(base)
-        weights = fit_simplex_weights([component.clean[clean_val] for component in components], val_labels)
-        self.targets = combine([component.train for component in components], weights)
+        best = fit_simplex_weights([component.clean for component in components], clean_labels)
+        self.start = with_prior(best, len(clean_labels), config.combination_prior * np.full(2, 0.5))
+        self.targets = combine([component.train for component in components], self.start)
 
     def components(self, base: Correction) -> list[Correction | HeldOut]:
         """All that Eq. 2 combines: ȳ_0, what the half-networks say, and ȳ_1, ..., ȳ_t."""
         return [base, *([self.held_out] if self.held_out else []), *self.past]
+
+    def prior(self, config: Config) -> Weights:
+        """Rows that speak for each of `components` before any of clean_val is seen: for those of the start [K]."""
+        return config.combination_prior * np.append(self.start, np.zeros(len(self.past)))
 
     def component_names(self) -> list[str]:
         """What `components` are, for the record."""
@@ -104,7 +115,8 @@ class LoopState:
         past = [{"train": p.train, "clean": p.clean} for p in self.past]
         if past and self.first is not None:
             past[0] |= {FIRST + name: value.copy() for name, value in vars(self.first).items()}  # their own bytes
-        arrays = {"targets": self.targets} | (self.held_out.to_arrays() if self.held_out else {})
+        arrays = {"targets": self.targets, "start": self.start}
+        arrays |= self.held_out.to_arrays() if self.held_out else {}
         return {"arrays": arrays, "past": past, "values": {"rounds": self.rounds}}
 
     @classmethod
@@ -116,4 +128,5 @@ class LoopState:
         first = {k.removeprefix(FIRST): v for p in saved.past[:1] for k, v in p.items() if k.startswith(FIRST)}
         held_out = HeldOut.from_arrays(saved.arrays)
         extracted = Extracted(**first) if first else None
-        return cls(saved.arrays["targets"], past, saved.values["rounds"], extracted, held_out)
+        start = saved.arrays["start"]
+        return cls(saved.arrays["targets"], past, saved.values["rounds"], extracted, held_out, start)

@@ -10,9 +10,9 @@ from labelloop.methods.closed_loop.learners.discriminant import discriminant_sco
 from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.methods.closed_loop.learners.trees import boosted_scores, forest_scores
 from labelloop.seeds import integer, stream
+from labelloop.training.setup import NARROW
 from labelloop.types import Floats, Labels
 
-NARROW = 128  # arrays with fewer columns are treated as tables: embeddings have more
 WIDEST = 2048  # columns that a discriminant is made of
 TABLE, ARRAY = "table_inputs", "inputs"
 

@@ -1,0 +1,51 @@
+"""Where a handful of clean rows is all there is: the weights of the combination must not be left to one of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import labelloop
+from labelloop.methods.closed_loop.config import Config
+from labelloop.methods.closed_loop.halves import HeldOut
+from labelloop.methods.closed_loop.state import LoopState
+from labelloop.types import Correction
+
+
+def halves(train: np.ndarray, clean: np.ndarray, labels: list[int]) -> HeldOut:
+    """What half-networks might have found, with these first corrections."""
+    return HeldOut(clean, np.array(labels), train, clean, train, clean, np.ones(1), 0.0)
+
+
+def test_the_rows_of_the_prior_speak_for_the_weights_of_the_start():
+    config, said = Config(combination_prior=10.0), np.full((1, 2), 0.5, np.float32)
+    state = LoopState(said)
+    assert state.prior(config).tolist() == [10]
+    state.start = np.array([0.3, 0.7])
+    state.past.append(Correction(said, said))
+    assert state.prior(config).tolist() == [3, 7, 0]
+
+
+@pytest.mark.parametrize(("prior", "kept"), [(0.0, 1.0), (4.0, 0.6)])
+def test_one_clean_row_moves_the_first_targets_by_its_share(prior, kept):
+    noisy = np.array([[1, 0], [0, 1]], np.float32)
+    theirs = np.array([[0, 1], [0, 1]], np.float32)  # wrong about the one clean row, whose label is 0 and given as 0
+    state = LoopState(noisy)
+    held_out = halves(theirs, theirs[:1], [0])
+    state.begin(held_out, noisy, np.array([0]), Config(combination_prior=prior))
+    np.testing.assert_allclose(state.targets[0], [kept, 1 - kept], atol=1e-6)  # (1 · 1 + prior / 2) / (1 + prior)
+
+
+def test_five_clean_rows_do_not_ruin_the_classifier():
+    inputs, true = load_digits(return_X_y=True)
+    rng = np.random.default_rng(1)
+    given = np.where(rng.random(len(true)) < 0.3, rng.integers(0, 10, len(true)), true)
+    clean = np.where(np.arange(len(true)) < 5, true, -1)
+    train, test = slice(0, 700), slice(700, None)
+    settings = {"epochs": 12, "warm_up": 4, "correct_every": 2, "final_labels": "loop", "beliefs": "networks"}
+    with pytest.warns(UserWarning, match="have no clean row"):
+        found = labelloop.fit(
+            inputs[train] / 16, given[train], clean[train], class_names=list(range(10)), config=settings, progress=False
+        )
+    assert (found.model.predict(inputs[test] / 16) == true[test]).mean() > 0.8
