@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 import labelloop
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.halves import HeldOut
-from labelloop.methods.closed_loop.state import LoopState
+from labelloop.methods.closed_loop.state import LoopState, rows_that_tell_as_much
 from labelloop.types import Correction
 
 
@@ -49,3 +49,28 @@ def test_five_clean_rows_do_not_ruin_the_classifier():
             inputs[train] / 16, given[train], clean[train], class_names=list(range(10)), config=settings, progress=False
         )
     assert (found.model.predict(inputs[test] / 16) == true[test]).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("right", "rows", "classes", "repeats"),
+    [
+        (98, 98, 10, 1),  # a = .99
+        (849, 998, 10, 1),  # a = .85, α = (8.5 - 1) / 9 = .833, 1 / α² = 1.44
+        (599, 998, 10, 3),  # a = .6, α = 5 / 9, 1 / α² = 3.24
+        (499, 998, 2, 4),  # a = .5 of two classes tells nothing: as often as is allowed
+        (0, 0, 3, 4),  # nothing known, a = .5, α = .25, 1 / α² = 16
+        (399, 998, 2, 4),  # worse than chance
+    ],
+)
+def test_rows_with_wrong_labels_tell_less(right, rows, classes, repeats):
+    assert rows_that_tell_as_much(right, rows, classes) == repeats
+
+
+def test_a_clean_row_is_shown_as_often_as_its_first_label_was_wrong():
+    said = np.array([[0.9, 0.1], [0.1, 0.9]], np.float32)
+    state = LoopState(said, start=np.array([0.0, 1.0]))
+    assert state.clean_row_repeats(np.array([0, 1]), Config(clean_row_repeats=0)) == 1  # without half-networks
+    state.held_out = halves(said, said, [0, 1])
+    assert state.clean_row_repeats(np.array([0, 1]), Config(clean_row_repeats=0)) == 4  # a = 3/4, α = 1/2
+    assert state.clean_row_repeats(np.array([0, 1]), Config(clean_row_repeats=2)) == 2
+    assert state.clean_row_repeats(np.array([0, 1]), Config()) == 1

@@ -39,6 +39,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "correct_until": 0.3,
         "combination_prior": 10.0,
         "clean_rows_train": "after_last_correction",
+        "clean_row_repeats": 0,
         "final_labels": "held_out",
         "corrector": {
             "optimizer": "adamw",

@@ -41,6 +41,8 @@ class Config(TrainingConfig):
         clean_rows_train: Whether the clean rows also train the classifier with their clean labels: "never" (the
             paper), "always", "after_warm_up", or "after_last_correction", when no correction is left that a network
             with memorised clean rows could spoil.
+        clean_row_repeats: How often an epoch shows a clean row, where they train; 0: as often as a noisy row tells less
+            than a clean one, from how many first labels of the clean rows are right.
         final_labels: The labels to return: "loop", those that the loop ends with (the paper), or "held_out", labels
             made once more by networks that have not seen the row, unless pairs judge those of the loop surely better.
         corrector: Settings of the correction network.
@@ -57,6 +59,7 @@ class Config(TrainingConfig):
     combination: str = "convex"
     combination_prior: float = added(0.0)
     clean_rows_train: str = "never"
+    clean_row_repeats: int = added(1)
     final_labels: str = added("loop")
     corrector: CorrectorConfig = field(default_factory=CorrectorConfig)
 
@@ -78,6 +81,8 @@ class Config(TrainingConfig):
                 raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
         if not 0 <= self.noisy_loss_weight < math.inf:
             raise UsageError(f"noisy_loss_weight must not be negative, but is {self.noisy_loss_weight}")
+        if self.clean_row_repeats < 0:
+            raise UsageError(f"clean_row_repeats must not be negative, but is {self.clean_row_repeats}")
         if not 0 <= self.combination_prior < math.inf:
             raise UsageError(f"combination_prior must not be negative, but is {self.combination_prior}")
         if not 0 < self.clean_fit_fraction < 1:

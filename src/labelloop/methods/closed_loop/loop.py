@@ -42,7 +42,8 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 state.targets = runtime.from_first(lambda: state.targets)
             runtime.save(epoch - 1, model, optimizer, average=average, **state.to_save())
         with runtime.phase("train"):
-            rows = rows_to_train_on(problem, state.targets, noisy, loop, epoch)
+            repeats = state.clean_row_repeats(clean.clean_labels, config)
+            rows = rows_to_train_on(problem, state.targets, noisy, loop, epoch, repeats)
             loss = train_epoch(model, *rows, optimizer, loop, runtime, epoch)  # θ_t, Eq. 1 (4)
 
         if loop.corrects_after(epoch):

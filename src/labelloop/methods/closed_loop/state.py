@@ -16,6 +16,7 @@ from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.targets import one_hot
 from labelloop.types import Correction, Extracted, Floats, Labels
 
+MOST_REPEATS = 4  # of a clean row in an epoch: more of them are memorised
 FIRST = "first_"  # begins the names under which the file of round 1 keeps `first`
 
 
@@ -71,6 +72,14 @@ class LoopState:
     def prior(self, config: Config) -> Weights:
         """Rows that speak for each of `components` before any of clean_val is seen: for those of the start [K]."""
         return config.combination_prior * np.append(self.start, np.zeros(len(self.past)))
+
+    def clean_row_repeats(self, clean_labels: Labels, config: Config) -> int:
+        """How often an epoch shows a clean row: as configured, or as the first labels of the clean rows suggest."""
+        if config.clean_row_repeats or self.held_out is None:
+            return config.clean_row_repeats or 1
+        given = one_hot(self.held_out.labels, self.held_out.clean.shape[1])
+        first = combine([given, self.held_out.clean], self.start)  # [M, C], formed without the row's clean label
+        return rows_that_tell_as_much(int((first.argmax(axis=1) == clean_labels).sum()), *first.shape)
 
     def component_names(self) -> list[str]:
         """What `components` are, for the record."""
@@ -130,3 +139,20 @@ class LoopState:
         extracted = Extracted(**first) if first else None
         start = saved.arrays["start"]
         return cls(saved.arrays["targets"], past, saved.values["rounds"], extracted, held_out, start)
+
+
+def rows_that_tell_as_much(right: int, rows: int, num_classes: int) -> int:
+    """How many rows with such labels tell as much as one with its clean label, in whole rows, 1 to MOST_REPEATS.
+
+    If a label is right with chance a and else any other class alike, P(label | x) = α q(y | x) + (1 - α) / C with
+    α = (a C - 1) / (C - 1). The signal in a row is α times as strong and its noise about the same, so 1 / α² of them
+    tell as much. Laplace's rule gives a.
+
+    Args:
+        right: Rows whose label was right.
+        rows: All rows that were looked at.
+        num_classes: C.
+    """
+    chance = (right + 1) / (rows + 2)
+    signal = max((chance * num_classes - 1) / (num_classes - 1), 0.0)
+    return MOST_REPEATS if signal**2 * MOST_REPEATS <= 1 else int(1 / signal**2)

@@ -15,7 +15,7 @@ from labelloop.methods.closed_loop.corrector import Redraw
 from labelloop.models import TwoHeadClassifier
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
-from labelloop.training.targets import one_hot, together
+from labelloop.training.targets import one_hot, take, together
 from labelloop.types import MISSING, Extracted, Floats, Labels, Problem, Rows
 
 if TYPE_CHECKING:
@@ -79,14 +79,24 @@ def columns(extracted: Extracted, extra: Floats | None, config: Config) -> dict[
 
 
 def rows_to_train_on(
-    problem: Problem, targets: Floats, noisy: Floats, config: Config, epoch: int
+    problem: Problem, targets: Floats, noisy: Floats, config: Config, epoch: int, repeats: int = 1
 ) -> tuple[Rows, Floats, Floats, float]:
-    """The rows of an epoch, with targets, noisy labels and λ: the training rows, and the clean rows if asked."""
+    """The rows of an epoch, with targets, noisy labels and λ: the training rows, and the clean rows if asked.
+
+    Args:
+        problem: Training rows and clean rows.
+        targets: Labels of the training rows [N, C].
+        noisy: Their given labels [N, C].
+        config: Says from when on clean rows train.
+        epoch: Counted from 1.
+        repeats: How often each clean row is among them.
+    """
     weight = config.noisy_loss_weight_in(epoch)
     train, clean, when = problem.train, problem.clean, config.clean_rows_train
     waits = {"never": config.epochs, "after_warm_up": config.warm_up, "after_last_correction": config.last_correction()}
     if epoch <= waits.get(when, 0):
         return train, targets, noisy, weight
+    clean = take(clean, np.tile(np.arange(len(clean)), repeats))
     both = together(train, clean)
     clean_targets = one_hot(clean.clean_labels, problem.num_classes)
     clean_noisy = one_hot(clean.labels, problem.num_classes)
