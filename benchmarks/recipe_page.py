@@ -17,6 +17,9 @@ from labelloop.paper.tally import Duel, count, of_labels, tally_text, test_accur
 FIT_ON_TABLES = Path(__file__).resolve().parents[1] / "evidence" / "never_worse" / "fit.jsonl"
 FIT_HEADS = ("data", "noise", "clean rows", "cells", "given", "labels", "good broken", "classifier",
              "forest of clean rows", "forest of given labels")  # fmt: skip
+CORRECT_ON_DATA = FIT_ON_TABLES.with_name("runs.jsonl")
+CORRECT_HEADS = ("clean rows", "cells", "given", "`correct`", "least over given", "good broken", "of the rarest class",
+                 "calibration error", "interval holds", "cleanlab", "clean rows alone")  # fmt: skip
 CHOSEN = Path(__file__).resolve().parents[1] / "evidence" / "chosen.json"
 MEASURES = {
     "test accuracy": test_accuracy,
@@ -140,3 +143,30 @@ def fit_on_tables(stored: list[dict] | None = None) -> str:
         texts = [f"{100 * np.mean(some):.1f}" if some else "" for some in numbers]
         lines.append("| " + " | ".join([*place, str(len(cells)), *texts]) + " |")
     return "\n".join(lines)
+
+
+def correct_on_data() -> str:
+    """`correct` on every stored data set and noise: a line for every number of clean rows; cells are means over seeds."""
+    stored = [json.loads(line) for line in CORRECT_ON_DATA.read_text(encoding="utf-8").splitlines()]
+    groups: dict[tuple[int, bool], dict[tuple[str, str], list[dict]]] = {}
+    for one in stored:
+        cells = groups.setdefault((one["clean"], one["paired"]), {})
+        cells.setdefault((one["data"], one["noise"]), []).append(one)
+    lines = ["| " + " | ".join(CORRECT_HEADS) + " |", "|---" * len(CORRECT_HEADS) + "|"]
+    for (clean, paired), cells in sorted(groups.items(), key=lambda group: (group[0][0], not group[0][1])):
+        ones = [one for cell in cells.values() for one in cell]
+        over = [np.mean([one["ours"]["right"] - one["given"]["right"] for one in cell]) for cell in cells.values()]
+        holds = [one["estimate"]["low"] <= one["ours"]["right"] <= one["estimate"]["high"] for one in ones]
+        numbers = [
+            _mean(ones, "given", "right"), _mean(ones, "ours", "right"), f"{100 * min(over):+.1f}",
+            *(_mean(ones, "ours", key) for key in ("broken", "rare_broken", "calibration_error")),
+            f"{sum(holds)} of {len(holds)}", _mean(ones, "cleanlab", "right"), _mean(ones, "clean rows only", "right"),
+        ]  # fmt: skip
+        how = f"{clean}, {'paired' if paired else 'unpaired'}"
+        lines.append("| " + " | ".join([how, str(len(cells)), *numbers]) + " |")
+    return "\n".join(lines)
+
+
+def _mean(ones: Sequence[Mapping[str, Any]], who: str, key: str) -> str:
+    found = [one[who][key] for one in ones if one.get(who)]
+    return f"{100 * np.mean(found):.1f}" if found else ""

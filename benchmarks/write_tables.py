@@ -128,6 +128,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "recipe-gains": partial(recipe_page.gains, PAGE.items["recipe"], PAGE.runs),
     "chosen": recipe_page.chosen,
     "fit-on-tables": recipe_page.fit_on_tables,
+    "correct-on-data": recipe_page.correct_on_data,
     "cells": partial(recipe_page.measures, PAGE.items["cells"], PAGE.runs, PAGE.items["cells"].values),
     "correction-cost": PAGE.correction_cost,
     "augmented": PAGE.augmented,
