@@ -28,15 +28,26 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = {  # of the core, and the tests that are there for each; the first that matches counts
+ROOMS = {  # of the core, and the tests that are there for each, quick ones first; the first room that matches counts
     "methods/closed_loop/combination.py": ["closed_loop/test_combination.py"],
     "methods/closed_loop/corrector.py": ["closed_loop/test_corrector.py"],
-    "methods/closed_loop/instant": ["instant"],  # where it was once
+    "methods/closed_loop/simulation.py": ["closed_loop/test_simulation.py", "closed_loop/test_loop.py"],
+    "methods/closed_loop/learners/forest.py": ["correction/test_forest.py"],
+    "methods/closed_loop/learners": ["closed_loop/test_beliefs.py", "closed_loop/test_halves.py",
+                                     "correction/test_correction.py"],
+    "methods/closed_loop/halves.py": ["closed_loop/test_halves.py"],
+    "methods/closed_loop/inputs_alone.py": ["closed_loop/test_halves.py"],
     "methods/closed_loop": ["closed_loop"],
+    "training/ranks.py": ["distributed"],
+    "training/shares.py": ["training", "distributed"],
     "training": ["training", "closed_loop/test_loop.py"],
-    "correction": ["correction", "workflows/test_plan.py"],
+    "correction/curve.py": ["workflows/test_plan.py"],
+    "correction/estimate.py": ["correction/test_estimate.py", "workflows/test_plan.py"],
+    "correction/instant": ["correction/test_forest.py", "correction/test_guard.py", "correction/test_correction.py",
+                           "correction/test_correct_arrays.py"],
+    "correction": ["correction/test_held_out.py", "correction/test_estimate.py", "workflows/test_plan.py"],
     "runs": ["runs", "workflows/test_fit_api.py"],
-}
+}  # fmt: skip
 SWAPS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,

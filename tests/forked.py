@@ -14,7 +14,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -43,14 +42,48 @@ def forked(do: Callable[[], int | None], folder: Path | None = None) -> Ended:
 
 def forked_together(dos: Sequence[Callable[[], int | None]], folder: Path | None = None) -> list[Ended]:
     """The same for several functions at once, each in a process of its own."""
-    with ExitStack() as stack:
-        files = [[stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)] for _ in dos]
-        children = [_fork(do, folder, *pair) for do, pair in zip(dos, files, strict=True)]
-        codes = [_wait(child) for child in children]
-        for file in (file for pair in files for file in pair):
+    return [child.wait() for child in [start(do, folder) for do in dos]]
+
+
+def start(do: Callable[[], int | None], folder: Path | None = None) -> Started:
+    """Starts a fork and does not wait for it."""
+    files = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 closed by `wait`
+    return Started(_fork(do, folder, *files), files)
+
+
+@dataclass
+class Started:
+    """A fork that may still run."""
+
+    pid: int
+    files: tuple[IO[bytes], IO[bytes]]
+    code: int | None = None
+
+    def lives(self) -> bool:
+        if self.code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if ended else None
+        return self.code is None
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> Ended:
+        """Waits for its end."""
+        until = time.monotonic() + PATIENCE
+        while self.lives():
+            if time.monotonic() > until:
+                self.kill()
+                os.waitpid(self.pid, 0)
+                raise AssertionError(f"a forked process took more than {PATIENCE} s")
+            time.sleep(0.005)
+        texts = []
+        for file in self.files:
             file.seek(0)
-        said = [[file.read().decode() for file in pair] for pair in files]
-        return [Ended(code, *texts) for code, texts in zip(codes, said, strict=True)]
+            texts.append(file.read().decode())
+            file.close()
+        assert self.code is not None
+        return Ended(self.code, *texts)
 
 
 def _fork(do: Callable[[], int | None], folder: Path | None, out: IO[bytes], err: IO[bytes]) -> int:
@@ -83,16 +116,3 @@ def _child(do: Callable[[], int | None], folder: Path | None, out: int, err: int
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _wait(child: int) -> int:
-    until = time.monotonic() + PATIENCE
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > until:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            raise AssertionError(f"a forked process took more than {PATIENCE} s")
-        time.sleep(0.005)

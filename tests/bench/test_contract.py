@@ -363,7 +363,7 @@ for copy, wanted, method in json.loads(sys.argv[1]):
 
 
 def copy_of(folder: Path, name: str) -> Path:
-    shutil.copytree(SOURCE, folder / name / "labelloop", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE, folder / name / "labelloop")  # with what is compiled, which saves seconds
     return folder / name
 
 

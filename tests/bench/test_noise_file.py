@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from benches import FORKING
 from tiny_runs import tiny, without_clocks
 
+from labelloop.bench import pool
 from labelloop.bench.experiment import run_experiment
 from labelloop.bench.pool import run_bench
 from labelloop.data.datasets import load_dataset
@@ -187,7 +189,8 @@ def test_a_file_from_a_data_set_gives_what_an_experiment_draws_itself(command, t
     assert noisy.rate == 0.3
 
 
-def test_a_bench_from_a_noise_file(tmp_path):
+def test_a_bench_from_a_noise_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "subprocess", FORKING)
     path = tmp_path / "digits.parquet"
     make_noise_file("digits", path, Corruption(noise="symmetric", rate=0.3))
     options = {"dataset_options": {}, "noise": "file", "noise_options": {"path": str(path)}}

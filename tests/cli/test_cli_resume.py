@@ -46,6 +46,7 @@ LONG = (
     "corrector.max_epochs=8",
     "corrector.inputs=features+logits",
 )
+SHORT = ("epochs=6", *LONG[1:], "beliefs=networks", "final_labels=loop")  # without trees and held-out labels
 RESULTS = ("labels.parquet", "targets.npy", "model.safetensors", "model.json")
 
 
@@ -61,9 +62,19 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
-def fit(folder: Path, run: Path, *flags: object, data: str = "rows.csv", test: str | None = "test.csv") -> list[object]:
+@pytest.fixture(scope="module")
+def short(place) -> Path:
+    """An uninterrupted run that is short."""
+    assert main([str(part) for part in fit(place, place / "short", long=SHORT)]) == 0
+    assert len(metrics_of(place / "short")) == 6
+    return place / "short"
+
+
+def fit(
+    folder: Path, run: Path, *flags: object, test: str | None = "test.csv", long: tuple[str, ...] = LONG
+) -> list[object]:
     tested = ["--test", folder / test] if test else []
-    return ["fit", folder / data, "--output-dir", run, *settings(LONG), *tested, "--quiet", *flags]
+    return ["fit", folder / "rows.csv", "--output-dir", run, *settings(long), *tested, "--quiet", *flags]
 
 
 def epochs_in(run: Path) -> int:
@@ -161,19 +172,19 @@ def interrupted(
     [
         (Runtime, "record", 1),  # before anything is kept
         (Runtime, "save", 1),  # a row of metrics and no checkpoint
-        (Runtime, "save", 7),  # a row more than the checkpoint knows
+        (Runtime, "save", 6),  # a row more than the checkpoint knows
         (checkpoint_module, "write_atomically", 9),
         (checkpoint_module, "write_atomically", 10),
         (checkpoint_module, "write_atomically", 11),
         (checkpoint_module, "write_atomically", 12),
     ],
 )
-def test_interrupted_while_writing(part, name, at, place, tmp_path, labelloop, monkeypatch):
+def test_interrupted_while_writing(part, name, at, place, short, tmp_path, labelloop, monkeypatch):
     run = tmp_path / "run"
-    interrupted(labelloop, monkeypatch, fit(place, run), part, name, at)
+    interrupted(labelloop, monkeypatch, fit(place, run, long=SHORT), part, name, at)
     assert run_json(run)["state"] == "interrupted"
-    assert labelloop(*fit(place, run, "--resume")).code == 0
-    assert_same_run(place / "whole", run)
+    assert labelloop(*fit(place, run, "--resume", long=SHORT)).code == 0
+    assert_same_run(short, run)
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
@@ -205,13 +216,13 @@ def test_a_folder_of_images_interrupted_and_resumed(streamed, tmp_path, labelloo
     assert_same_run(tmp_path / "whole", run)
 
 
-def test_a_line_of_metrics_that_was_cut_short_is_written_again(place, tmp_path, labelloop, monkeypatch):
+def test_a_line_of_metrics_that_was_cut_short_is_written_again(place, short, tmp_path, labelloop, monkeypatch):
     run = tmp_path / "run"
-    interrupted(labelloop, monkeypatch, fit(place, run), Runtime, "save", 7)
+    interrupted(labelloop, monkeypatch, fit(place, run, long=SHORT), Runtime, "save", 6)
     text = (run / "metrics.jsonl").read_text()
     (run / "metrics.jsonl").write_text(text[:-20])
-    assert labelloop(*fit(place, run, "--resume")).code == 0
-    assert_same_run(place / "whole", run)
+    assert labelloop(*fit(place, run, "--resume", long=SHORT)).code == 0
+    assert_same_run(short, run)
 
 
 def test_interrupted_twice_in_a_row(place, tmp_path, labelloop, monkeypatch):

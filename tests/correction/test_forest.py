@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from labelloop.correction.instant.correction import families_without_given
 from labelloop.correction.instant.evidence import Evidence
@@ -35,6 +37,26 @@ def test_many_classes_grow_fewer_trees_and_say_nothing_of_it(monkeypatch):
     assert grown == [12]
     assert np.isfinite(scores).all()
     assert np.allclose(np.exp(scores).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("leaf", [1, 3])
+@pytest.mark.parametrize("by", ["its own trees", "scikit-learn", "scikit-learn, for holes"])
+def test_it_is_the_forest_of_scikit_learn_bit_for_bit(by, leaf, monkeypatch):
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.normal(size=(150, 5)), rng.choice([1, 4, 7], 150)
+    inputs[:, 0] += labels
+    if by == "scikit-learn, for holes":
+        inputs[3, 2] = np.nan
+    elif by == "scikit-learn":
+        monkeypatch.setattr(forests, "_grown", lambda *_: int("a tree of a later version"))
+    else:
+        monkeypatch.setattr(forests, "_grown_by_scikit_learn", None)
+    found = grow(inputs, labels, 40, 5, leaf=leaf, unseen=True)
+    forest = RandomForestClassifier(40, min_samples_leaf=leaf, oob_score=True, random_state=5).fit(inputs, labels)
+    assert found.classes.tolist() == [1, 4, 7]
+    assert (votes(found, inputs) == forest.predict_proba(inputs)).all()
+    assert (found.unseen == forest.oob_decision_function_).all()
+    assert grow(inputs, labels, 40, 5, leaf=leaf, unseen=False).unseen is None
 
 
 def test_no_forest_of_clean_rows_for_hundreds_of_classes():

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benches import FORKING
 
+from labelloop.bench import pool
 from labelloop.bench.tables import best
 from labelloop.cli import main
 from labelloop.errors import DataError, UsageError
@@ -79,6 +81,7 @@ def repository(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper_files, "paper_folder", lambda: root / "paper")
         patch.setattr(paper, "evidence_folder", lambda: root / "evidence")
+        patch.setattr(pool, "subprocess", FORKING)
         item = paper.find_item("table1")
         fresh, words = paper.rerun(item, "small", root / "first", 2, 0)
         assert "nothing to compare" in words

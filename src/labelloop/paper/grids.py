@@ -92,9 +92,15 @@ def paper_folder() -> Path:
 def read_items(folder: Path | None = None) -> dict[str, Item]:
     """All tables and figures by name, tables first."""
     folder = folder or paper_folder()
-    names = sorted(path.stem for path in folder.glob("*.toml") if path.stem != COMMON)
+    names = item_names(folder)
     names.sort(key=lambda name: (not name.startswith("table"), not name.startswith("figure"), name))
-    return {name: read_item(name, folder) for name in names}
+    common = read_toml(folder / f"{COMMON}.toml")
+    return {name: _item(name, folder, common) for name in names}
+
+
+def item_names(folder: Path | None = None) -> list[str]:
+    """The names of all tables and figures."""
+    return sorted(path.stem for path in (folder or paper_folder()).glob("*.toml") if path.stem != COMMON)
 
 
 def read_item(name: str, folder: Path | None = None) -> Item:
@@ -104,10 +110,14 @@ def read_item(name: str, folder: Path | None = None) -> Item:
         UsageError: There is none of that name, or its file or common.toml is wrong.
     """
     folder = folder or paper_folder()
-    known = sorted(path.stem for path in folder.glob("*.toml") if path.stem != COMMON)
+    known = item_names(folder)
     if name not in known:
         raise UsageError(f"the paper has no {name!r}; {nearest(name, known)}")
-    common, path = read_toml(folder / f"{COMMON}.toml"), folder / f"{name}.toml"
+    return _item(name, folder, read_toml(folder / f"{COMMON}.toml"))
+
+
+def _item(name: str, folder: Path, common: dict[str, Any]) -> Item:
+    path = folder / f"{name}.toml"
     content = read_toml(path)
     _require(content, ITEM_KEYS, str(path))
     parts = [_part(run, common, f"{path}, [[runs]]") for run in content.get("runs", [])]

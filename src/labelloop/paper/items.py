@@ -16,7 +16,7 @@ from labelloop.config.build import to_dict
 from labelloop.errors import DataError, UsageError, nearest
 from labelloop.paper.agreement import agreement
 from labelloop.paper.evidence import read_evidence
-from labelloop.paper.grids import SCALES, Item, Part, read_items
+from labelloop.paper.grids import SCALES, Item, Part, item_names, read_item, read_items
 from labelloop.paper.tally import Duel, compared, of_labels, tally_text
 from labelloop.runs.files import read_json
 
@@ -386,9 +386,12 @@ def rerun(item: Item, scale: str, folder: Path, jobs: int, workers: int) -> tupl
 
 def find_item(name: str) -> Item:
     """A table or figure by name: table1, "Table 1", tab:main_results."""
+    wanted = name.casefold().replace(" ", "")
+    if wanted in item_names():  # reading all of them takes half a second
+        return read_item(wanted)
     items = read_items()
     for item in items.values():
-        if name and name.casefold().replace(" ", "") in (item.name, item.label.casefold()):
+        if wanted and wanted == item.label.casefold():
             return item
     raise UsageError(f"the paper has no {name!r}; {nearest(name, items)}")
 

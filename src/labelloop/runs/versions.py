@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +15,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in names} | _commit()
 
 
+@cache
 def _commit() -> dict[str, str]:
     """The commit, if the package runs from a checkout of its sources."""
     asked = ["git", "-C", str(Path(__file__).parents[1]), "log", "-1", "--format=%H", "--", "."]

@@ -21,6 +21,8 @@ OURS = ("labels", "num_classes", "rate", "rng", "images", "index")  # arguments 
 
 def check_noise_options(noise: str, options: Mapping[str, Any]) -> None:
     """Refuses options that the noise does not have."""
+    if not options:
+        return
     known = [name for name in inspect.signature(NOISES[noise]).parameters if name not in OURS]
     for name in options:
         if name not in known:

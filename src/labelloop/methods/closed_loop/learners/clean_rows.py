@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from labelloop.large_arrays import mean_and_deviation
-from labelloop.methods.closed_loop.learners.forest import grow, votes
+from labelloop.methods.closed_loop.learners.forest import Forest, grow, votes
 from labelloop.methods.closed_loop.learners.logistic import Array, fit_logistic, log_softmax
 from labelloop.types import Floats, Labels
-
-if TYPE_CHECKING:
-    from sklearn.ensemble import RandomForestClassifier
 
 STRENGTHS = (0.01, 0.1, 1.0)  # of the weights towards zero
 CONSTANT_STRENGTH = 0.1
@@ -64,7 +60,7 @@ def clean_logistic(inputs: Floats, labels: Labels, num_classes: int, strength: f
 class CleanForest:
     """A forest, mixed with a few rows that say nothing."""
 
-    forest: RandomForestClassifier
+    forest: Forest
     num_classes: int
     sure: float
 
@@ -72,7 +68,7 @@ class CleanForest:
         """Probabilities [n, C]."""
         said = np.full((len(inputs), self.num_classes), (1 - self.sure) / self.num_classes, np.float32)
         if len(inputs):
-            said[:, self.forest.classes_] += self.sure * votes(self.forest, inputs)
+            said[:, self.forest.classes] += self.sure * votes(self.forest, inputs)
         return said
 
 

@@ -32,10 +32,10 @@ def forest_scores(inputs: Floats, given: Labels, num_classes: int, seed: int) ->
     said = np.tile(SMOOTH * base, (len(inputs), 1))
     others = np.setdiff1d(np.arange(len(inputs)), labelled)
     seen_by = trees * np.exp(-1)  # trees that have not seen a row, about
-    known = np.nan_to_num(forest.oob_decision_function_)
-    said[np.ix_(labelled, forest.classes_)] += seen_by * known
+    assert forest.unseen is not None
+    said[np.ix_(labelled, forest.classes)] += seen_by * forest.unseen
     if len(others):
-        said[np.ix_(others, forest.classes_)] += seen_by * votes(forest, inputs[others])
+        said[np.ix_(others, forest.classes)] += seen_by * votes(forest, inputs[others])
     return np.log(said / said.sum(axis=1, keepdims=True))
 
 
