@@ -139,6 +139,73 @@ def test_output_that_nobody_reads_to_the_end(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_plan_that_nobody_reads_to_the_end(corrected, tmp_path):
+    _, run = corrected
+    arguments = ["plan", str(run), "--output", str(tmp_path / "verify.csv")]
+    code = (
+        "import sys, labelloop.cli, labelloop.workflows.plan as plan; plan.MIN_CLEAN = 10**9;"  # no learning curve
+        f"sys.exit(labelloop.cli.main({arguments!r}))"
+    )
+    read, write = os.pipe()
+    os.close(read)  # nobody will read, as after the last line of `head`
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "verify.csv").is_file()
+
+
+def test_a_run_without_a_folder_and_a_share_above_one_are_refused(tmp_path, labelloop):
+    path = table(tmp_path / "rows.csv")
+    ended = labelloop("fit", path)
+    assert (ended.code, "name a new one with --output-dir" in ended.err) == (2, True)
+    ended = labelloop("fit", path, "--dry-run", "--max-unreadable", "2")
+    assert (ended.code, "--max-unreadable is a share of the images, from 0 to 1, not 2" in ended.err) == (2, True)
+
+
+def test_an_interrupt_in_the_middle_of_an_import_is_one_line(tmp_path, capsys, monkeypatch):
+    from labelloop import cli
+    from labelloop.cli import fit
+
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    def halfway(options):
+        raise RecursionError
+
+    monkeypatch.setattr(fit, "run", interrupted)
+    monkeypatch.setattr(fit, "_kept", halfway)
+    assert cli.main(["fit", str(tmp_path / "rows.csv"), "--output-dir", str(tmp_path / "run")]) == 130
+    assert capsys.readouterr().err == "\nlabelloop: interrupted\n"
+
+
+def test_a_lock_on_a_full_disk_names_its_file_and_leaves_none(tmp_path, monkeypatch):
+    from labelloop.runs import lock
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(lock.json, "dump", full)
+    with pytest.raises(OSError, match=r"No space left on device.*lock"):
+        lock.lock(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_can_only_be_read_names_the_file_not_a_temporary_one(tmp_path, monkeypatch):
+    from labelloop.runs.files import write_atomically
+
+    def read_only(path, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr("pathlib.Path.unlink", read_only)
+    with pytest.raises(OSError, match="Read-only") as caught:
+        write_atomically(tmp_path / "rows.csv", read_only)
+    assert caught.value.filename == str(tmp_path / "rows.csv")
+
+
 @pytest.fixture(scope="module")
 def corrected(tmp_path_factory):
     """A run of `correct` on a file with ; between its fields."""

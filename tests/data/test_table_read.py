@@ -235,9 +235,12 @@ def test_embedding_columns_that_cannot_be_used(tmp_path):
     save(e=[[1.0, 2.0], None])
     with raises("column 'e' has no embedding in row 1", path):
         read_table(path)
-    save(e=[["x"], ["y"]])
-    with raises("column 'e' is of type list<", path):
+    save(embedding=[["x"], ["y"]])
+    with raises("column 'embedding' is of type list<", path):
         read_table(path)
+    save(e=[["x"], ["y"]], x=[1.0, 2.0])
+    with pytest.warns(UserWarning, match="'e' .of type list<"):
+        assert read_table(path).column_names == ("x",)
     save(e=[[1.0], [2.0]], f=[[1.0], [2.0]])
     with raises("'e' and 'f' could both be meant; say which with embedding_column", path):
         read_table(path)

@@ -110,29 +110,39 @@ def _quoted(cell: str | None, mark: str, *, always: bool = False) -> str:
     return text
 
 
+ASKED_ABOUT = ("slip", "huge", "infinite")  # columns that are refused
+UNREADABLE = ("latin.csv", "utf16.csv")
+
+
 @st.composite
-def tables(draw: Any) -> MadeTable:
-    """A table with labels, clean labels in some rows, and one to five further columns."""
+def tables(draw: Any, *, usable: bool = False) -> MadeTable:
+    """A table with labels, clean labels in some rows, and one to five further columns.
+
+    Where it is to be usable, nothing in it needs a decision of the user.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    classes = draw(st.sampled_from(CLASS_SETS))
+    asked = [names for names in CLASS_SETS if usable and {"-1", "None", "nan"} & {*names}]
+    classes = draw(st.sampled_from([names for names in CLASS_SETS if names not in asked]))
     count = draw(st.integers(24, 60))
     true = rng.integers(0, len(classes), count)
     given = np.where(rng.random(count) < 0.2, rng.integers(0, len(classes), count), true)
-    marker = draw(st.sampled_from([None, "", "-1", "nan", "None"]))
+    marker = draw(st.sampled_from([None, ""] if usable else [None, "", "-1", "nan", "None"]))
     label: list[str | None] = [classes[k] for k in given]
     for row in range(draw(st.integers(0, 3))):
         label[row] = marker
-    spelled = draw(st.sampled_from(["same", "same", "same", "capitals", "other", "flag"]))
+    spelled = "same" if usable else draw(st.sampled_from(["same", "same", "same", "capitals", "other", "flag"]))
     words = {"same": lambda k: classes[k], "capitals": lambda k: classes[k].upper(), "other": lambda k: f"new {k}"}
     clean = [("x" if spelled == "flag" else words[spelled](k)) if row % 3 == 0 else None for row, k in enumerate(true)]
     columns: dict[str, list[str | None]] = {}
     if draw(st.booleans()):
         columns[draw(st.sampled_from(["id", "Row ID"]))] = [f"r{row}" for row in range(count)]
-    for place, kind in enumerate(draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=5))):
+    known = [kind for kind in COLUMNS if not usable or kind not in ASKED_ABOUT]
+    kinds = draw(st.lists(st.sampled_from(known), min_size=1, max_size=5))
+    for place, kind in enumerate(["number"] * usable + kinds):
         columns[f"{kind}{place}"] = _column(kind, count, true, rng)
     columns[draw(st.sampled_from(["label", "Label", "target", "y", "noisy label"]))] = label
-    columns[draw(st.sampled_from(["clean_label", "Clean Label", "verified", "y_clean"]))] = clean
-    return MadeTable(draw(st.sampled_from(FORMS)), columns, classes)
+    columns[draw(st.sampled_from(["clean_label", "Clean Label", "y_clean"] + ["verified"] * (not usable)))] = clean
+    return MadeTable(draw(st.sampled_from([f for f in FORMS if not usable or f not in UNREADABLE])), columns, classes)
 
 
 def _column(kind: str, count: int, true: Any, rng: np.random.Generator) -> list[str | None]:

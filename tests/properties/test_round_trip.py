@@ -1,4 +1,8 @@
-"""Labels, ids and order survive fit or correct, export and undo: of tables and of folders of images."""
+"""Labels, ids and order survive fit or correct, export and undo: of tables and of folders of images.
+
+100 cases here, 60 tables and 40 folders; LABELLOOP_CASES=2000 asks for more. Most must come through to the end: a
+generator whose every table is refused would show nothing. What a long search found is an example below.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +27,20 @@ from labelloop.workflows.correct_file import Outputs, correct_file
 from labelloop.workflows.fit_file import Settings, fit_file
 
 CASES = int(os.environ.get("LABELLOOP_CASES", "100"))
-FEW = settings(
-    max_examples=max(4, CASES // 25),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    database=None,
-    derandomize=CASES == 100,
-)
+TABLES, FOLDERS = CASES * 6 // 10, CASES * 4 // 10
+SETTINGS = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "database": None,
+    "derandomize": CASES == 100,
+}
 CHEAP = ("final_labels=loop", "beliefs=networks")
 QUICK = Settings(overrides=("epochs=2", "warm_up=1", "correct_every=1", "corrector.max_epochs=2", *CHEAP))
 SMALL = Settings(overrides=(*QUICK.overrides, "network_options.widths=[4, 4]"))
+# Most runs are of a baseline, which takes a fifth of the time: the way of rows and labels through files is the same.
+BASELINE = Settings(method="noisy-and-clean", overrides=("epochs=1",))
+SMALL_BASELINE = Settings(method="noisy-and-clean", overrides=("epochs=1", "network_options.widths=[4, 4]"))
+METHODS = st.sampled_from(["correct", "fit", *["baseline"] * 6])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,10 +48,13 @@ def few_trees():
     with pytest.MonkeyPatch.context() as patch:
         for name in ("trees", "clean_rows"):
             patch.setattr(f"labelloop.methods.closed_loop.learners.{name}.TREES", 5)
+        patch.setattr(
+            "os.fsync", lambda handle: None
+        )  # most of the time of a tiny run, and nothing to do with its rows
         yield
 
 
-def run_on(path: Path, folder: Path, method: str, options: ReadOptions, quick: Settings = QUICK) -> None:
+def run_on(path: Path, folder: Path, method: str, options: ReadOptions, quick: Settings) -> None:
     if method == "correct":
         correct_file(path, options, Outputs(folder=folder, report=False))
     else:
@@ -51,13 +62,20 @@ def run_on(path: Path, folder: Path, method: str, options: ReadOptions, quick: S
         fit_file(path, options, quick, run, max_unreadable=1.0)
 
 
-@FEW
-@given(tables(), st.sampled_from(["correct", "correct", "fit"]))
-def test_rows_survive_correction_export_and_undo(made, method):
-    rows_survive(made, method)
+def test_rows_survive_correction_export_and_undo():
+    came_through = []
+
+    @settings(max_examples=TABLES, **SETTINGS)
+    @given(tables(usable=True), METHODS)
+    def search(made, method):
+        came_through.append(rows_survive(made, method))
+
+    search()
+    assert len(came_through) >= TABLES
+    assert sum(came_through) >= 0.5 * len(came_through)
 
 
-@pytest.mark.parametrize("method", ["correct", "fit"])
+@pytest.mark.parametrize("method", ["correct", "fit", "baseline"])
 def test_plain_rows_come_through_to_the_end(method):
     labels, x = ["cat", "dog"] * 20, [f"{k % 2 + k / 99:.2f}" for k in range(40)]
     columns = {"x": x, "label": labels, "clean_label": [*labels[:20], *[None] * 20]}
@@ -74,7 +92,7 @@ def rows_survive(made: MadeTable, method: str) -> bool:
         options = ReadOptions(progress=False)
         try:
             table = read_table(path, options)
-            run_on(path, folder / "run", method, options)
+            run_on(path, folder / "run", method, options, BASELINE if method == "baseline" else QUICK)
         except (DataError, UsageError):
             return False
         labels = pq.read_table(folder / "run" / "labels.parquet")
@@ -98,7 +116,8 @@ def rows_survive(made: MadeTable, method: str) -> bool:
         again = read_table(folder / f"out.{to}", ReadOptions(label_column="corrected_label", labels_required=False))
         assert len(again) == len(table)
         found = [None if k < 0 else str(classes_of(again)[k]) for k in encoded(again, classes_of(again))[0]]
-        assert found == [str(label) for label in labels["corrected_label"].to_pylist()], "in order"
+        wanted = [None if label is None else str(label) for label in labels["corrected_label"].to_pylist()]
+        assert found == wanted, "in order"
         return True
 
 
@@ -112,19 +131,27 @@ LINK_TO_NOTHING = [
 THREE_IMAGES = [("one", "0.png", "L", (8, 8)), ("two", "0.png", "L", (8, 8)), ("two", "1.png", "L", (8, 8))]
 
 
-@FEW
-@given(image_folders())
-@example(LINK_TO_NOTHING)
-@example(THREE_IMAGES)
-def test_images_survive_fit_export_and_undo(made):
-    images_survive(made)
+def test_images_survive_fit_export_and_undo():
+    came_through = []
+
+    @settings(max_examples=FOLDERS, **SETTINGS)
+    @given(image_folders(), st.sampled_from(["fit", *["baseline"] * 7]))
+    @example(LINK_TO_NOTHING, "fit")
+    @example(THREE_IMAGES, "fit")
+    def search(made, method):
+        came_through.append(images_survive(made, method))
+
+    search()
+    assert len(came_through) >= FOLDERS
+    assert sum(came_through) >= 0.5 * len(came_through)
 
 
-def test_plain_images_come_through_to_the_end():
-    assert images_survive([(f"class {k % 2}", f"{k}.png", "RGB", (8, 8)) for k in range(12)])
+@pytest.mark.parametrize("method", ["fit", "baseline"])
+def test_plain_images_come_through_to_the_end(method):
+    assert images_survive([(f"class {k % 2}", f"{k}.png", "RGB", (8, 8)) for k in range(12)], method)
 
 
-def images_survive(made: list[tuple[str, str, str, tuple[int, int]]]) -> bool:
+def images_survive(made: list[tuple[str, str, str, tuple[int, int]]], method: str) -> bool:
     """Whether a folder came through; False where it was refused in words."""
     image = pytest.importorskip("PIL.Image")
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
@@ -143,7 +170,7 @@ def images_survive(made: list[tuple[str, str, str, tuple[int, int]]]) -> bool:
         clean.write_text("\n".join(lines) + "\n", encoding="utf-8")
         options = ReadOptions(progress=False, clean_file=clean, image_size=8)
         try:
-            run_on(root, folder / "run", "fit", options, SMALL)
+            run_on(root, folder / "run", method, options, SMALL_BASELINE if method == "baseline" else SMALL)
         except (DataError, UsageError):
             return False
         labels = pq.read_table(folder / "run" / "labels.parquet")

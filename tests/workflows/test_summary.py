@@ -36,7 +36,20 @@ def test_a_dry_run_says_what_was_understood_and_writes_nothing(tmp_path, capsys)
         assert "2 classes; given labels: 40, clean labels: 8, both: 8" in said
         assert "read as missing: 0 given labels and 32 clean labels (blank)" in said
         assert said.rstrip().endswith("(--dry-run)")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert main([command, str(path), "--dry-run"]) == 0, "which needs no folder"
+        assert capsys.readouterr().out == said
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_a_dry_run_on_unreadable_images_writes_nothing(tmp_path, capsys):
+    for name in ("one", "two"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        (tmp_path / "images" / name / "a.png").write_bytes(b"no picture")
+    assert main(["fit", str(tmp_path / "images"), "--output-dir", str(tmp_path / "run"), "--dry-run"]) == 1
+    assert "2 of 2 images cannot be read (100.0%)" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["images"]
 
 
 def test_many_classes_are_not_listed_one_by_one(tmp_path):

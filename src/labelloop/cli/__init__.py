@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"labelloop: {of_the_system(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"\nlabelloop: interrupted{options.kept(options)}", file=sys.stderr)
+        print(f"\nlabelloop: interrupted{_kept(options)}", file=sys.stderr)
         return 130
 
 
@@ -102,6 +102,14 @@ def make_parser() -> argparse.ArgumentParser:
         flags.set_defaults(run=command.run, kept=_nothing_kept)
         command.add_flags(flags)
     return parser
+
+
+def _kept(options: argparse.Namespace) -> str:
+    """What is kept of an interrupted command; nothing if that cannot be told, as in the middle of an import."""
+    try:
+        return str(options.kept(options))
+    except Exception:  # a library that was imported halfway can fail in any way
+        return ""
 
 
 def _nothing_kept(options: argparse.Namespace) -> str:

@@ -18,6 +18,7 @@ from labelloop.cli.flags import (
     processes,
     read_options,
 )
+from labelloop.errors import UsageError
 
 HELP = "train on a file and correct its labels"
 DESCRIPTION = (
@@ -33,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DATA",
         help="a table, a folder of Parquet parts or of images, or a Hugging Face data set",
     )
-    parser.add_argument("--output-dir", type=Path, required=True, metavar="RUN", help="the folder of this run")
+    parser.add_argument("--output-dir", type=Path, metavar="RUN", help="the folder of this run")
     _add_data(parser)
     _add_training(parser)
     parser.add_argument(
@@ -111,10 +112,12 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from labelloop.workflows.fit_file import RunOptions, Settings, fit_file, holds_run, join
 
+    if options.output_dir is None and not options.dry_run:
+        raise UsageError("a run needs a folder: name a new one with --output-dir, or only look with --dry-run")
     ranks = join(options.processes)
     if not ranks.is_first:
         warnings.simplefilter("ignore")  # the first process prints the same
-    again = ranks.restarts > 0 and holds_run(options.output_dir)
+    again = ranks.restarts > 0 and options.output_dir is not None and holds_run(options.output_dir)
     summary = fit_file(
         options.data,
         read_options(options),
@@ -146,6 +149,6 @@ def run(options: argparse.Namespace) -> int:
 def _kept(options: argparse.Namespace) -> str:
     from labelloop.workflows.fit_file import holds_run
 
-    if not holds_run(options.output_dir):
+    if options.output_dir is None or not holds_run(options.output_dir):
         return ""
     return f"; the last finished epoch is kept; continue with --resume --output-dir {options.output_dir}"

@@ -79,6 +79,10 @@ def dates_as_numbers(values: NDArray, form: str, year: float) -> tuple[Floats, N
     return numbers, gone
 
 
+def is_date(text: str, form: str) -> bool:
+    return _read(text, form) is not None
+
+
 def _part(date: datetime, part: str) -> int:
     return date.weekday() if part == "weekday" else getattr(date, part)
 

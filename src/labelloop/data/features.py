@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
+from labelloop.data.column_questions import counts_rows, number_with_signs, slip_among_dates, why_an_id
 from labelloop.data.columns import (
     EMBEDDING_NAMES,
     NEVER_FEATURES,
@@ -45,6 +46,7 @@ class Features:
         encoding: How named columns became numbers.
         used: Every column that is used, and how.
         left_out: Every column that is not used, and why.
+        remarks: What is unusual about those that are used.
     """
 
     names: list[str]
@@ -52,6 +54,7 @@ class Features:
     encoding: tuple[Column, ...]
     used: tuple[Feature, ...]
     left_out: tuple[LeftOut, ...]
+    remarks: tuple[str, ...] = ()
 
 
 def features_of(
@@ -91,6 +94,7 @@ def features_of(
     parts: list[Floats] = []
     chosen: list[str] = []
     fitted: Sequence[Column] = ()
+    raw: dict[str, NDArray] = {}
     left_out: list[LeftOut] = []
     if embedding_column is not None:
         embedding = _embedding(arrow[embedding_column], embedding_column, path)
@@ -116,16 +120,19 @@ def features_of(
     if expected is not None:
         check_columns(expected, chosen, str(path))
     used = _used(embedding_column, parts[0].shape[1], fitted, feature_columns if as_they_are else None)
+    used = [_with_remarks(use, raw.get(use.column), arrow[use.column].type) for use in used]
     why = "only the named columns are used" if not by_default else f"the embedding {embedding_column!r} replaces it"
     done = {*roles.used, *(use.column for use in used), *(out.column for out in left_out)}
     left_out += [LeftOut(name, why) for name in names if name not in done]
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-    return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out))
+    return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out), _counting(arrow, fitted))
 
 
 def _check_named(asked: Sequence[str], arrow: pa.Table, roles: Roles, path: Path) -> None:
-    """Refuses features that do not exist, or have another use."""
+    """Refuses features that do not exist, have another use, or are named twice."""
     for name in asked:
+        if list(asked).count(name) > 1:
+            raise DataError(f"{path}: column {name!r} is named twice among the features; name it once")
         require(name, arrow.column_names, str(path))
         if name in roles.used:
             raise DataError(f"{path}: column {name!r} is a feature and has another use too; name it once")
@@ -154,6 +161,25 @@ def _used(
     return found
 
 
+def _counting(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
+    """Says which features count the rows, as ids do."""
+    ends = {column.name: counts_rows(arrow[column.name]) for column in fitted}
+    return tuple(
+        f"{name!r} holds each number from {found[0]} to {found[1]} once; if it is an id, choose other features"
+        for name, found in ends.items()
+        if found is not None
+    )
+
+
+def _with_remarks(use: Feature, values: NDArray | None, kind: pa.DataType) -> Feature:
+    """The feature with how many of its values are blank, and the time zone of dates."""
+    zone = ", in UTC" if pa.types.is_timestamp(kind) and kind.tz is not None else ""
+    if values is None:
+        return use
+    blank = np.isnan(values) if values.dtype.kind == "f" else values == None  # noqa: E711  (elementwise)
+    return Feature(use.column, f"{use.how}{zone}", int(blank.sum()))
+
+
 def _guessed_embedding(arrow: pa.Table, roles: Roles, path: Path) -> tuple[str | None, bool]:
     """The column of lists that is used as an embedding, and whether other columns are used with it.
 
@@ -162,6 +188,7 @@ def _guessed_embedding(arrow: pa.Table, roles: Roles, path: Path) -> tuple[str |
     """
     lists = [name for name in arrow.column_names if name not in roles.used and _is_list(arrow[name].type)]
     named = [name for name in lists if plain(name) in EMBEDDING_NAMES]
+    lists = [name for name in lists if _is_numeric(arrow[name].type.value_type)]
     known = named or lists
     if len(known) > 1:
         raise DataError(
@@ -196,7 +223,7 @@ def _embedding(column: pa.ChunkedArray, name: str, path: Path) -> Floats:
     if len(other):
         raise DataError(
             f"{path}: column {name!r} has {widths[0]} numbers in row 0 and {widths[other[0]]} in row {other[0]};"
-            " every embedding needs the same number"
+            " every embedding needs the same number; or choose other features with feature_columns"
         )
     values, start = zeros((len(column), int(widths[0]))), 0
     for chunk in column.chunks:
@@ -237,14 +264,16 @@ def _fit_default(
             continue
         if plain(name) in NEVER_FEATURES:
             left_out.append(LeftOut(name, "a label, an id or a row number, by its name"))
-        elif _is_numeric(kind) or _is_text(kind) or pa.types.is_temporal(kind):
+        elif is_id := why_an_id(name, arrow[name]):
+            left_out.append(LeftOut(name, is_id))
+        elif _is_numeric(kind) or _is_text(kind) or _is_date(kind):
             raw[name], column, why_not = _fit_column(arrow, name, path, train)
             if why_not:
                 left_out.append(LeftOut(name, why_not))
             else:
                 fitted.append(column)
         else:
-            left_out.append(LeftOut(name, "empty" if pa.types.is_null(kind) else f"of type {kind}"))
+            left_out.append(LeftOut(name, _why_of_type(kind)))
     said = some(f"{out.column!r} ({out.why})" for out in left_out)
     if not fitted and embedding is None:
         raise DataError(
@@ -267,8 +296,18 @@ def _fit_column(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_]
     form = date_format([text for text in values if text is not None])
     if form is not None:
         return values, fit_date(name, values, train, form), None
+    if slip := slip_among_dates(values.tolist()):
+        row, words = slip
+        raise DataError(
+            f"{path}: column {name!r} is not dates: row {row} holds {values[row]!r}, which is not {words} (the first"
+            f" row is 0); correct it, say --na {values[row]} if it means that the date is missing, or leave the column"
+            " out of the features"
+        )
     column = fit_category(name, values, train)
-    return values, column, unusable(column, values, train)
+    why_not = unusable(column, values, train)
+    if why_not and (example := number_with_signs(values)):
+        why_not = f"{why_not}; as numbers, write {example!r} without its signs"
+    return values, column, why_not
 
 
 def _raw(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray:
@@ -299,6 +338,16 @@ def _nearly_numbers(column: pa.ChunkedArray) -> bool:
     texts = column.to_pylist()
     written = [value for value in texts if value is not None and value.strip() not in NULL_NUMBERS]
     return bool(written) and sum(map(is_number, written)) >= ALMOST_ALL * len(written)
+
+
+def _is_date(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
+def _why_of_type(kind: pa.DataType) -> str:
+    if pa.types.is_null(kind):
+        return "empty"
+    return f"a time of day without a date, {kind}" if pa.types.is_time(kind) else f"of type {kind}"
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.data.classes import MISSING_TEXT, typed
+from labelloop.data.written import is_number
 from labelloop.errors import DataError, UsageError, some
 
 MANY = 30  # a column of more distinct numbers may be a measurement
 FEW_ROWS = 10  # rows per class
+SHOWN = 3  # groups of spellings in a message
 
 
-def ask_about_markers(given: Counter[str], clean: Counter[str], source: str) -> None:
+def ask_about_markers(given: Counter[str], clean: Counter[str], source: str, *, usual: bool = False) -> None:
     """Refuses -1, None or nan among the given labels if it may be a class.
 
     Text always raises the question. The number -1 does if the labels are among -1, 0 and 1, if other labels are
@@ -28,6 +30,7 @@ def ask_about_markers(given: Counter[str], clean: Counter[str], source: str) -> 
         given: The count of each given label.
         clean: The count of each clean label.
         source: For messages.
+        usual: Whether -1 usually means a missing clean label, as in arrays, so that it says nothing about given ones.
 
     Raises:
         UsageError: With where and how often it occurs, and how to decide.
@@ -38,7 +41,7 @@ def ask_about_markers(given: Counter[str], clean: Counter[str], source: str) -> 
         return
     if all(_is_whole(name) for name in classes):
         numbers = sorted(int(float(name)) for name in classes)
-        both = any(marker in clean for marker in found)
+        both = not usual and any(marker in clean for marker in found)
         if numbers[0] >= 0 and numbers != [0, 1] and len(numbers) > 1 and not both:
             return
     marker = found[0]
@@ -49,17 +52,27 @@ def ask_about_markers(given: Counter[str], clean: Counter[str], source: str) -> 
     )
 
 
-def name_spellings(given: Counter[str], clean: Counter[str], source: str) -> None:
-    """Says which whole numbers are written in two ways, 1 and 1.0, and read as one class.
+def name_spellings(given: Counter[str], clean: Counter[str], source: str, *, numbers: bool) -> None:
+    """Says which labels are written in several ways and read as one class: with blanks around them, or 1 and 1.0.
+
+    Args:
+        given: The count of each given label as written, blanks included.
+        clean: The same for clean labels.
+        source: For messages.
+        numbers: Whether labels that are all whole numbers are read as numbers.
 
     Warns:
         UserWarning: Some are.
     """
-    names = [name for name in {**given, **clean} if name not in MISSING_TEXT]
-    if not all(_is_whole(name) for name in names):
-        return  # text: classes of their own
-    for group in _variants(names):
-        warnings.warn(f"{source}: {_named(group, given, clean)} are read as one class", stacklevel=4)
+    names = [name for name in {**given, **clean} if name.strip() not in MISSING_TEXT]
+    whole = numbers and all(_is_whole(name.strip()) for name in names)
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        key = name.strip().removesuffix(".0") if whole else name.strip()
+        groups.setdefault(key, []).append(name)
+    several = [group for group in groups.values() if len(group) > 1]
+    if several:
+        warnings.warn(f"{source}: {_listed(several, given, clean)} are read as one class", stacklevel=4)
 
 
 def _said(counts: Counter[str], names: Sequence[str]) -> str:
@@ -77,9 +90,11 @@ def compare_labels(labels: NDArray | None, clean_labels: NDArray | None, source:
         DataError: They share none.
 
     Warns:
-        UserWarning: Names differ only in case, spaces or a trailing ".0".
+        UserWarning: Names differ only in case, spaces, signs that look alike, leading zeros or a trailing ".0"; or
+            clean labels hold a class that no given label has.
     """
-    given, clean = _classes(labels, markers), _classes(clean_labels, markers)
+    given = _classes(labels, markers, f"{source}: label")
+    clean = _classes(clean_labels, markers, f"{source}: clean_label")
     alike = _variants([*given, *clean])
     kinds = {values.dtype.kind for values in (labels, clean_labels) if values is not None}
     mixed = "U" in kinds and len(kinds) > 1  # reported when the classes are numbered
@@ -90,30 +105,51 @@ def compare_labels(labels: NDArray | None, clean_labels: NDArray | None, source:
             f" {_said(clean, list(clean))}{hint}; write both alike, or name the right columns with label_column and"
             " clean_column"
         )
-    for group in alike:
+    if alike:
+        said = _listed(alike, given, clean)
+        warnings.warn(f"{source}: {said} count as different classes; if they are one, write them alike", stacklevel=3)
+    new = [name for name in clean if name not in given and not any(name in group for group in alike)]
+    if given and new and not mixed:
         warnings.warn(
-            f"{source}: {_named(group, given, clean)} count as different classes; if they are one, write them alike",
+            f"{source}: clean labels hold {some(f'{name!r} ({clean[name]} times)' for name in new)}, which no given"
+            " label is; if that is no class, correct it or leave it blank",
             stacklevel=3,
         )
 
 
-def _classes(labels: NDArray | None, markers: Sequence[str]) -> Counter[str]:
+def _classes(labels: NDArray | None, markers: Sequence[str], what: str) -> Counter[str]:
     if labels is None:
         return Counter()
-    array, missing = typed(labels, markers=markers)
+    array, missing = typed(labels, what, markers)
     array = array.astype(np.int64) if array.dtype.kind == "b" else array
     return Counter(str(value) for value in array[~missing].tolist())
 
 
 def _variants(names: Sequence[str]) -> list[list[str]]:
+    """The names that people would take for one: grouped, where a group has several."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
-        groups.setdefault(re.sub(r"[\s_-]+", " ", name.strip().casefold()).removesuffix(".0"), []).append(name)
+        groups.setdefault(_bare(name), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
 
 
+def _bare(name: str) -> str:
+    """A name without case, blanks, invisible signs, leading zeros and a trailing ".0"."""
+    text = "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
+    text = re.sub(r"[\s_-]+", " ", text.strip().casefold()).removesuffix(".0")
+    return text.lstrip("0") or "0" if text.isdecimal() else text
+
+
+def _listed(groups: Sequence[Sequence[str]], given: Counter[str], clean: Counter[str]) -> str:
+    return some((_named(group, given, clean) for group in groups), SHOWN)
+
+
 def _named(group: Sequence[str], given: Counter[str], clean: Counter[str]) -> str:
-    return " and ".join(f"{name!r} ({given[name] + clean[name]} times)" for name in group)
+    """The names with counts; by their code points where they look the same."""
+    alike = len({unicodedata.normalize("NFKC", name) for name in group}) < len(group)
+    hidden = any(unicodedata.category(sign) == "Cf" for name in group for sign in name)
+    show = ascii if alike or hidden else repr
+    return " and ".join(f"{show(name)} ({given[name] + clean[name]} times)" for name in group)
 
 
 def question_numbers(labels: NDArray | None, column: str | None, guessed: bool, source: str) -> None:
@@ -125,11 +161,11 @@ def question_numbers(labels: NDArray | None, column: str | None, guessed: bool, 
     Warns:
         UserWarning: It was named.
     """
-    classes: Any = None
-    if labels is not None and column is not None:
-        array, missing = typed(labels)
-        classes = np.unique(array[~missing])
-    if classes is None or classes.dtype.kind != "i" or len(classes) <= MANY:
+    if labels is None or column is None:
+        return
+    array, missing = typed(labels, f"{source}: {column}")
+    classes = _as_numbers(np.unique(array[~missing]))
+    if len(classes) <= MANY:
         return
     rows = int((~missing).sum())
     if rows >= FEW_ROWS * len(classes) or np.array_equal(classes, np.arange(classes[0], classes[0] + len(classes))):
@@ -141,3 +177,13 @@ def question_numbers(labels: NDArray | None, column: str | None, guessed: bool, 
     if guessed:
         raise UsageError(f"{message}; if it is the label, say so with label_column")
     warnings.warn(f"{message}; every number becomes its own class", stacklevel=3)
+
+
+def _as_numbers(classes: NDArray) -> NDArray:
+    """Classes that are numbers, sorted; none where some are names, or codes such as 007."""
+    if classes.dtype.kind == "U":
+        names = classes.tolist()
+        codes = [re.fullmatch(r"-?0\d+", name) is not None for name in names]
+        usable = all(map(is_number, names)) and not any(codes)
+        return np.unique(np.array([float(name) for name in names] if usable else []))
+    return classes if classes.dtype.kind == "i" else classes[:0]

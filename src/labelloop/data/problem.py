@@ -158,7 +158,10 @@ def _check_table(table: Table) -> None:
 
 
 # Other programs write missing labels like this, but they may be names (NA is a country), so this only warns.
-PERHAPS_MISSING = {"NA", "N/A", "n/a", "#N/A", "NULL", "null"}
+PERHAPS_MISSING = {
+    *("NA", "N/A", "n/a", "#N/A", "NULL", "null", "?", "-", "--", "."),
+    *("missing", "unlabeled", "unlabelled", "unsure", "TBD", "tbd"),
+}
 
 
 def _check_labels(problem: Problem, source: str) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             partial.chmod(_usual_mode())  # some libraries write files that only their owner may read
             partial.replace(path)
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # on a disk that can only be read, where the write has failed already
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -39,6 +40,8 @@ def naming(path: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, FileNotFoundError | PermissionError) and error.filename not in (None, str(path)):
             raise  # it is about another file, which was read
+        if FULL.lower() in str(error).lower():
+            raise OSError(errno.ENOSPC, FULL, str(path)) from error
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     except Exception as error:  # libraries raise their own kinds of errors
         if FULL.lower() in str(error).lower():

@@ -62,7 +62,7 @@ class RunFolder:
             )
         if holding and not resume and not overwrite:
             raise DataError(
-                f"{self.path} already holds a run; continue it with --resume, replace it with --overwrite, "
+                f"{self.path} already holds a run; continue a fit with --resume, replace it with --overwrite, "
                 "or give another folder"
             )
         elif self.path.is_dir() and not holding:

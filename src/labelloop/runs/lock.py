@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 
 from labelloop.errors import DataError
+from labelloop.runs.files import naming
 
 LOCK = ".labelloop.lock"
 
@@ -39,8 +40,12 @@ def lock(folder: Path) -> None:
                 ) from None
             path.unlink(missing_ok=True)  # left by a process that was killed
             continue
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(mine, file)
+        try:
+            with naming(path), os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(mine, file)
+        except OSError:  # a full disk: an empty lock would hold off the next run
+            path.unlink(missing_ok=True)
+            raise
         atexit.register(unlock, folder, os.getpid())
         return
     raise DataError(f"{folder} is in use by another process, which has just started; give another folder")

@@ -19,6 +19,7 @@ from labelloop.data.readers.compressed import ending_of
 from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
 from labelloop.data.readers.parquet_parts import parts_of
 from labelloop.data.table import Table
+from labelloop.data.understood import together
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
@@ -52,8 +53,6 @@ class Outputs:
     report: bool = True
 
     def __post_init__(self) -> None:
-        if self.file is None and self.folder is None:
-            raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
         if self.file is not None and self.file.suffix not in (".csv", ".parquet"):
             ending = self.file.suffix or "a name without an ending"
             raise UsageError(f"{self.file}: cannot write {ending!r}; .csv or .parquet")
@@ -96,6 +95,8 @@ def _correct_file(
     seed: int,
     dry_run: bool,
 ) -> str:
+    if not dry_run and to.file is None and to.folder is None:
+        raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
     if not dry_run and to.file is not None and to.file.exists() and not to.overwrite:
         raise DataError(f"{to.file} exists; give another name, or --overwrite")
     names = [] if path.is_dir() and options.encoder is not None else _column_names(path)
@@ -118,6 +119,7 @@ def _correct_file(
     if has_embedding := bool(embedding_column or options.feature_columns or embedded or not tables):
         tables.append(_readable(read_inputs(path, replace(options, embedding_column=embedding_column))))
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
+    table = replace(table, understood=together([part.understood for part in tables]))
     if dry_run:
         return f"{understood_text(table)}\nnothing was corrected or written (--dry-run)"
     probabilities = tables[0].inputs if pred_probs_columns else None

@@ -71,15 +71,17 @@ def fit_file(
         path: A table, a folder of Parquet parts, a folder of images, or a Hugging Face data set.
         columns: How to read it.
         settings: The method and its settings.
-        run: What surrounds the run; it has a folder.
+        run: What surrounds the run; it has a folder unless it is a dry run.
         noisy_labels: A noise file, whose labels replace the given ones.
         test: A file of rows with true labels to report the accuracy on.
         allow_overlap: As for `fit`.
         max_unreadable: The share of images that may be unreadable.
     """
     with run.memory_limit():
-        assert run.folder is not None
-        if path.is_dir() and run.folder.resolve().is_relative_to(path.resolve()):
+        assert run.folder is not None or run.dry_run
+        if not 0 <= max_unreadable <= 1:
+            raise UsageError(f"max_unreadable is a share of the images, from 0 to 1, not {max_unreadable:g}")
+        if path.is_dir() and run.folder is not None and run.folder.resolve().is_relative_to(path.resolve()):
             raise UsageError(
                 f"{run.folder} is inside the data {path}, of which it would become a part; give another folder"
             )
@@ -152,18 +154,19 @@ def _with_labels(test: Table) -> Table | None:
 
 def _check_unreadable(table: Table, most: float, run: RunOptions) -> None:
     """Warns of images that cannot be read, and stops where they are more than a share of the rows."""
-    count, output_dir = len(table.unreadable), run.folder
+    count = len(table.unreadable)
     if not count:
         return
-    assert output_dir is not None
-    where = output_dir / UNREADABLE
+    output_dir = None if run.dry_run else run.folder
     message = f"{table.source}: {count} of {len(table)} images cannot be read ({100 * count / len(table):.1f}%)"
     if count <= most * len(table):
-        warnings.warn(f"{message}; they are left out and listed in {where}", stacklevel=2)
+        where = "" if output_dir is None else f" and listed in {output_dir / UNREADABLE}"
+        warnings.warn(f"{message}; they are left out{where}", stacklevel=2)
         return
     examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
     listed = f"such as {examples}"
-    if run.ranks.is_first and not holds_run(output_dir) and not output_dir.is_file():  # what is there is not replaced
+    free = output_dir is not None and not holds_run(output_dir) and not output_dir.is_file()
+    if run.ranks.is_first and output_dir is not None and free:  # what is there is not replaced
         output_dir.mkdir(parents=True, exist_ok=True)
         listed = f"all are listed in {list_unreadable(output_dir, table)}"
     raise DataError(

@@ -41,8 +41,13 @@ def understood_text(table: Table) -> str:
 def _features(table: Table, said: Understood) -> Iterator[str]:
     if not said.features:
         shape = getattr(table.inputs, "shape", None)
+        pixels = shape if shape is not None and len(shape) == 4 else None
         form, encoder = table.image_form, table.encoder_form
-        what = f"images of {form.height} x {form.width} pixels" if form is not None else f"an array {shape}"
+        what = f"an array {shape}"
+        if form is not None:
+            what = f"images of {form.height} x {form.width} pixels"
+        elif pixels is not None:
+            what = f"images of {pixels[1]} x {pixels[2]} pixels in {pixels[3]} channels, an array {shape}"
         if encoder is not None:
             what = f"{encoder.kind}s, through the encoder {encoder.name}"
         yield f"  inputs: {what if shape is not None or form is not None or encoder is not None else 'a dataset'}"
@@ -53,6 +58,10 @@ def _features(table: Table, said: Understood) -> Iterator[str]:
         simple = kind == "number"
         names = some((repr(f.column) if simple else f"{f.column!r} ({f.how})" for f in features), NAMES)
         yield f"  features, {kind}: {len(features)}: {names}" if simple else f"  features: {names}"
+    gaps = sorted((feature for feature in said.features if feature.blank), key=lambda feature: -feature.blank)
+    if gaps:
+        names = some((f"{feature.column!r} in {feature.blank} rows" for feature in gaps), NAMES)
+        yield f"  blank: {names} (filled in, and marked in a column of their own)"
 
 
 def _classes(table: Table) -> list[str]:
@@ -73,7 +82,9 @@ def _classes(table: Table) -> list[str]:
     absent = [
         f"{int((values == MISSING).sum())} {what} labels" for what, values in (("given", given), ("clean", clean))
     ]
-    marks = ", ".join(repr(mark) for mark in table.markers if mark and _occurs(table, mark))
+    found = table.understood.markers if table.understood is not None else None
+    found = tuple(mark for mark in table.markers if mark and _occurs(table, mark)) if found is None else found
+    marks = ", ".join(map(repr, found))
     return [*lines, f"  read as missing: {' and '.join(absent)} (blank{', ' + marks if marks else ''})"]
 
 

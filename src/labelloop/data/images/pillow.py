@@ -24,16 +24,20 @@ def need_pillow(what: str) -> None:
 
 
 def to_rgb(image: Any) -> Any:
-    """A colour image as people see it: upright, and with its full range of brightness.
+    """A colour image as people see it: upright, with its full range of brightness, and on white where transparent.
 
-    Pillow's own conversion clips everything above 255, so that 16-bit images become white.
+    Pillow's own conversion clips everything above 255, so that 16-bit images become white, and drops transparency, so
+    that a drawing which is black everywhere and transparent around its lines becomes black.
     """
     from PIL import Image, ImageOps
 
     image = ImageOps.exif_transpose(image)
+    if is_transparent(image):
+        image = image.convert("RGBA")  # what is below transparent pixels was never meant to be seen
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
     if image.mode == "RGB":
         return image
-    if image.mode.startswith(("I", "F")):
+    if is_deep(image):
         values = np.asarray(image, dtype=np.float64)
         largest = float(values.max(initial=0.0))
         scale = (
@@ -43,6 +47,20 @@ def to_rgb(image: Any) -> Any:
             scale = 255 / 65535 if largest <= 65535 else 255 / largest
         image = Image.fromarray(np.clip(values * scale + 0.5, 0, 255).astype(np.uint8))
     return image.convert("RGB")
+
+
+def is_transparent(image: Any) -> bool:
+    """Whether some pixels of an image are transparent."""
+    if image.mode in ("RGBA", "LA", "PA"):
+        return bool(image.getchannel("A").getextrema()[0] < 255)
+    if image.info.get("transparency") is None or image.mode not in ("1", "L", "P", "RGB"):
+        return False
+    return bool(image.convert("RGBA").getchannel("A").getextrema()[0] < 255)
+
+
+def is_deep(image: Any) -> bool:
+    """Whether an image has more than 8 bits per channel."""
+    return bool(image.mode.startswith(("I", "F")))
 
 
 def decode_all(encoded: Sequence[Any], size: tuple[int, int], source: str, first_row: int = 0) -> NDArray[np.uint8]:

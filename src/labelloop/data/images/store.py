@@ -13,6 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from labelloop.data.images.files import ImageFiles
+from labelloop.data.images.peculiar import Peculiarities
 from labelloop.data.images.pillow import need_pillow, to_rgb
 from labelloop.data.images.transforms import EvalTransform, planes
 from labelloop.errors import DataError, UsageError
@@ -73,6 +74,7 @@ def load_images(
     image_size: int | None = None,
     form: ImageForm | None = None,
     progress: bool | None = None,
+    seen: Peculiarities | None = None,
 ) -> tuple[Any, ImageForm, list[Unreadable]]:
     """Checks every image, and decodes all of them if they fit into memory.
 
@@ -81,6 +83,7 @@ def load_images(
         image_size: The side in pixels; see KEPT for the default.
         form: The form of a trained model; replaces `image_size`.
         progress: Whether to show a progress bar; None shows one only in a terminal.
+        seen: Is shown every image that can be decoded.
 
     Returns:
         Pixels [n, H, W, 3], black where unreadable, or `ImageFiles`; the form; and the images that cannot be used.
@@ -102,13 +105,13 @@ def load_images(
                 f"{len(paths)} images of {form.height} x {form.width} pixels do not fit into memory; give a smaller"
                 " image_size, or save them as files in class folders, which are read in every epoch"
             )
-        return _stream(files, form), form, _check_all(files, progress)
+        return _stream(files, form), form, _check_all(files, progress, seen)
     pixels = np.zeros((len(paths), form.height, form.width, 3), dtype=np.uint8)
     resized = Resized(form.height, form.width)
     bad = []
     for row, path in enumerate(_bar(paths, "reading images", progress)):
         try:
-            pixels[row] = resized(_decode(path)).transpose(1, 2, 0)
+            pixels[row] = resized(_decode(path, seen)).transpose(1, 2, 0)
         except Exception as error:  # a damaged image can fail in any way
             named = str(path) if isinstance(path, Path) else f"row {row}"
             bad.append(Unreadable(row, named, _reason(path, error)))
@@ -141,9 +144,12 @@ def _open(path: Path | bytes) -> Image:
     return Image.open(io.BytesIO(path) if isinstance(path, bytes) else path)
 
 
-def _decode(path: Path | bytes) -> Image:
+def _decode(path: Path | bytes, seen: Peculiarities | None = None) -> Image:
     with _open(path) as image:
-        return to_rgb(image)
+        colours = to_rgb(image)
+        if seen is not None:
+            seen.see(image)
+        return colours
 
 
 def _bar(paths: Iterable[Any], name: str, progress: bool | None) -> Iterable[Any]:
@@ -153,10 +159,10 @@ def _bar(paths: Iterable[Any], name: str, progress: bool | None) -> Iterable[Any
     return tqdm(paths, desc=name, unit="image", total=total, disable=hide, leave=False, delay=2)
 
 
-def _check_all(paths: Sequence[Path], progress: bool | None) -> list[Unreadable]:
+def _check_all(paths: Sequence[Path], progress: bool | None, seen: Peculiarities | None) -> list[Unreadable]:
     def problem(path: Path) -> str | None:
         try:
-            _decode(path)
+            _decode(path, seen)
         except Exception as error:  # a damaged image can fail in any way
             return _reason(path, error)
         return None

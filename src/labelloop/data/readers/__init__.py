@@ -97,5 +97,7 @@ def _check_options(path: Path, kind: str, options: ReadOptions) -> None:
             raise UsageError(f"{path}: text_column is a column of a table: .csv, .tsv, .parquet or .jsonl")
     if options.clean_folder is not None and kind != "image-folder":
         raise UsageError(f"{path}: clean_folder goes with a folder of images for each class; use a clean file here")
+    if options.image_size is not None and kind in ("npz", "npy"):
+        raise UsageError(f"{path}: image_size resizes image files, but these are arrays; leave it out")
     if options.labels_path is not None and kind != "npy":
         raise UsageError(f"{path}: labels_path goes with an .npy file; here labels are columns")

@@ -6,7 +6,7 @@ import math
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,6 +19,7 @@ from labelloop.data.label_questions import ask_about_markers
 from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays
+from labelloop.data.understood import LeftOut, Understood, Use
 from labelloop.errors import DataError, nearest
 from labelloop.large_arrays import is_large, mapped_file, row_chunks, zeros
 
@@ -73,7 +74,28 @@ def read_npz(path: Path, options: ReadOptions) -> Table:
                 },
             ),
         )
-    return _checked(table, options)
+        said = (options.embedding_column, options.label_column, options.clean_column, options.id_column)
+        keys = (input_key, label_key, clean_key, id_key)
+        understood = _understood(archive.files, keys, said, split_key, options.extra_columns)
+    return _checked(replace(table, understood=understood), options)
+
+
+def _understood(
+    files: Sequence[str],
+    keys: Sequence[str | None],
+    said: Sequence[str | None],
+    split: str | None,
+    extra: Sequence[str],
+) -> Understood:
+    """The use of every array: inputs, given label, clean label and id as found and as the user said."""
+    words = ("inputs", "given label", "clean label", "id")
+    uses = [Use(word, key, by is None) for word, key, by in zip(words, keys, said, strict=True) if key is not None]
+    uses += [] if split is None else [Use("split", split, True)]
+    uses += [Use("for the correction network", key, False) for key in extra or ("extra",) if key in files]
+    uses += [Use("names of the classes", "class_names", True)] if "class_names" in files else []
+    used = {use.column for use in uses}
+    left_out = [LeftOut(key, "an array of another name") for key in files if key not in used]
+    return Understood(tuple(uses), left_out=tuple(left_out))
 
 
 def read_npy(path: Path, options: ReadOptions) -> Table:
@@ -133,11 +155,15 @@ def _checked(table: Table, options: ReadOptions) -> Table:
         check_columns(expected, table.column_names, table.source)
     if not len(table):
         raise DataError(f"{table.source}: the inputs have no rows")
-    labels = table.labels
+    labels, clean = table.labels, np.zeros(0) if table.clean_labels is None else table.clean_labels
     if options.missing is None and options.labels_required and labels is not None and labels.dtype.kind in "iuU":
-        counts = Counter(str(label).strip() for label in labels.tolist())
-        ask_about_markers(counts, Counter(), table.source)  # in arrays, a missing clean label is usually -1
+        ask_about_markers(_counts(labels), _counts(clean), table.source, usual=True)
     return table
+
+
+def _counts(labels: NDArray) -> Counter[str]:
+    values = (int(v) if isinstance(v, float) and v.is_integer() else v for v in labels.ravel().tolist())
+    return Counter(str(value).strip() for value in values)
 
 
 def _load(file: BinaryIO, path: Path, large: bool = False) -> Any:

@@ -15,7 +15,7 @@ from labelloop.data.readers.csv_file import open_csv, read_csv
 from labelloop.data.readers.json_file import read_json_table
 from labelloop.data.readers.jsonl_file import read_jsonl
 from labelloop.data.readers.parquet_parts import column_names, parts_of, read_parquet
-from labelloop.errors import DataError
+from labelloop.errors import DataError, some
 
 PARTS = "parquet-folder"
 
@@ -49,7 +49,7 @@ def open_columns(path: Path) -> ColumnFile:
         DataError: It is of another kind, missing, empty or unreadable.
     """
     if path.is_dir() and parts_of(path):
-        return _parquet(path)
+        return _with_own_names(_parquet(path), path)
     ending = ending_of(path)
     if ending not in OPENERS:
         raise DataError(
@@ -59,7 +59,14 @@ def open_columns(path: Path) -> ColumnFile:
         raise DataError(f"{path}: no such file")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
-    return OPENERS[ending](path)
+    return _with_own_names(OPENERS[ending](path), path)
+
+
+def _with_own_names(file: ColumnFile, path: Path) -> ColumnFile:
+    twice = sorted({name for name in file.names if file.names.count(name) > 1})
+    if twice:
+        raise DataError(f"{path}: columns named twice: {some(map(repr, twice))}; give every column its own name")
+    return file
 
 
 def own_columns(path: Path) -> pa.Table:

@@ -140,6 +140,9 @@ def _by_id(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
         )
     check_ids(file.ids, str(path))
     place = {name: row for row, name in enumerate(known.ids.tolist())}
+    blank = np.flatnonzero(file.ids == "")
+    if len(blank):
+        raise DataError(f"{path}: no id in row {some(blank)} (the first row is 0); fill it in, or leave the row out")
     strange = [name for name in file.ids.tolist() if name not in place]
     if strange:
         raise DataError(

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelloop.data.columns import FILE_NAMES, Roles, plain, require, roles_of
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
+from labelloop.data.images.peculiar import Peculiarities
 from labelloop.data.images.store import ENDINGS, ImageForm, Unreadable, load_images
 from labelloop.data.label_questions import ask_about_markers, name_spellings
 from labelloop.data.readers.arrow_file import open_columns
@@ -24,6 +26,7 @@ from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays, split_names
 from labelloop.data.understood import Feature, LeftOut, Understood, Use
+from labelloop.data.written import is_number
 from labelloop.errors import DataError, UsageError
 from labelloop.types import RawInputs
 
@@ -53,6 +56,7 @@ class _Inputs:
     unreadable: tuple[Unreadable, ...] = ()
     used: tuple[Feature, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def read_column_file(path: Path, options: ReadOptions) -> Table:
@@ -101,10 +105,7 @@ def _table(source: _Source, options: ReadOptions) -> Table:
     roles = without_flags(arrow, roles, path)
     source = replace(source, roles=roles, arrow=_without(arrow, roles, options.na))
     arrow = source.arrow
-    if options.missing is None and options.labels_required:
-        ask_about_markers(written(arrow, roles.label), written(arrow, roles.clean), str(path))
-    if source.untyped:
-        name_spellings(written(arrow, roles.label), written(arrow, roles.clean), str(path))
+    markers = _question_labels(source, options)
     labels, clean_labels = labels_of(arrow, roles, path, source.untyped, options.markers)
     split = None
     if roles.split is not None:
@@ -144,14 +145,30 @@ def _table(source: _Source, options: ReadOptions) -> Table:
         encoding=inputs.encoding,
         image_form=inputs.image_form,
         unreadable=inputs.unreadable,
-        understood=_understood(source, inputs, image_column, id_column),
+        understood=replace(_understood(source, inputs, image_column, id_column), markers=markers),
     )
+
+
+def _question_labels(source: _Source, options: ReadOptions) -> tuple[str, ...]:
+    """Asks about ambiguous labels, names spellings, and returns the markers of missing labels that occur."""
+    arrow, roles, path = source.arrow, source.roles, str(source.path)
+    given, clean = written(arrow, roles.label), written(arrow, roles.clean)
+    if options.missing is None and options.labels_required:
+        ask_about_markers(given, clean, path)
+    as_given, as_clean = (written(arrow, name, stripped=False) for name in (roles.label, roles.clean))
+    name_spellings(as_given, as_clean, path, numbers=source.untyped)
+    return tuple(marker for marker in options.markers if marker and (marker in given or marker in clean))
 
 
 def _without(arrow: pa.Table, roles: Roles, na: Sequence[str]) -> pa.Table:
     """The columns with markers of missing values removed, except in labels and ids."""
+    missing = [float(text) for text in na if is_number(text)]
     for place, name in enumerate(arrow.column_names if na else ()):
         column = arrow[name]
+        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        if name not in roles.used and missing and number:
+            marked = pc.is_in(column.cast(pa.float64(), safe=False), pa.array(missing))
+            arrow = arrow.set_column(place, name, pc.if_else(marked, pa.scalar(None, column.type), column))
         if name not in roles.used and pa.types.is_string(column.type):
             kept = [None if text is None or text.strip() in na else text for text in column.to_pylist()]
             arrow = arrow.set_column(place, name, pa.array(kept, pa.string()))
@@ -182,7 +199,7 @@ def _understood(source: _Source, inputs: _Inputs, image_column: str | None, id_c
     done = {*(use.column for use in uses), *(use.column for use in used), *(out.column for out in left_out)}
     what = "images" if image_column is not None else "texts"
     left_out += [LeftOut(name, f"the {what} are the inputs") for name in source.arrow.column_names if name not in done]
-    return Understood(tuple(uses), tuple(used), tuple(left_out), source.remarks)
+    return Understood(tuple(uses), tuple(used), tuple(left_out), (*source.remarks, *inputs.remarks))
 
 
 def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
@@ -213,7 +230,9 @@ def _features(source: _Source, options: ReadOptions, train: NDArray[np.bool_]) -
         options.encoding,
         options.as_they_are,
     )
-    return _Inputs(found.values, found.names, found.encoding, used=found.used, left_out=found.left_out)
+    return _Inputs(
+        found.values, found.names, found.encoding, used=found.used, left_out=found.left_out, remarks=found.remarks
+    )
 
 
 def _texts(source: _Source, options: ReadOptions) -> _Inputs:
@@ -243,6 +262,8 @@ def _image_column(source: _Source, options: ReadOptions) -> str | None:
             f"{path}: an encoder makes features of texts or images, but there are none; name text_column, or"
             " file_name_column"
         )
+    if options.image_size is not None and name is None:
+        raise UsageError(f"{path}: image_size is about images, but there are none; leave it out")
     if options.image_form is not None and name is None:
         raise DataError(f"{path}: the model takes images, but no column holds file names; name file_name_column")
     if name is not None and (options.feature_columns or options.embedding_column):
@@ -261,8 +282,9 @@ def _images(source: _Source, column: str, options: ReadOptions) -> _Inputs:
         raise DataError(f"{source.path}: column {column!r} holds no images")
     if options.encoder is not None:
         return _Inputs(RawInputs("image", files))
-    values, form, unreadable = load_images(files, options.image_size, options.image_form, options.progress)
-    return _Inputs(values, image_form=form, unreadable=tuple(unreadable))
+    seen = Peculiarities()
+    values, form, unreadable = load_images(files, options.image_size, options.image_form, options.progress, seen)
+    return _Inputs(values, image_form=form, unreadable=tuple(unreadable), remarks=seen.remarks)
 
 
 def _image_ids(source: _Source, column: str, id_column: str | None) -> NDArray | None:

@@ -63,9 +63,6 @@ def open_csv(path: Path) -> CsvFile:
         marks = [mark for mark in SEPARATORS if mark != usual and mark in names[0]]
         delimiter = max(marks, key=names[0].count, default=usual)
         names = _first_line(path, content, delimiter)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(f"{path}: columns named twice: {some(map(repr, twice))}; give every column its own name")
     if all(is_number(name) for name in names):
         raise DataError(
             f"{path}: the first line holds only numbers ({some(names)}); put a line with column names above it"

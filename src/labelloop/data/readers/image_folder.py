@@ -47,6 +47,30 @@ def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDA
     return names, labels, classes
 
 
+def left_out_of(root: Path) -> tuple[str, ...]:
+    """What a tree holds besides images, in words: other files, hidden ones, and folders without an image."""
+    others: list[str] = []
+    hidden, full, firsts = 0, set(), set()
+    for folder, inner, files in os.walk(root):
+        below = Path(folder).relative_to(root)
+        if any(part.startswith(".") for part in below.parts):
+            hidden += len(files)
+            continue
+        firsts |= {name for name in inner if not below.parts and not name.startswith(".")}
+        seen = [name for name in files if not name.startswith(".")]
+        hidden += len(files) - len(seen)
+        images = [name for name in seen if Path(name).suffix.lower() in ENDINGS]
+        others += [str(below / name) for name in seen if Path(name).suffix.lower() not in ENDINGS]
+        full |= set(below.parts[:1]) if images else set()
+    empty = sorted(firsts - full)
+    remarks = [f"left out: {len(others)} files that are no images by their names: {some(sorted(others))}"] * bool(
+        others
+    )
+    remarks += [f"left out: {hidden} hidden files"] * bool(hidden)
+    remarks += [f"no class: {len(empty)} folders without an image: {some(map(repr, empty))}"] * bool(empty)
+    return tuple(remark.encode("utf-8", "backslashreplace").decode() for remark in remarks)
+
+
 def _is_text(name: str) -> bool:
     try:
         name.encode()

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from labelloop.data.images.peculiar import Peculiarities
 from labelloop.data.images.store import load_images
 from labelloop.data.readers.clean_folder import read_clean_folder
-from labelloop.data.readers.image_folder import read_image_folder
+from labelloop.data.readers.image_folder import left_out_of, read_image_folder
 from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays
+from labelloop.data.understood import Understood
 from labelloop.types import RawInputs
 
 
@@ -32,8 +34,9 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
         labels = np.concatenate([labels, np.full(len(found.added), "", labels.dtype)])
         said["added_rows"] = len(found.added)
     inputs: Any
+    seen = Peculiarities()
     if options.encoder is None:
-        inputs, form, bad = load_images(paths, options.image_size, options.image_form, options.progress)
+        inputs, form, bad = load_images(paths, options.image_size, options.image_form, options.progress, seen)
     else:
         inputs, form, bad = RawInputs("image", paths), None, []
     table = from_arrays(
@@ -45,4 +48,5 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
         source=str(root),
         origin=origin_of("image-folder", root, options=said),
     )
-    return replace(table, image_form=form, unreadable=tuple(bad))
+    understood = Understood(remarks=(*seen.remarks, *left_out_of(root)))
+    return replace(table, image_form=form, unreadable=tuple(bad), understood=understood)

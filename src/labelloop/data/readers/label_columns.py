@@ -53,8 +53,8 @@ def _values(column: pa.ChunkedArray) -> set[str]:
     return {str(value).strip().removesuffix(".0") for value in column.unique().to_pylist() if value is not None} - {""}
 
 
-def written(arrow: pa.Table, name: str | None) -> Counter[str]:
-    """The count of each label in a column, without blanks."""
+def written(arrow: pa.Table, name: str | None, *, stripped: bool = True) -> Counter[str]:
+    """The count of each label in a column that is not blank; blanks around labels are removed if `stripped`."""
     if name is None:
         return Counter()
     counts = arrow[name].value_counts().to_pylist()
@@ -62,8 +62,8 @@ def written(arrow: pa.Table, name: str | None) -> Counter[str]:
     for pair in counts:
         value = pair["values"]
         if value is not None and value == value:
-            text = str(int(value)) if isinstance(value, float) and value == int(value) else str(value).strip()
-            found[text] += pair["counts"]
+            text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+            found[text.strip() if stripped else text] += pair["counts"]
     return found
 
 
