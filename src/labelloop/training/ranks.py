@@ -7,10 +7,11 @@ the first one corrects labels and writes.
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,17 +20,22 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from labelloop.errors import DataError, ElsewhereError, UsageError
 from labelloop.training.packing import empty_arrays, pack, shapes, unpack
 
 T = TypeVar("T")
+Model = TypeVar("Model", bound=torch.nn.Module)
 
 PATIENCE = "LABELLOOP_PROCESS_TIMEOUT"  # seconds that a process waits for the others
 DEFAULT_PATIENCE = 1800  # longer than the first one takes for what it does alone
 PIECE = 2**26  # bytes that are sent at a time
 PORT = "29500"  # torch's own, where a launcher names none
 HOW = "start it with `torchrun --nproc-per-node={} -m labelloop ...`, or see docs/distributed.md"
+# Buffers are the same in all processes, and torch need not send them. Its newer versions have another word for that.
+_newer = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+BUFFERS_STAY: Any = {"forward_sync_buffers" if _newer else "broadcast_buffers": False}
 # What a launcher calls the rank, the number of processes, and both on this machine.
 ON_A_NODE = ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
 LAUNCHERS = (
@@ -98,24 +104,46 @@ class Ranks:
             sums = [str(value.detach().double().sum().item()) for value in model.state_dict().values()]
             self.agree("weights", " ".join(sums))
 
-    def add_up_gradients(self, parameters: Iterator[torch.Tensor]) -> None:
-        """Replaces every gradient by its sum over the processes, a few messages for all of them."""
-        if self.count == 1:
-            return
-        pending, size = list[torch.Tensor](), 0
-        for gradient in [p.grad for p in parameters if p.grad is not None]:
-            pending.append(gradient)
-            size += gradient.nbytes
-            if size >= PIECE:
-                self._add_up(pending)
-                pending, size = [], 0
-        if pending:
-            self._add_up(pending)
+    # --- gradients ---------------------------------------------------------------------------------------------------
 
-    def _add_up(self, gradients: Sequence[torch.Tensor]) -> None:
-        flat = self.total(torch.cat([gradient.reshape(-1) for gradient in gradients]))
-        for gradient, summed in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-            gradient.copy_(summed.view(gradient.shape))
+    @contextmanager
+    def sharing(self, model: Model, unused: Iterable[torch.Tensor] = ()) -> Iterator[Callable[..., Any]]:
+        """The network as torch's DistributedDataParallel: what `backward` gives it is summed over the processes.
+
+        Sums travel while `backward` still works on other layers. The network itself keeps its names and buffers.
+
+        Args:
+            model: Whose gradients are summed; alone, it is given back as it is.
+            unused: Its parameters that the loss does not depend on. They get no gradient, as in a single process.
+        """
+        if self.count == 1:
+            yield model
+            return
+        left_out = [parameter for parameter in unused if parameter.requires_grad]
+        try:
+            for parameter in left_out:
+                parameter.requires_grad_(False)
+            with _lost(self):
+                shared = DistributedDataParallel(model, init_sync=False, **BUFFERS_STAY)
+            yield lambda x: self._watched(lambda: shared(x))
+        finally:
+            for parameter in left_out:
+                parameter.requires_grad_(True)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """The gradients of the whole loss, of which each process has a part, for a network in `sharing`."""
+        whole = loss if self.count == 1 else loss * self.count  # torch takes the mean over the processes
+        self._watched(whole.backward)
+
+    def _watched(self, do: Callable[[], T]) -> T:
+        """Does something that may speak to the others, or fail for reasons of its own."""
+        try:
+            return do()
+        except RuntimeError as error:
+            if self.count == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+                raise
+            with _lost(self):
+                raise
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
