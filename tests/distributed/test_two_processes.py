@@ -36,7 +36,7 @@ from labelloop.training.setup import resolve
 CLOSE = {"rtol": 0, "atol": 2e-5}  # sums of float32 in another order, through some dozens of steps
 SHARED = (
     *("closed-loop", "cross-entropy", "clean-only", "noisy-and-clean", "fine-tune", "logistic-corrector"),
-    *("glc", "dmlp", "dmlp-nossl"),
+    *("glc", "dmlp", "dmlp-nossl", "co-teaching"),
 )
 PRACTICAL = {
     "mixup": 0.3,

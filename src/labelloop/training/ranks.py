@@ -98,6 +98,14 @@ class Ranks:
                 dist.all_reduce(values)
         return values
 
+    def whole(self, values: torch.Tensor, mine: slice, count: int) -> torch.Tensor:
+        """The values of `count` rows [count], of which this process has those of its part `mine`, in all processes."""
+        if self.count == 1:
+            return values
+        everywhere = values.new_zeros(count)
+        everywhere[mine] = values
+        return self.total(everywhere)
+
     def agree_on(self, model: torch.nn.Module) -> None:
         """Refuses processes whose networks have drifted apart, down to the last bit."""
         if self.count > 1:
