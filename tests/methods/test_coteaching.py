@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_the_parts_of_a_batch_add_up_to_its_loss():
     losses = [torch.from_numpy(rng.random(11)) for _ in range(2)]
     expected = coteaching.exchanged(losses, losses, 0.4, slice(None))
     for cuts in ([0, 4, 11], [0, 0, 1, 11]):
-        parts = [slice(*pair) for pair in zip(cuts, cuts[1:], strict=False)]
+        parts = [slice(*pair) for pair in pairwise(cuts)]
         found = [coteaching.exchanged([loss[mine] for loss in losses], losses, 0.4, mine) for mine in parts]
         for network in range(2):
             torch.testing.assert_close(sum(each[network] for each in found), expected[network])
