@@ -14,6 +14,8 @@ from typing import Any
 
 from clocks import HEADER, line
 
+from labelloop.large_arrays import parse_bytes
+
 ROOT = Path(__file__).resolve().parents[1]
 STORE = ROOT / "evidence" / "performance.json"
 STREAMING = ROOT / "evidence" / "streaming.json"
@@ -114,9 +116,10 @@ def _notes(lines: list[Mapping[str, Any]]) -> list[str]:
                 " each."
             )
         if "anonymous_mib" in about:
+            over = entry["value"] - parse_bytes(about["limit"]) / 2**20
             found.append(
                 f"- {entry['name']}: limit {about['limit']}; of the peak {about['anonymous_mib']:.0f} MiB cannot be given back to"
-                " the system, the rest is mapped from files."
+                f" the system, the rest is mapped from files{f': {over:.0f} MiB over the limit' if over > 0 else ''}."
             )
     return found
 
