@@ -29,6 +29,7 @@ from labelloop.cli import main
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import loop
 from labelloop.methods.configure import recipe_config
+from labelloop.runs.folder import RunFolder
 from labelloop.training.extract import extract
 from labelloop.training.ranks import ALONE, Ranks, join
 from labelloop.training.setup import resolve
@@ -219,6 +220,30 @@ def test_a_killed_process_ends_the_run_and_one_process_resumes_it(place):
     assert main(arguments(place, "killed", "--resume", "--quiet")) == 0
     assert [row.get("processes", 1) for row in metrics_of(place / "killed")] == [2] * (STOP - 1) + [1] * 3
     assert_same_run(place / "killed", place / "whole")
+
+
+def test_a_launcher_that_ends_all_does_not_disturb_the_last_words(place, monkeypatch):
+    """torchrun sends its signal while a process that has lost another one still writes, and once more at its end."""
+    write_record = RunFolder.write_record
+
+    def disturbed(self: RunFolder, record: Any) -> None:
+        if record.state == "failed":
+            os.kill(os.getpid(), signal.SIGTERM)
+        write_record(self, record)
+
+    def do(rank: int) -> int:
+        if rank == 1:
+            stop_at(STOP, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr(RunFolder, "write_record", disturbed)
+        code = main(arguments(place, "disturbed", "--quiet"))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return code
+
+    first, _ = launched(do)
+    assert first.code == 1
+    assert "process 0 of 2 has lost the others" in first.err
+    assert first.err.count("\n") == 1
+    assert run_json(place / "disturbed")["state"] == "failed"
 
 
 def test_two_processes_resume_what_one_began(place, capsys):

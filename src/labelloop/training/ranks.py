@@ -274,6 +274,7 @@ def _lost(ranks: Ranks) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        _end_in_peace()
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise DataError(
             f"process {ranks.rank} of {ranks.count} has lost the others: one of them has ended or cannot be reached"
@@ -421,9 +422,17 @@ def _is_connected() -> bool:
 
 
 def _leave() -> None:
+    _end_in_peace()
     if _is_connected():
         dist.destroy_process_group()
 
 
+def _end_in_peace() -> None:
+    """This process ends by itself, and has said why: a launcher's signal must not interrupt what it still writes."""
+    if signal.getsignal(signal.SIGTERM) is _ended_by_launcher and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 def _ended_by_launcher(*_: Any) -> None:
+    _end_in_peace()
     raise DataError(f"the launcher ended this process, as it does when another one has ended or time is up. {RESUME}")
