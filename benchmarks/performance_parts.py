@@ -62,7 +62,7 @@ class Sizes:
     clean: tuple[int, int, int] = (100, 1_000, 5_000)
     streamed: int = 500_000
     limit: str = "1G"
-    wide: tuple[int, int] = (150_000, 2048)
+    wide: tuple[int, int] = (120_000, 2304)
 
 
 QUICK = Sizes()
