@@ -233,12 +233,14 @@ def _fit(problem: Problem, config: Any) -> None:
 
 
 SETTINGS = ("--set", "epochs=2", "--set", "warm_up=1", "--set", "correct_every=1", "--no-report", "--quiet")
+PLAIN_LOOP = ("--set", "simulation=posterior", "--set", "final_labels=loop", "--set", "beliefs=networks")
 
 
-def fitted(place: Path, rows: int, width: int, classes: int, clean: int, limit: str) -> Usage:
+def fitted(place: Path, rows: int, width: int, classes: int, clean: int, limit: str, *more: str) -> Usage:
     """What `labelloop fit` takes for two epochs and a correction, from Parquet parts, under a limit of memory."""
     parts = write_parts(place / f"parts-{rows}-{width}", rows, width, classes, clean)
-    return labelloop("fit", parts, "--output-dir", place / f"run-{rows}-{width}", "--max-memory", limit, *SETTINGS)
+    run = place / f"run-{rows}-{width}"
+    return labelloop("fit", parts, "--output-dir", run, "--max-memory", limit, *SETTINGS, *more)
 
 
 def of_memory(usage: Usage, limit: str) -> dict[str, Any]:
@@ -270,10 +272,10 @@ def of_fits(few: int, many: int, small: Usage, large: Usage, limit: str) -> list
 
 
 def larger_than_the_limit(sizes: Sizes) -> list[Measured]:
-    """`labelloop fit` on a folder of Parquet parts that is larger than the memory it may take."""
+    """`labelloop fit` on a folder of Parquet parts that is larger than the memory it may take: Algorithm 1 alone."""
     rows, width = sizes.wide
     with tempfile.TemporaryDirectory() as place:
-        used = fitted(Path(place), rows, width, 10, max(rows // 100, 60), "1G")
+        used = fitted(Path(place), rows, width, 10, max(rows // 100, 60), "1G", *PLAIN_LOOP)
         size = sum(part.stat().st_size for part in Path(place).glob("parts-*/*")) / 2**20
     name = f"fit: peak memory of {rows:,} x {width} rows, {size:,.0f} MiB of Parquet parts"
     return [Measured(name, [used.peak_mib], Target(1024.0), "MiB", of_memory(used, "1G"))]
@@ -317,7 +319,7 @@ def correct_rows(sizes: Sizes) -> list[Measured]:
 
 def processes(sizes: Sizes) -> list[Measured]:
     """An epoch of images shared by two processes: what each of them and both together work, by what one alone does."""
-    rows = max(sizes.images // 128, 1) * 128
+    rows = max(sizes.images // 256, 1) * 128
     found = compared(rows, max(1, sizes.repeats // 2))
     words = "an epoch of images in two processes by one: processor time of"
     return [
