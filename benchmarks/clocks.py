@@ -82,14 +82,17 @@ HEADER = "| what | median | spread | target | |\n|---|---|---|---|---|"
 
 
 def in_turns(ways: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Processor seconds of each way, one a repeat; the ways take turns, after one turn that is not counted."""
+    """Processor seconds of each way, one a repeat; the ways take turns, after one turn that is not counted.
+
+    Every other repeat has them the other way round: what comes second finds another cache and another machine.
+    """
     for run in ways.values():
         run()
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats):
-        for name, run in ways.items():
+    for repeat in range(repeats):
+        for name in list(ways)[:: -1 if repeat % 2 else 1]:
             start = time.process_time()
-            run()
+            ways[name]()
             seconds[name].append(time.process_time() - start)
     return seconds
 
@@ -141,26 +144,35 @@ def one_thread() -> Any:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process of its own took: processor seconds, and the most memory in MiB."""
+    """What a process of its own took: processor seconds, the most memory in MiB, and where it held that much."""
 
     seconds: float
     peak_mib: float
     anonymous_mib: float
+    where: str
 
 
 WATCHED = """
 import json, resource, sys, threading, time
-most = [0]
-def watch():
+most, where = [0, 0], [""]
+def watch(thread):
     while True:
         with open("/proc/self/status") as file:
-            most[0] = max(most[0], next(int(line.split()[1]) for line in file if line.startswith("RssAnon")))
+            sizes = dict(line.split()[:2] for line in file if line.startswith(("VmRSS", "RssAnon")))
+        most[1] = max(most[1], int(sizes["RssAnon:"]))
+        if int(sizes["VmRSS:"]) > most[0]:
+            most[0], frame, found = int(sizes["VmRSS:"]), sys._current_frames()[thread], []
+            while frame is not None:
+                if "labelloop" in frame.f_code.co_filename:
+                    found.append(frame.f_code.co_name)
+                frame = frame.f_back
+            where[0] = " < ".join(found[:4])
         time.sleep(0.05)
-threading.Thread(target=watch, daemon=True).start()
+threading.Thread(target=watch, args=(threading.get_ident(),), daemon=True).start()
 from labelloop.cli import main
 code = main(sys.argv[1:])
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print("USAGE" + json.dumps([time.process_time(), peak / 1024, most[0] / 1024]))
+print("USAGE" + json.dumps([time.process_time(), peak / 1024, most[1] / 1024, where[0]]))
 sys.exit(code)
 """
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from clocks import HEADER, line
 
+from labelloop.large_arrays import parse_bytes
+
 ROOT = Path(__file__).resolve().parents[1]
 STORE = ROOT / "evidence" / "performance.json"
 STREAMING = ROOT / "evidence" / "streaming.json"
@@ -22,9 +24,10 @@ TITLES = {
     "throughput": "The loop beside a bare one",
     "corrections": "What a correction costs",
     "growth": "How cost grows with classes and clean rows",
-    "fit": "How cost and memory of `fit` grow with rows",
-    "million": "A million rows of 256 features, 100 classes, 10,000 of them clean, through `fit`",
+    "fit": "How `fit` grows with rows: 256 features, 100 classes, one row in a hundred clean",
+    "larger": "A folder of Parquet parts that is larger than the limit",
     "correct": "`correct` on a stream",
+    "processes": "Two processes, each with one thread",
     "decoding": "Decoding",
     "settings": "Settings that are off by default",
 }
@@ -106,10 +109,17 @@ def _notes(lines: list[Mapping[str, Any]]) -> list[str]:
     found = []
     for entry in lines:
         about = entry["about"]
+        if "wall" in about:
+            low, high = min(about["wall"]), max(about["wall"])
+            found.append(
+                f"- On the wall two processes took {low:.2f} to {high:.2f} of the time of one: at best 0.5, on a quiet machine with a processor for"
+                " each."
+            )
         if "anonymous_mib" in about:
+            over = entry["value"] - parse_bytes(about["limit"]) / 2**20
             found.append(
                 f"- {entry['name']}: limit {about['limit']}; of the peak {about['anonymous_mib']:.0f} MiB cannot be given back to"
-                " the system, the rest is mapped from files."
+                f" the system, the rest is mapped from files{f': {over:.0f} MiB over the limit' if over > 0 else ''}."
             )
     return found
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from clocks import Measured, Target, in_turns, labelloop, one_thread, ratios
+from clocks import Measured, Target, Usage, in_turns, labelloop, one_thread, ratios
 from made_rows import arrays, write_parts
+from processes import compared
 from torch.nn import functional as F
 
 from labelloop.cache_folder import cache_folder
 from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError
 from labelloop.methods import METHODS
-from labelloop.methods.closed_loop.corrector import CorrectorConfig, fit_corrector
 from labelloop.methods.configure import recipe_config
 from labelloop.seeds import stream
 from labelloop.training.augmentation import crop_and_flip
@@ -45,24 +46,33 @@ class Sizes:
         rows: Embeddings of the loop and of a correction.
         images: Images of the same.
         repeats: Turns that count.
-        small: Rows of the smaller fit; the larger one has ten times as many.
-        clean: Clean rows of both.
+        small: Rows of the smaller fit, one in a hundred clean; the larger one has ten times as many of both.
+        classes: Classes of fits that are alike in all else.
+        clean: Clean rows of such fits.
         streamed: Rows of probabilities that `correct` streams.
         limit: For both, as `--max-memory` takes it.
+        wide: Rows and features of a folder of parts that is larger than a limit of 1 GiB.
     """
 
     rows: int = 20_000
     images: int = 1_536
     repeats: int = 5
     small: int = 10_000
-    clean: int = 500
+    classes: tuple[int, int, int] = (10, 30, 100)
+    clean: tuple[int, int, int] = (100, 1_000, 5_000)
     streamed: int = 500_000
     limit: str = "1G"
+    wide: tuple[int, int] = (120_000, 2304)
 
 
 QUICK = Sizes()
-FULL = Sizes(rows=45_000, images=4_608, repeats=7, small=100_000, clean=2_000, streamed=10_000_000, limit="3G")
-TINY = Sizes(rows=400, images=64, repeats=1, small=300, clean=60, streamed=2_000)
+FULL = Sizes(
+    rows=45_000, images=4_608, repeats=7, small=100_000, classes=(10, 100, 1000), clean=(100, 5_000, 50_000),
+    streamed=10_000_000, limit="3G",
+)  # fmt: skip
+TINY = Sizes(
+    rows=400, images=64, repeats=1, small=300, classes=(3, 6, 12), clean=(40, 80, 160), streamed=2_000, wide=(300, 16)
+)  # fmt: skip
 
 
 class Clocked(Runtime):
@@ -127,9 +137,12 @@ def bare_epoch(problem: Problem, model: torch.nn.Module, optimizer: Any, batch: 
 
 
 def throughput(sizes: Sizes) -> list[Measured]:
-    """Rows a second of our pass by those of the bare one: same network, batch, loss and augmentation."""
-    found = []
-    for name, problem in (("embeddings", embeddings(sizes.rows, 100)), ("images", images(sizes.images, 64))):
+    """Rows a second of our pass by those of the bare one: same network, batch, loss and augmentation.
+
+    Many short turns: a busy machine changes from second to second.
+    """
+    found, rows, pictures = [], max(sizes.rows // 3, 400), max(sizes.images // 3, 64)
+    for name, problem in (("embeddings", embeddings(rows, 100)), ("images", images(pictures, 64))):
         network = "mlp" if name == "embeddings" else "small-cnn"
         config = resolve(METHODS["closed-loop"].config(network=network), problem)
         runtime = Runtime(0, device="cpu", progress=False)
@@ -141,7 +154,7 @@ def throughput(sizes: Sizes) -> list[Measured]:
         our_pass = partial(train_epoch, ours, problem.train, targets, targets, LAMBDA, our_steps, config, runtime, 1)
         bare_pass = partial(bare_epoch, problem, bare, bare_steps, config.batch_size, crop)
         with one_thread():
-            seconds = in_turns({"bare": bare_pass, "ours": our_pass}, sizes.repeats)
+            seconds = in_turns({"bare": bare_pass, "ours": our_pass}, 3 * sizes.repeats)
         about = {"rows": len(problem.train), "seconds": seconds}
         what = f"throughput of the loop by a bare one, {name}"
         found.append(Measured(what, ratios(seconds, "bare", "ours"), Target(0.95, most=False), about=about))
@@ -192,64 +205,80 @@ def corrections(sizes: Sizes) -> list[Measured]:
 
 
 def growth(sizes: Sizes) -> list[Measured]:
-    """Ten times as many classes or clean rows: the cost per class or row stays the same or falls."""
-    few = max(sizes.rows // 10, 200)
-    ways: dict[str, Callable[[], object]] = {}
-    for classes in (100, 1000):
-        problem = embeddings(few + 3000, 1000, classes)
-        config = recipe_config("closed-loop", "default", {"network": "mlp", "epochs": 2, "warm_up": 1})
-        config = resolve(replace(config, simulation="posterior", final_labels="loop", correct_every=1), problem)
-        ways[f"{classes} classes"] = _fit(problem, config)
-    for clean in (few // 2, 5 * few):
-        rng = np.random.default_rng(0)
-        columns = {"features": rng.standard_normal((clean, 64), dtype=np.float32)}
-        labels = rng.integers(0, 10, clean)
-        noisy = np.eye(10, dtype=np.float32)[labels]
-        cut = int(0.8 * clean)
-        settings = CorrectorConfig(optimizer="adamw", learning_rate=3e-3, batch_size=128, max_epochs=3)
-        parts = (np.arange(cut), np.arange(cut, clean), settings)
-        ways[f"{clean} clean rows"] = _corrector(noisy, columns, labels, parts)
-    with one_thread():
-        seconds = in_turns(ways, max(1, sizes.repeats // 2))
-    names = list(ways)
-    return [
-        Measured(f"cost by cost a class, {names[0]} to {names[1]}",
-                 [r / 10 for r in ratios(seconds, names[1], names[0])], Target(1.2), about={"seconds": seconds}),
-        Measured(f"cost by cost a clean row, {names[2]} to {names[3]}",
-                 [r / 10 for r in ratios(seconds, names[3], names[2])], Target(1.2)),
-    ]  # fmt: skip
+    """What one more class or clean row costs a whole fit, where there are many of them by where there are few."""
+    rows = min(sizes.rows, 5_000)
+    found = []
+    for name, counts in (("class", sizes.classes), ("clean row", sizes.clean)):
+        seconds = []
+        for count in counts:
+            clean, classes = (3 * sizes.classes[-1], count) if name == "class" else (count, 10)
+            problem = embeddings(rows + clean, clean, classes)
+            changes = {"network": "mlp", "epochs": 2, "warm_up": 1, "correct_every": 1}
+            start = time.process_time()
+            with one_thread():
+                _fit(problem, resolve(recipe_config("closed-loop", "default", changes), problem))
+            seconds.append(time.process_time() - start)
+        few, some, many = counts
+        early, late = (seconds[1] - seconds[0]) / (some - few), (seconds[2] - seconds[1]) / (many - some)
+        words = f"one more {name}, {some:,} to {many:,} by {few:,} to {some:,}: processor time of a fit"
+        about = {"counts": counts, "seconds": seconds, "rows": rows}
+        found.append(Measured(words, [late / early], Target(1.2), about=about))
+    return found
 
 
-def _fit(problem: Problem, config: Any) -> Callable[[], object]:
-    return lambda: METHODS["closed-loop"].fit(problem, config, Runtime(0, device="cpu", progress=False))
+def _fit(problem: Problem, config: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few epochs are meant
+        METHODS["closed-loop"].fit(problem, config, Runtime(0, device="cpu", progress=False))
 
 
-def _corrector(noisy: Any, columns: Any, labels: Any, parts: Any) -> Callable[[], object]:
-    return lambda: fit_corrector(noisy, columns, labels, *parts)
+SETTINGS = ("--set", "epochs=2", "--set", "warm_up=1", "--set", "correct_every=1", "--no-report", "--quiet")
+PLAIN_LOOP = ("--set", "simulation=posterior", "--set", "final_labels=loop", "--set", "beliefs=networks")
+
+
+def fitted(place: Path, rows: int, width: int, classes: int, clean: int, limit: str, *more: str) -> Usage:
+    """What `labelloop fit` takes for two epochs and a correction, from Parquet parts, under a limit of memory."""
+    parts = write_parts(place / f"parts-{rows}-{width}", rows, width, classes, clean)
+    run = place / f"run-{rows}-{width}"
+    return labelloop("fit", parts, "--output-dir", run, "--max-memory", limit, *SETTINGS, *more)
+
+
+def of_memory(usage: Usage, limit: str) -> dict[str, Any]:
+    return {"limit": limit, "anonymous_mib": usage.anonymous_mib, "where": usage.where}
 
 
 def fit_rows(sizes: Sizes) -> list[Measured]:
     """`labelloop fit` on a folder of Parquet parts, and on one of ten times as many rows, under a limit of memory."""
-    settings = ("--set", "epochs=2", "--set", "warm_up=1", "--set", "correct_every=1")
-    used = []
+    few, many = sizes.small, 10 * sizes.small
+    classes = 100 if few >= 10_000 else 5
     with tempfile.TemporaryDirectory() as place:
-        for rows in (sizes.small, 10 * sizes.small):
-            classes = 100 if sizes.small >= 10_000 else 5
-            parts = write_parts(Path(place) / f"parts-{rows}", rows, 256, classes, sizes.clean)
-            run = Path(place) / f"run-{rows}"
-            usage = labelloop(
-                "fit", parts, "--output-dir", run, "--max-memory", sizes.limit, "--no-report", "--quiet", *settings
-            )
-            used.append((rows, usage))
-    (few, small), (many, large) = used
+        used = [fitted(Path(place), rows, 256, classes, max(rows // 100, 60), sizes.limit) for rows in (few, many)]
+    return of_fits(few, many, *used, sizes.limit)
+
+
+def of_fits(few: int, many: int, small: Usage, large: Usage, limit: str) -> list[Measured]:
+    """The lines on two fits: how time grows with rows, and the memory of the larger one."""
     ratio = (large.seconds / many) / (small.seconds / few)
-    about = {"rows": [few, many], "seconds": [small.seconds, large.seconds], "limit": sizes.limit}
-    memory = {"rows": many, "limit": sizes.limit, "anonymous_mib": large.anonymous_mib, "smaller_mib": small.peak_mib}
-    bound = 4096.0 if many >= 1_000_000 else 2048.0
+    about = {"rows": [few, many], "seconds": [small.seconds, large.seconds], "limit": limit}
+    memory = {"rows": many, "smaller_mib": small.peak_mib, **of_memory(large, limit)}
     return [
         Measured(f"fit: processor time a row, {few:,} to {many:,} rows", [ratio], Target(1.2), about=about),
-        Measured(f"fit: peak memory of {many:,} x 256 rows", [large.peak_mib], Target(bound), "MiB", memory),
-    ]
+        Measured(
+            f"fit: peak memory of {many:,} x 256 rows from Parquet parts", [large.peak_mib],
+            Target(4096.0 if many >= 1_000_000 else 2048.0), "MiB", memory,
+        ),
+        Measured("the same: processor time, 2 epochs and a correction", [large.seconds], None, "s"),
+    ]  # fmt: skip
+
+
+def larger_than_the_limit(sizes: Sizes) -> list[Measured]:
+    """`labelloop fit` on a folder of Parquet parts that is larger than the memory it may take: Algorithm 1 alone."""
+    rows, width = sizes.wide
+    with tempfile.TemporaryDirectory() as place:
+        used = fitted(Path(place), rows, width, 10, max(rows // 100, 60), "1G", *PLAIN_LOOP)
+        size = sum(part.stat().st_size for part in Path(place).glob("parts-*/*")) / 2**20
+    name = f"fit: peak memory of {rows:,} x {width} rows, {size:,.0f} MiB of Parquet parts"
+    return [Measured(name, [used.peak_mib], Target(1024.0), "MiB", of_memory(used, "1G"))]
 
 
 def correct_rows(sizes: Sizes) -> list[Measured]:
@@ -286,6 +315,17 @@ def correct_rows(sizes: Sizes) -> list[Measured]:
             {"limit": sizes.limit, "anonymous_mib": large.anonymous_mib},
         ),
     ]  # fmt: skip
+
+
+def processes(sizes: Sizes) -> list[Measured]:
+    """An epoch of images shared by two processes: what each of them and both together work, by what one alone does."""
+    rows = max(sizes.images // 256, 1) * 128
+    found = compared(rows, max(1, sizes.repeats // 2))
+    words = "an epoch of images in two processes by one: processor time of"
+    return [
+        Measured(f"{words} the busier one", found["busiest"], Target(0.6), about={"rows": rows, "wall": found["wall"]}),
+        Measured(f"{words} both together", found["processor"], Target(1.2)),
+    ]
 
 
 # --- the rest -------------------------------------------------------------------------------------------------------
@@ -342,7 +382,9 @@ PARTS: dict[str, Callable[[Sizes], list[Measured]]] = {
     "corrections": corrections,
     "growth": growth,
     "fit": fit_rows,
+    "larger": larger_than_the_limit,
     "correct": correct_rows,
     "decoding": decoding,
+    "processes": processes,
     "settings": settings,
 }

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import torch._dynamo  # noqa: F401  torch's DistributedDataParallel needs it: once here, not in every fork
 from forked import Ended, forked_together
 
 

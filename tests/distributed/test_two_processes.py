@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from labelloop.cli import main
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import loop
 from labelloop.methods.configure import recipe_config
+from labelloop.runs.folder import RunFolder
 from labelloop.training.extract import extract
 from labelloop.training.ranks import ALONE, Ranks, join
 from labelloop.training.setup import resolve
@@ -35,7 +37,7 @@ from labelloop.training.setup import resolve
 CLOSE = {"rtol": 0, "atol": 2e-5}  # sums of float32 in another order, through some dozens of steps
 SHARED = (
     *("closed-loop", "cross-entropy", "clean-only", "noisy-and-clean", "fine-tune", "logistic-corrector"),
-    *("glc", "dmlp", "dmlp-nossl"),
+    *("glc", "dmlp", "dmlp-nossl", "co-teaching"),
 )
 PRACTICAL = {
     "mixup": 0.3,
@@ -220,6 +222,30 @@ def test_a_killed_process_ends_the_run_and_one_process_resumes_it(place):
     assert_same_run(place / "killed", place / "whole")
 
 
+def test_a_launcher_that_ends_all_does_not_disturb_the_last_words(place, monkeypatch):
+    """torchrun sends its signal while a process that has lost another one still writes, and once more at its end."""
+    write_record = RunFolder.write_record
+
+    def disturbed(self: RunFolder, record: Any) -> None:
+        if record.state == "failed":
+            os.kill(os.getpid(), signal.SIGTERM)
+        write_record(self, record)
+
+    def do(rank: int) -> int:
+        if rank == 1:
+            stop_at(STOP, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr(RunFolder, "write_record", disturbed)
+        code = main(arguments(place, "disturbed", "--quiet"))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return code
+
+    first, _ = launched(do)
+    assert first.code == 1
+    assert "process 0 of 2 has lost the others" in first.err
+    assert first.err.count("\n") == 1
+    assert run_json(place / "disturbed")["state"] == "failed"
+
+
 def test_two_processes_resume_what_one_began(place, capsys):
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -282,7 +308,7 @@ def test_what_only_one_process_cannot_read_is_said_by_the_first(place):
 def test_networks_that_drift_apart_are_noticed(place):
     def do(rank: int) -> int:
         def drift() -> None:
-            patch.setattr(Ranks, "add_up_gradients", lambda *_: None)
+            patch.setattr(Ranks, "sharing", lambda self, model, unused: nullcontext(model))
 
         patch = stop_at(2, drift)
         return main(arguments(place, "drifted", "--quiet"))

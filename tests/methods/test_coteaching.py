@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from labelloop.training.setup import new_classifier
 def test_each_network_trains_on_the_rows_that_the_other_finds_easy():
     first = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
     second = torch.tensor([40.0, 10.0, 20.0, 30.0], requires_grad=True)
-    on_first, on_second = coteaching.exchanged([first, second], 0.5)
+    on_first, on_second = coteaching.exchanged([first, second], [first.detach(), second.detach()], 0.5, slice(None))
     assert on_first.item() == 2.5  # rows 1 and 2, easy to the second
     assert on_second.item() == 25.0  # rows 0 and 1, easy to the first
     (on_first + on_second).backward()
@@ -30,7 +31,18 @@ def test_each_network_trains_on_the_rows_that_the_other_finds_easy():
 
 def test_something_is_always_kept():
     losses = [torch.tensor([3.0, 1.0]), torch.tensor([1.0, 3.0])]
-    assert [loss.item() for loss in coteaching.exchanged(losses, 0.99)] == [3.0, 3.0]
+    assert [loss.item() for loss in coteaching.exchanged(losses, losses, 0.99, slice(None))] == [3.0, 3.0]
+
+
+def test_the_parts_of_a_batch_add_up_to_its_loss():
+    rng = np.random.default_rng(0)
+    losses = [torch.from_numpy(rng.random(11)) for _ in range(2)]
+    expected = coteaching.exchanged(losses, losses, 0.4, slice(None))
+    for cuts in ([0, 4, 11], [0, 0, 1, 11]):
+        parts = [slice(*pair) for pair in pairwise(cuts)]
+        found = [coteaching.exchanged([loss[mine] for loss in losses], losses, 0.4, mine) for mine in parts]
+        for network in range(2):
+            torch.testing.assert_close(sum(each[network] for each in found), expected[network])
 
 
 def test_the_forget_rate_grows_from_nothing_to_the_noise_rate():

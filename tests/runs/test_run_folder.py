@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from labelloop import large_arrays
 from labelloop.errors import DataError
+from labelloop.runs.arrays import row_arrays
 from labelloop.runs.files import read_json, write_atomically
 from labelloop.runs.folder import OUR_FILES, RunFolder, read_metrics
 from labelloop.runs.lock import LOCK
@@ -132,3 +134,15 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path):
         (tmp_path / "run.json").write_bytes(content)
         with pytest.raises(DataError, match=r"run\.json is damaged"):
             read_json(tmp_path / "run.json")
+
+
+def test_features_are_kept_in_half_precision_unless_one_is_too_large_for_it(monkeypatch):
+    monkeypatch.setattr(large_arrays, "CHUNK_VALUES", 8)  # a few rows a chunk
+    features = np.linspace(-1, 1, 60, dtype=np.float32).reshape(20, 3)
+    labels = np.zeros(20, int)
+    for place, value, kept in ((0, 1.0, np.float16), (19, 7e4, np.float32), (19, -7e4, np.float32)):
+        features[place, 1] = value
+        said = row_arrays(labels, labels, features=features, logits=features, extra=None).said
+        assert (said["features"].dtype, said["logits"].dtype) == (kept, np.float32)
+        np.testing.assert_allclose(said["features"], features, atol=1e-3)
+    assert row_arrays(labels, labels, features=features[:0]).said["features"].dtype == np.float16

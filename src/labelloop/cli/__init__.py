@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Protocol
 
 from labelloop import __version__
-from labelloop.cli.messages import of_the_system, show_warning, with_flags
+from labelloop.cli.messages import is_full, of_the_system, show_warning, with_flags
 from labelloop.errors import DataError, ElsewhereError, UsageError
 
 COMMANDS = {
@@ -45,7 +45,7 @@ class Command(Protocol):
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         """Adds its flags. `parser.set_defaults(kept=...)` may set a function of the options whose text ends the message
-        of an interrupted command: what is kept, and how to continue.
+        of a command that was interrupted or found the disk full: what is kept, and how to continue.
         """
 
     def run(self, options: argparse.Namespace) -> int:
@@ -76,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"labelloop: {of_the_system(error)}", file=sys.stderr)
+        kept = options.kept(options) if is_full(error) else ""
+        print(f"labelloop: {of_the_system(error)}{kept}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\nlabelloop: interrupted{_kept(options)}", file=sys.stderr)

@@ -35,12 +35,17 @@ def with_flags(message: object) -> str:
     return text
 
 
+def is_full(error: OSError) -> bool:
+    """Whether the disk has no room left, or the user's part of it."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def of_the_system(error: OSError) -> str:
     """An error of the operating system: the file, the reason and what to check."""
     if error.filename is None or error.strerror is None:
         return str(error)
     reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
-    if error.errno == errno.ENOSPC:
+    if is_full(error):
         return f"{error.filename}: {reason}; free some space, or choose another folder"
     return f"{error.filename}: {reason}; check the path, and that you may read and write there"
 

@@ -73,6 +73,6 @@ METHODS: dict[str, Method] = {
     "mw-net": _method("mwnet", "teach the weights"),
     "l2b": _method("l2b", "set the weights"),
     "emlc": _method("emlc", "teach and train the teacher"),
-    "co-teaching": _method("coteaching", "not used", check="check"),
+    "co-teaching": _method("coteaching", "not used", check="check", shares=True),
     "dividemix": _method("dividemix", "not used"),
 }

@@ -6,6 +6,7 @@ Han et al., "Co-teaching: Robust Training of Deep Neural Networks with Extremely
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -17,10 +18,9 @@ from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
 from labelloop.training.averaging import WeightAverage
-from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.shares import augmented_batches
+from labelloop.training.shares import shared_batches
 from labelloop.training.state_arrays import from_arrays, to_arrays
 from labelloop.training.targets import labelled_rows, one_hot
 from labelloop.types import MISSING, Fitted, Problem, Rows
@@ -114,33 +114,45 @@ def _epoch(
         model.train()
         optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
     labels = torch.from_numpy(train.labels).to(runtime.device)
-    torch.manual_seed(integer(runtime.seed, "dropout", epoch))
+    torch.manual_seed(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
     order = stream(runtime.seed, "batches", epoch).permutation(len(train))
-    blends = stream(runtime.seed, "mixup", epoch)
-    total = torch.zeros((), device=runtime.device)
-    for position, x in augmented_batches(train, order, config.batch_size, config, runtime, epoch):
-        index = torch.from_numpy(position).to(runtime.device)
-        x, partner, share = mix(x, config.mixup_in(epoch), blends)
-        logits = [model(x).logits for model in models]
-        losses = [F.cross_entropy(each, labels[index], reduction="none") for each in logits]  # [B] each
-        if partner is not None:
-            other = labels[index[partner]]
-            losses = [
-                share * loss + (1 - share) * F.cross_entropy(each, other, reduction="none")
-                for loss, each in zip(losses, logits, strict=True)
-            ]
-        picked = exchanged(losses, forgotten)
-        for loss, optimizer in zip(picked, optimizers, strict=True):
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        total += picked[0].detach() * len(position)
-    return float(total) / len(train)
+    total, alpha = torch.zeros((), device=runtime.device), config.mixup_in(epoch)
+    with ExitStack() as stack:
+        networks = [stack.enter_context(runtime.sharing(model, model.noisy_head.parameters())) for model in models]
+        for position, mine, x, partner, share in shared_batches(train, order, alpha, config, runtime, epoch):
+            index = torch.from_numpy(position).to(runtime.device)
+            logits = [network(x).logits for network in networks]
+            losses = [F.cross_entropy(each, labels[index[mine]], reduction="none") for each in logits]  # [b] each
+            if partner is not None:
+                other = labels[index[partner][mine]]
+                losses = [
+                    share * loss + (1 - share) * F.cross_entropy(each, other, reduction="none")
+                    for loss, each in zip(losses, logits, strict=True)
+                ]
+            whole = [runtime.ranks.whole(loss.detach(), mine, len(position)) for loss in losses]  # [B] each
+            picked = exchanged(losses, whole, forgotten, mine)
+            for loss, optimizer in zip(picked, optimizers, strict=True):
+                optimizer.zero_grad()
+                runtime.backward(loss)
+                optimizer.step()
+            total += picked[0].detach() * len(position)
+    return float(runtime.ranks.total(total)) / len(train)
 
 
-def exchanged(losses: Sequence[Tensor], forgotten: float) -> tuple[Tensor, Tensor]:
-    """Each network's mean loss on the rows that the other one finds easiest."""
-    first, second = losses  # [B] each
-    count = max(1, int((1 - forgotten) * len(first)))
-    easy_to_first, easy_to_second = (loss.detach().topk(count, largest=False).indices for loss in losses)
-    return first[easy_to_second].mean(), second[easy_to_first].mean()
+def exchanged(losses: Sequence[Tensor], whole: Sequence[Tensor], forgotten: float, mine: slice) -> list[Tensor]:
+    """Each network's mean loss on the rows of a batch that the other one finds easiest: this process's part of it.
+
+    Args:
+        losses: Of both networks, on the rows that this process has [b].
+        whole: The same of the whole batch, without gradients [B].
+        forgotten: The share of the batch that is left out.
+        mine: Which rows this process has.
+    """
+    count = max(1, int((1 - forgotten) * len(whole[0])))
+    places = torch.arange(len(whole[0]), device=whole[0].device)[mine]
+    parts = []
+    for loss, by_other in zip(losses, whole[::-1], strict=True):
+        easy = by_other.topk(count, largest=False).indices
+        own = easy[torch.isin(easy, places)] - (mine.start or 0)
+        parts.append(loss[own].sum() / count)
+    return parts

@@ -117,20 +117,20 @@ def corrected_epoch(
     torch.manual_seed(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
     alpha, total = config.mixup_in(epoch - config.epochs), torch.zeros((), device=runtime.device)
-    for position, mine, x, partner, share in shared_batches(rows, order, alpha, config, runtime, epoch):
-        index = torch.from_numpy(position).to(runtime.device)
-        # Noisy and clean rows in one pass: batch norm would see a handful of clean rows otherwise.
-        logits, own = model(x).logits, index[mine]
-        loss = row_losses(logits, labels[own], trusted[own], matrix).sum() / len(index)
-        if partner is not None:
-            other = index[partner][mine]
-            losses = row_losses(logits, labels[other], trusted[other], matrix)
-            loss = share * loss + (1 - share) * (losses.sum() / len(index))
-        optimizer.zero_grad()
-        loss.backward()
-        runtime.add_up_gradients(model)
-        optimizer.step()
-        total += loss.detach() * len(position)
+    with runtime.sharing(model, model.noisy_head.parameters()) as network:
+        for position, mine, x, partner, share in shared_batches(rows, order, alpha, config, runtime, epoch):
+            index = torch.from_numpy(position).to(runtime.device)
+            # Noisy and clean rows in one pass: batch norm would see a handful of clean rows otherwise.
+            logits, own = network(x).logits, index[mine]
+            loss = row_losses(logits, labels[own], trusted[own], matrix).sum() / len(index)
+            if partner is not None:
+                other = index[partner][mine]
+                losses = row_losses(logits, labels[other], trusted[other], matrix)
+                loss = share * loss + (1 - share) * (losses.sum() / len(index))
+            optimizer.zero_grad()
+            runtime.backward(loss)
+            optimizer.step()
+            total += loss.detach() * len(position)
     return float(runtime.ranks.total(total)) / len(rows)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.large_arrays import by_chunks, release
+from labelloop.large_arrays import by_chunks, release, row_chunks
 from labelloop.runs.files import write_atomically
 from labelloop.types import MISSING, Floats, Labels
 
@@ -42,12 +42,17 @@ def row_arrays(given: Labels, clean: Labels, **said: Floats | None) -> RowArrays
     kept: dict[str, NDArray] = {}
     for name, values in said.items():
         if values is not None:
-            most = max(values.max(initial=0), -values.min(initial=0))
-            wide = name not in ("features", "extra") or most > np.finfo(np.float16).max
+            wide = name not in ("features", "extra") or _most(values) > float(np.finfo(np.float16).max)
             narrow = None if wide else by_chunks(partial(_rows_of, values), values.shape, np.float16)
             kept[name] = values.astype(np.float32, copy=False) if narrow is None else narrow
     arrays = RowArrays(given, clean, clean != MISSING, kept)
     return arrays if sum(values.nbytes for values in _by_name(arrays).values()) <= LARGEST else None
+
+
+def _most(values: Floats) -> float:
+    """The largest of their magnitudes, chunk by chunk."""
+    chunks = (values[rows] for rows in row_chunks(*values.shape))
+    return max((float(max(chunk.max(initial=0), -chunk.min(initial=0))) for chunk in chunks), default=0.0)
 
 
 def _rows_of(values: Floats, rows: slice) -> Floats:

@@ -87,21 +87,22 @@ def train_epoch(
     let_go = Releaser(rows.inputs, targets, noisy)
     whole = (all_labelled(targets), all_labelled(noisy))
     batches = shared_batches(rows, order, config.mixup_in(epoch), config, runtime, epoch, done)
-    for step, (position, mine, x, partner, share) in enumerate(batches, done + 1):
-        out, index = model(x), torch.from_numpy(position)
-        wanted = (runtime.picked(targets_t, index), runtime.picked(noisy_t, index))
-        loss = loss_of_both_heads(out, *wanted, noisy_loss_weight, mine, whole)
-        if partner is not None:
-            other = index[partner]
-            wanted = (runtime.picked(targets_t, other), runtime.picked(noisy_t, other))
-            loss = share * loss + (1 - share) * loss_of_both_heads(out, *wanted, noisy_loss_weight, mine, whole)
-        optimizer.zero_grad()
-        loss.backward()
-        runtime.add_up_gradients(model)
-        optimizer.step()
-        total += loss.detach() * len(position)
-        let_go(len(position))
-        runtime.after_step(epoch, step, total, model)
+    unused = model.noisy_head.parameters() if noisy_loss_weight == 0 else ()
+    with runtime.sharing(model, unused) as network:
+        for step, (position, mine, x, partner, share) in enumerate(batches, done + 1):
+            out, index = network(x), torch.from_numpy(position)
+            wanted = (runtime.picked(targets_t, index), runtime.picked(noisy_t, index))
+            loss = loss_of_both_heads(out, *wanted, noisy_loss_weight, mine, whole)
+            if partner is not None:
+                other = index[partner]
+                wanted = (runtime.picked(targets_t, other), runtime.picked(noisy_t, other))
+                loss = share * loss + (1 - share) * loss_of_both_heads(out, *wanted, noisy_loss_weight, mine, whole)
+            optimizer.zero_grad()
+            runtime.backward(loss)
+            optimizer.step()
+            total += loss.detach() * len(position)
+            let_go(len(position))
+            runtime.after_step(epoch, step, total, model)
     mean = float(runtime.ranks.total(total)) / len(rows)
     runtime.check_loss(mean, epoch)
     return mean

@@ -7,10 +7,11 @@ the first one corrects labels and writes.
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,17 +20,22 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from labelloop.errors import DataError, ElsewhereError, UsageError
 from labelloop.training.packing import empty_arrays, pack, shapes, unpack
 
 T = TypeVar("T")
+Model = TypeVar("Model", bound=torch.nn.Module)
 
 PATIENCE = "LABELLOOP_PROCESS_TIMEOUT"  # seconds that a process waits for the others
 DEFAULT_PATIENCE = 1800  # longer than the first one takes for what it does alone
 PIECE = 2**26  # bytes that are sent at a time
 PORT = "29500"  # torch's own, where a launcher names none
 HOW = "start it with `torchrun --nproc-per-node={} -m labelloop ...`, or see docs/distributed.md"
+# Buffers are the same in all processes, and torch need not send them. Its newer versions have another word for that.
+_newer = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+BUFFERS_STAY: Any = {"forward_sync_buffers" if _newer else "broadcast_buffers": False}
 # What a launcher calls the rank, the number of processes, and both on this machine.
 ON_A_NODE = ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
 LAUNCHERS = (
@@ -92,30 +98,60 @@ class Ranks:
                 dist.all_reduce(values)
         return values
 
+    def whole(self, values: torch.Tensor, mine: slice, count: int) -> torch.Tensor:
+        """The values of `count` rows [count], of which this process has those of its part `mine`, in all processes."""
+        if self.count == 1:
+            return values
+        everywhere = values.new_zeros(count)
+        everywhere[mine] = values
+        return self.total(everywhere)
+
     def agree_on(self, model: torch.nn.Module) -> None:
         """Refuses processes whose networks have drifted apart, down to the last bit."""
         if self.count > 1:
             sums = [str(value.detach().double().sum().item()) for value in model.state_dict().values()]
             self.agree("weights", " ".join(sums))
 
-    def add_up_gradients(self, parameters: Iterator[torch.Tensor]) -> None:
-        """Replaces every gradient by its sum over the processes, a few messages for all of them."""
-        if self.count == 1:
-            return
-        pending, size = list[torch.Tensor](), 0
-        for gradient in [p.grad for p in parameters if p.grad is not None]:
-            pending.append(gradient)
-            size += gradient.nbytes
-            if size >= PIECE:
-                self._add_up(pending)
-                pending, size = [], 0
-        if pending:
-            self._add_up(pending)
+    # --- gradients ---------------------------------------------------------------------------------------------------
 
-    def _add_up(self, gradients: Sequence[torch.Tensor]) -> None:
-        flat = self.total(torch.cat([gradient.reshape(-1) for gradient in gradients]))
-        for gradient, summed in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-            gradient.copy_(summed.view(gradient.shape))
+    @contextmanager
+    def sharing(self, model: Model, unused: Iterable[torch.Tensor] = ()) -> Iterator[Callable[..., Any]]:
+        """The network as torch's DistributedDataParallel: what `backward` gives it is summed over the processes.
+
+        Sums travel while `backward` still works on other layers. The network itself keeps its names and buffers.
+
+        Args:
+            model: Whose gradients are summed; alone, it is given back as it is.
+            unused: Its parameters that the loss does not depend on. They get no gradient, as in a single process.
+        """
+        if self.count == 1:
+            yield model
+            return
+        left_out = [parameter for parameter in unused if parameter.requires_grad]
+        try:
+            for parameter in left_out:
+                parameter.requires_grad_(False)
+            with _lost(self):
+                shared = DistributedDataParallel(model, init_sync=False, **BUFFERS_STAY)
+            yield lambda x: self._watched(lambda: shared(x))
+        finally:
+            for parameter in left_out:
+                parameter.requires_grad_(True)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """The gradients of the whole loss, of which each process has a part, for a network in `sharing`."""
+        whole = loss if self.count == 1 else loss * self.count  # torch takes the mean over the processes
+        self._watched(whole.backward)
+
+    def _watched(self, do: Callable[[], T]) -> T:
+        """Does something that may speak to the others, or fail for reasons of its own."""
+        try:
+            return do()
+        except RuntimeError as error:
+            if self.count == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+                raise
+            with _lost(self):
+                raise
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -238,6 +274,7 @@ def _lost(ranks: Ranks) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        _end_in_peace()
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise DataError(
             f"process {ranks.rank} of {ranks.count} has lost the others: one of them has ended or cannot be reached"
@@ -385,9 +422,17 @@ def _is_connected() -> bool:
 
 
 def _leave() -> None:
+    _end_in_peace()
     if _is_connected():
         dist.destroy_process_group()
 
 
+def _end_in_peace() -> None:
+    """This process ends by itself, and has said why: a launcher's signal must not interrupt what it still writes."""
+    if signal.getsignal(signal.SIGTERM) is _ended_by_launcher and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 def _ended_by_launcher(*_: Any) -> None:
+    _end_in_peace()
     raise DataError(f"the launcher ended this process, as it does when another one has ended or time is up. {RESUME}")

@@ -97,9 +97,20 @@ class Runtime:
         """What `make` returns in the first process, in all of them."""
         return self.ranks.from_first(make)
 
-    def add_up_gradients(self, model: torch.nn.Module) -> None:
-        """After `backward` of a part of the loss: the gradients of the whole loss, in every process."""
-        self.ranks.add_up_gradients(model.parameters())
+    def sharing(
+        self, model: torch.nn.Module, unused: Iterable[torch.Tensor] = ()
+    ) -> AbstractContextManager[Callable[..., Any]]:
+        """The network to call in training: with `backward` below, every process has the gradients of the whole loss.
+
+        Args:
+            model: The network.
+            unused: Its parameters that the loss does not depend on.
+        """
+        return self.ranks.sharing(model, unused)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """`backward` of this process's part of the loss."""
+        self.ranks.backward(loss)
 
     def inputs(self, x: torch.Tensor) -> torch.Tensor:
         """Moves a batch of inputs to the device, while that still works on the batch before."""
