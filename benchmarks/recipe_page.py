@@ -146,7 +146,7 @@ def fit_on_tables(stored: list[dict] | None = None) -> str:
 
 
 def correct_on_data() -> str:
-    """`correct` on every stored data set and noise: a line for every number of clean rows; cells are means over seeds."""
+    """`correct` on every stored data set and noise: a line for every number of clean rows; cells are over seeds."""
     stored = [json.loads(line) for line in CORRECT_ON_DATA.read_text(encoding="utf-8").splitlines()]
     groups: dict[tuple[int, bool], dict[tuple[str, str], list[dict]]] = {}
     for one in stored:
