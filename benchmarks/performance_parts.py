@@ -312,7 +312,7 @@ def correct_rows(sizes: Sizes) -> list[Measured]:
         Measured(f"correct: processor time a row, {many:,} rows of 10 probabilities", [each], None, "µs", about),
         Measured(
             f"correct: peak memory of {many:,} rows", [large.peak_mib], Target(4096.0 if many > 5e6 else 2048.0), "MiB",
-            {"limit": sizes.limit, "anonymous_mib": large.anonymous_mib},
+            of_memory(large, sizes.limit),
         ),
     ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -101,13 +102,13 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
         classes: In order.
         estimate: As in run.json.
     """
-    given, corrected = (labels[name].to_pylist() for name in ("given_label", "corrected_label"))
+    given, corrected = _counts(labels["given_label"]), _counts(labels["corrected_label"])
     clean = labels["verified"].to_numpy()
+    verified = _counts(labels["corrected_label"].filter(labels["verified"]))
     judged = estimate.get("by_class") or [{}] * len(classes)
     rows, shrunk = [], []
     for name, found in zip(classes, judged, strict=True):
-        before, after = given.count(name), corrected.count(name)
-        held = sum(1 for label, is_clean in zip(corrected, clean, strict=True) if is_clean and label == name)
+        before, after, held = given[name], corrected[name], verified[name]
         broken = f"{found['broken']} of {found['good']}" if found else "-"
         fixed = f"{found['fixed']} of {found['wrong']}" if found else "-"
         rows.append((str(name), before, after, held, broken, fixed))
@@ -125,6 +126,12 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
     if shrunk:
         lines.append(f"  and {len(shrunk) - LOUD} more such classes; {advice}" if len(shrunk) > LOUD else f"  {advice}")
     return "\n".join(lines)
+
+
+def _counts(labels: pa.ChunkedArray) -> Counter[Any]:
+    """How many rows have each label."""
+    found = labels.value_counts()
+    return Counter(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
