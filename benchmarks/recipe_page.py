@@ -158,15 +158,16 @@ def correct_on_data() -> str:
         over = [np.mean([one["ours"]["right"] - one["given"]["right"] for one in cell]) for cell in cells.values()]
         holds = [one["estimate"]["low"] <= one["ours"]["right"] <= one["estimate"]["high"] for one in ones]
         numbers = [
-            _mean(ones, "given", "right"), _mean(ones, "ours", "right"), f"{100 * min(over):+.1f}",
-            *(_mean(ones, "ours", key) for key in ("broken", "rare_broken", "calibration_error")),
-            f"{sum(holds)} of {len(holds)}", _mean(ones, "cleanlab", "right"), _mean(ones, "clean rows only", "right"),
+            _mean_of(ones, "given", "right"), _mean_of(ones, "ours", "right"), f"{100 * min(over):+.1f}",
+            *(_mean_of(ones, "ours", key) for key in ("broken", "rare_broken", "calibration_error")),
+            f"{sum(holds)} of {len(holds)}",
+            *(_mean_of(ones, who, "right") for who in ("cleanlab", "clean rows only")),
         ]  # fmt: skip
         how = f"{clean}, {'paired' if paired else 'unpaired'}"
         lines.append("| " + " | ".join([how, str(len(cells)), *numbers]) + " |")
     return "\n".join(lines)
 
 
-def _mean(ones: Sequence[Mapping[str, Any]], who: str, key: str) -> str:
+def _mean_of(ones: Sequence[Mapping[str, Any]], who: str, key: str) -> str:
     found = [one[who][key] for one in ones if one.get(who)]
     return f"{100 * np.mean(found):.1f}" if found else ""

@@ -32,6 +32,7 @@ QUICK = (
     "final_labels=loop",
     "simulation=posterior",
     "correct_until=1.0",
+    "combination_prior=0",
 )
 QUICK_BASELINE = ("epochs=3", "network_options.hidden=[8]")
 

@@ -83,8 +83,21 @@ def _is_whole(text: str) -> bool:
     return bool(re.fullmatch(r"-?\d+(\.0)?", text))
 
 
-def compare_labels(labels: NDArray | None, clean_labels: NDArray | None, source: str, markers: Sequence[str]) -> None:
+def compare_labels(
+    labels: NDArray | None,
+    clean_labels: NDArray | None,
+    source: str,
+    markers: Sequence[str],
+    declared: Sequence[str] = (),
+) -> None:
     """Compares the classes of given and clean labels.
+
+    Args:
+        labels: Given labels.
+        clean_labels: Clean labels.
+        source: Where they are from, for messages.
+        markers: What means that a label is missing.
+        declared: Classes that the source names, which are not questioned.
 
     Raises:
         DataError: They share none.
@@ -108,7 +121,8 @@ def compare_labels(labels: NDArray | None, clean_labels: NDArray | None, source:
     if alike:
         said = _listed(alike, given, clean)
         warnings.warn(f"{source}: {said} count as different classes; if they are one, write them alike", stacklevel=3)
-    new = [name for name in clean if name not in given and not any(name in group for group in alike)]
+    known = {*given, *declared}.union(*alike)
+    new = [name for name in clean if name not in known]
     if given and new and not mixed:
         warnings.warn(
             f"{source}: clean labels hold {some(f'{name!r} ({clean[name]} times)' for name in new)}, which no given"

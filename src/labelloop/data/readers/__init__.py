@@ -58,7 +58,7 @@ def read_table(path: str | Path, options: ReadOptions | None = None) -> Table:
     if options.labels_required:
         origin = table.origin or {}
         question_numbers(table.labels, origin.get("label_column"), options.label_column is None, table.source)
-        compare_labels(table.labels, table.clean_labels, table.source, table.markers)
+        compare_labels(table.labels, table.clean_labels, table.source, table.markers, table.class_names or ())
     return table
 
 
