@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +12,8 @@ from numpy.typing import NDArray
 
 from labelloop.data.columns import are_array_names
 from labelloop.errors import DataError, some
+from labelloop.large_arrays import row_chunks
 from labelloop.types import Labels
-
-ROWS_AT_A_TIME = 65_536  # limits the memory of the mask of finite values
 
 
 def check_ids(ids: NDArray, source: str) -> None:
@@ -34,10 +34,10 @@ def check_finite(values: Any, column_names: Sequence[str], source: str, what: st
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
         return
     rows, columns = [], []
-    for start in range(0, len(values), ROWS_AT_A_TIME):
-        part = values[start : start + ROWS_AT_A_TIME]
+    for chunk in row_chunks(len(values), math.prod(values.shape[1:])):
+        part = values[chunk]
         bad = ~np.isfinite(part.reshape(len(part), -1))  # [rows, D]
-        rows.append(start + np.flatnonzero(bad.any(axis=1)))
+        rows.append(chunk.start + np.flatnonzero(bad.any(axis=1)))
         columns.append(np.flatnonzero(bad.any(axis=0)))
     bad_rows = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
     if len(bad_rows):
