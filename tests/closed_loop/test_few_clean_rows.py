@@ -10,7 +10,7 @@ import labelloop
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.halves import HeldOut
 from labelloop.methods.closed_loop.state import LoopState, rows_that_tell_as_much
-from labelloop.types import Correction
+from labelloop.types import Correction, Rows
 
 
 def halves(train: np.ndarray, clean: np.ndarray, labels: list[int]) -> HeldOut:
@@ -69,8 +69,9 @@ def test_rows_with_wrong_labels_tell_less(right, rows, classes, repeats):
 def test_a_clean_row_is_shown_as_often_as_its_first_label_was_wrong():
     said = np.array([[0.9, 0.1], [0.1, 0.9]], np.float32)
     state = LoopState(said, start=np.array([0.0, 1.0]))
-    assert state.clean_row_repeats(np.array([0, 1]), Config(clean_row_repeats=0)) == 1  # without half-networks
+    clean = Rows(said, np.arange(2), np.array([-1, -1]), np.array([0, 1]))
+    assert state.repeats(clean, Config(clean_row_repeats=0)) == 1  # without half-networks
     state.held_out = halves(said, said, [0, 1])
-    assert state.clean_row_repeats(np.array([0, 1]), Config(clean_row_repeats=0)) == 4  # a = 3/4, α = 1/2
-    assert state.clean_row_repeats(np.array([0, 1]), Config(clean_row_repeats=2)) == 2
-    assert state.clean_row_repeats(np.array([0, 1]), Config()) == 1
+    assert state.repeats(clean, Config(clean_row_repeats=0)) == 4  # a = 3/4, α = 1/2
+    assert state.repeats(clean, Config(clean_row_repeats=2)) == 2
+    assert state.repeats(clean, Config()) == 1

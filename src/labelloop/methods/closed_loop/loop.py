@@ -42,8 +42,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 state.targets = runtime.from_first(lambda: state.targets)
             runtime.save(epoch - 1, model, optimizer, average=average, **state.to_save())
         with runtime.phase("train"):
-            repeats = state.clean_row_repeats(clean.clean_labels, config)
-            rows = rows_to_train_on(problem, state.targets, noisy, loop, epoch, repeats)
+            rows = rows_to_train_on(problem, state.targets, noisy, loop, epoch, state.repeats(clean, config))
             loss = train_epoch(model, *rows, optimizer, loop, runtime, epoch)  # θ_t, Eq. 1 (4)
 
         if loop.corrects_after(epoch):
@@ -65,12 +64,10 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                     state.past.append(
                         Correction(corrector(base.train, train_columns), corrector(base.clean, clean_columns))
                     )
-                components = state.components(base)
+                components, prior = state.components(base), state.prior(config)
                 with runtime.phase("combination"):  # ω_t, Eq. 5 (8)
                     val = [component.clean[clean_val] for component in components]
-                    weights = combination_weights(
-                        config.combination, val, val_labels, state.weights, state.prior(config)
-                    )
+                    weights = combination_weights(config.combination, val, val_labels, state.weights, prior)
                 with runtime.phase("update"):  # ŷ_{t+1}, Eq. 2 (9)
                     targets = combine([component.train for component in components], weights)
                     state.close_round(epoch, targets, weights, val, val_labels, corrector)

@@ -14,7 +14,7 @@ from labelloop.methods.closed_loop.corrector import Corrector
 from labelloop.methods.closed_loop.halves import HeldOut
 from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.targets import one_hot
-from labelloop.types import Correction, Extracted, Floats, Labels
+from labelloop.types import Correction, Extracted, Floats, Labels, Rows
 
 MOST_REPEATS = 4  # of a clean row in an epoch: more of them are memorised
 FIRST = "first_"  # begins the names under which the file of round 1 keeps `first`
@@ -73,13 +73,13 @@ class LoopState:
         """Rows that speak for each of `components` before any of clean_val is seen: for those of the start [K]."""
         return config.combination_prior * np.append(self.start, np.zeros(len(self.past)))
 
-    def clean_row_repeats(self, clean_labels: Labels, config: Config) -> int:
+    def repeats(self, clean: Rows, config: Config) -> int:
         """How often an epoch shows a clean row: as configured, or as the first labels of the clean rows suggest."""
         if config.clean_row_repeats or self.held_out is None:
             return config.clean_row_repeats or 1
         given = one_hot(self.held_out.labels, self.held_out.clean.shape[1])
         first = combine([given, self.held_out.clean], self.start)  # [M, C], formed without the row's clean label
-        return rows_that_tell_as_much(int((first.argmax(axis=1) == clean_labels).sum()), *first.shape)
+        return rows_that_tell_as_much(int((first.argmax(axis=1) == clean.clean_labels).sum()), *first.shape)
 
     def component_names(self) -> list[str]:
         """What `components` are, for the record."""
