@@ -75,11 +75,16 @@ def test_rows_survive_correction_export_and_undo():
     assert sum(came_through) >= 0.5 * len(came_through)
 
 
-@pytest.mark.parametrize("method", ["correct", "fit", "baseline"])
-def test_plain_rows_come_through_to_the_end(method):
-    labels, x = ["cat", "dog"] * 20, [f"{k % 2 + k / 99:.2f}" for k in range(40)]
+# Found by a long search: classes called true and false in a file that is exported in another format.
+@pytest.mark.parametrize(
+    ("form", "classes", "method"),
+    [(".csv", ("cat", "dog"), each) for each in ("correct", "fit", "baseline")]
+    + [(".csv.gz", ("true", "false"), "baseline")],
+)
+def test_plain_rows_come_through_to_the_end(form, classes, method):
+    labels, x = [*classes] * 20, [f"{k % 2 + k / 99:.2f}" for k in range(40)]
     columns = {"x": x, "label": labels, "clean_label": [*labels[:20], *[None] * 20]}
-    assert rows_survive(MadeTable(".csv", columns, ("cat", "dog")), method)
+    assert rows_survive(MadeTable(form, columns, classes), method)
 
 
 def rows_survive(made: MadeTable, method: str) -> bool:

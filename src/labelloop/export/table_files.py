@@ -30,6 +30,7 @@ PACKED = {".gz": "gzip", ".zst": "zstd"}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 CODES = r"^\s*[+-]?0[0-9]"  # a number that begins with a zero, kept as text
 LONG = r"^\s*[+-]?[0-9]{16,}\s*$"  # more digits than a float can hold
+RESPELLED = r"^\s*(true|false|TRUE|FALSE)\s*$"  # elsewhere a boolean is the class True or False
 ADDED = ("corrected_label", "corrected_confidence", "changed")
 
 
@@ -169,23 +170,29 @@ def _content(source: Path, packed: str | None) -> bytes:
 
 
 def _read_delimited(content: bytes, delimiter: str) -> pa.Table:
-    """A CSV or TSV file. A column of numbers that would be written differently, such as 007, stays text."""
+    """A CSV or TSV file. A column of values that would be written differently, such as 007 or true, stays text."""
     options = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     table = pa_csv.read_csv(pa.BufferReader(content), parse_options=options)
-    numeric = [
-        field.name for field in table.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-    ]
+    doubtful = {field.name: pattern for field in table.schema if (pattern := _written_differently(field.type))}
     as_text = pa_csv.ConvertOptions(
-        include_columns=numeric, column_types=dict.fromkeys(numeric, pa.string()), strings_can_be_null=True
+        include_columns=list(doubtful), column_types=dict.fromkeys(doubtful, pa.string()), strings_can_be_null=True
     )
     written = (
-        pa_csv.read_csv(pa.BufferReader(content), parse_options=options, convert_options=as_text) if numeric else table
+        pa_csv.read_csv(pa.BufferReader(content), parse_options=options, convert_options=as_text) if doubtful else table
     )
-    for name in numeric:
-        codes = CODES if pa.types.is_integer(table.schema.field(name).type) else f"{CODES}|{LONG}"
-        if pc.any(pc.match_substring_regex(written[name], codes)).as_py():
+    for name, pattern in doubtful.items():
+        if pc.any(pc.match_substring_regex(written[name], pattern)).as_py():
             table = table.set_column(table.column_names.index(name), name, written[name])
     return table
+
+
+def _written_differently(kind: pa.DataType) -> str | None:
+    """Matches texts that are of this type, but would not come back as they were; None where all would."""
+    if pa.types.is_boolean(kind):
+        return RESPELLED
+    if pa.types.is_integer(kind):
+        return CODES
+    return f"{CODES}|{LONG}" if pa.types.is_floating(kind) else None
 
 
 def _labelled(run: Run, source: Path, table: pa.Table, decision: Decision, replace: bool) -> pa.Table:
