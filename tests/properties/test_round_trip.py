@@ -75,11 +75,11 @@ def test_rows_survive_correction_export_and_undo():
     assert sum(came_through) >= 0.5 * len(came_through)
 
 
-# Found by a long search: classes called true and false in a file that is exported in another format.
+# Found by long searches: classes called true or 1.5 in a file that is exported in another format.
 @pytest.mark.parametrize(
     ("form", "classes", "method"),
     [(".csv", ("cat", "dog"), each) for each in ("correct", "fit", "baseline")]
-    + [(".csv.gz", ("true", "false"), "baseline")],
+    + [(".csv.gz", classes, "baseline") for classes in (("true", "false"), ("1.5", "2.5"))],
 )
 def test_plain_rows_come_through_to_the_end(form, classes, method):
     labels, x = [*classes] * 20, [f"{k % 2 + k / 99:.2f}" for k in range(40)]

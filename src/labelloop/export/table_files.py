@@ -31,6 +31,7 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 CODES = r"^\s*[+-]?0[0-9]"  # a number that begins with a zero, kept as text
 LONG = r"^\s*[+-]?[0-9]{16,}\s*$"  # more digits than a float can hold
 RESPELLED = r"^\s*(true|false|TRUE|FALSE)\s*$"  # elsewhere a boolean is the class True or False
+FRACTION = r"[.][0-9]*[1-9]"
 ADDED = ("corrected_label", "corrected_confidence", "changed")
 
 
@@ -160,7 +161,8 @@ def _read(run: Run, source: Path) -> pa.Table:
         found = json.loads(content)
         return pa.Table.from_pylist(found) if isinstance(found, list) else pa.table(found)
     if kind in DELIMITERS:
-        return _read_delimited(content, _delimiter(run, kind))
+        labels = {run.source.get("label_column"), run.source.get("clean_column")}
+        return _read_delimited(content, _delimiter(run, kind), labels)
     raise UsageError(f"{source} is not a table, so it cannot become one; use --to issues to get only the labels")
 
 
@@ -169,11 +171,14 @@ def _content(source: Path, packed: str | None) -> bytes:
         return stream.read()
 
 
-def _read_delimited(content: bytes, delimiter: str) -> pa.Table:
-    """A CSV or TSV file. A column of values that would be written differently, such as 007 or true, stays text."""
+def _read_delimited(content: bytes, delimiter: str, labels: set[str | None]) -> pa.Table:
+    """A CSV or TSV file. A column of values that would be written differently, such as 007 or true, stays text.
+
+    So does a column of labels such as 1.5: elsewhere a number with a fraction is no class.
+    """
     options = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     table = pa_csv.read_csv(pa.BufferReader(content), parse_options=options)
-    doubtful = {field.name: pattern for field in table.schema if (pattern := _written_differently(field.type))}
+    doubtful = {field.name: pattern for field in table.schema if (pattern := _written_differently(field, labels))}
     as_text = pa_csv.ConvertOptions(
         include_columns=list(doubtful), column_types=dict.fromkeys(doubtful, pa.string()), strings_can_be_null=True
     )
@@ -186,13 +191,15 @@ def _read_delimited(content: bytes, delimiter: str) -> pa.Table:
     return table
 
 
-def _written_differently(kind: pa.DataType) -> str | None:
-    """Matches texts that are of this type, but would not come back as they were; None where all would."""
-    if pa.types.is_boolean(kind):
+def _written_differently(field: pa.Field, labels: set[str | None]) -> str | None:
+    """Matches texts that are of the column's type, but would not come back as they were; None where all would."""
+    if pa.types.is_boolean(field.type):
         return RESPELLED
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(field.type):
         return CODES
-    return f"{CODES}|{LONG}" if pa.types.is_floating(kind) else None
+    if not pa.types.is_floating(field.type):
+        return None
+    return f"{CODES}|{LONG}|{FRACTION}" if field.name in labels else f"{CODES}|{LONG}"
 
 
 def _labelled(run: Run, source: Path, table: pa.Table, decision: Decision, replace: bool) -> pa.Table:
