@@ -246,11 +246,12 @@ def test_codes_that_look_like_numbers_stay_as_they_are_written(labelloop, tmp_pa
 @pytest.mark.parametrize(("written", "kept"), [("true false", ["true", "false"]), ("True False", [True, False])])
 def test_classes_called_true_and_false_keep_their_spelling(labelloop, tmp_path, to, written, kept):
     path, (yes, no) = tmp_path / "rows.csv", written.split()
-    path.write_text(f"x,label,clean_label\n1,{yes},\n2,{no},{no}\n3,{yes},{yes}\n")
+    path.write_text(f"x,old,label,clean_label\n1,true,{yes},\n2,false,{no},{no}\n3,true,{yes},{yes}\n")
     made_run(path, tmp_path / "run", {0: (no, 0.9)})
     new = tmp_path / f"new.{to}"
     assert labelloop("export", tmp_path / "run", "--to", to, "--output", new).code == 0
     table = (pq.read_table(new) if to == "parquet" else pa_json.read_json(new)).to_pydict()
+    assert table["old"] == [True, False, True]  # a feature is what it is
     assert table["label"] == [kept[0], kept[1], kept[0]]
     assert table["corrected_label"] == [kept[1], kept[1], kept[0]]
 

@@ -172,9 +172,9 @@ def _content(source: Path, packed: str | None) -> bytes:
 
 
 def _read_delimited(content: bytes, delimiter: str, labels: set[str | None]) -> pa.Table:
-    """A CSV or TSV file. A column of values that would be written differently, such as 007 or true, stays text.
+    """A CSV or TSV file. A column of numbers that would be written differently, such as 007, stays text.
 
-    So does a column of labels such as 1.5: elsewhere a number with a fraction is no class.
+    So does a column of labels such as true or 1.5: elsewhere these are another class, or none.
     """
     options = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     table = pa_csv.read_csv(pa.BufferReader(content), parse_options=options)
@@ -194,7 +194,7 @@ def _read_delimited(content: bytes, delimiter: str, labels: set[str | None]) -> 
 def _written_differently(field: pa.Field, labels: set[str | None]) -> str | None:
     """Matches texts that are of the column's type, but would not come back as they were; None where all would."""
     if pa.types.is_boolean(field.type):
-        return RESPELLED
+        return RESPELLED if field.name in labels else None
     if pa.types.is_integer(field.type):
         return CODES
     if not pa.types.is_floating(field.type):
