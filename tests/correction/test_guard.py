@@ -87,6 +87,29 @@ def test_a_class_is_not_erased_by_hand():
     np.testing.assert_allclose(known, out, atol=1e-6)
 
 
+def test_a_label_of_a_rare_class_counts_for_more_by_hand():
+    guard = Guard(np.array([99, 1]), margin=0.0).minding(np.array([98.0, 2.0]), np.array([0.01, 0.5]))
+    assert guard.worth is not None
+    np.testing.assert_allclose(guard.worth, [1.0, 0.5 + 0.5 / (2 * 0.02)])  # 13
+    said = np.array([[0.93, 0.07], [0.92, 0.08], [0.92, 0.08], [0.99, 0.01], [0.07, 0.93]], np.float32)
+    given = np.array([1, 1, -1, 1, 0])
+    np.testing.assert_array_equal(guard.changes(said, given), [True, False, True, True, True])
+    alone = said.copy()
+    alone[3] = [0.80, 0.20]  # a mean of 0.105: above 1 / (1 + 13)
+    np.testing.assert_array_equal(guard.changes(said, given, alone), [True, False, True, False, True])
+    np.testing.assert_array_equal(guard.apply(said, given, alone).argmax(axis=1), [0, 1, 0, 1, 1])
+
+
+def test_classes_of_about_one_size_are_left_to_the_other_rules():
+    guard = Guard(np.array([20, 10]), margin=0.1)
+    said = np.random.default_rng(0).dirichlet([1, 1], 500).astype(np.float32)
+    given = np.random.default_rng(1).integers(0, 2, 500)
+    minding = guard.minding(np.array([70.0, 30.0]), np.array([0.5, 0.5]))
+    np.testing.assert_array_equal(minding.changes(said, given), guard.changes(said, given))
+    rare = guard.minding(np.array([80.0, 20.0]), np.array([0.5, 0.5]))
+    assert rare.changes(said, given).sum() < guard.changes(said, given).sum()
+
+
 def test_few_rows_leave_open_how_sure_the_inputs_are():
     q = np.tile(np.array([[0.9, 0.1]], np.float32), (400, 1))
     right = np.zeros(400, int)
@@ -143,6 +166,40 @@ def test_a_rare_class_that_nobody_verified_is_not_erased(paired):
     assert positive.sum() > 25
     assert (found.targets.argmax(axis=1) == 1)[positive].mean() > 0.6
     assert (found.targets.argmax(axis=1) == true).mean() >= (given == true).mean() - 0.005
+
+
+def rare_world(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """2,000 rows, 2% of them of the second class; a tenth of the labels is wrong, 150 rows are clean."""
+    rng = np.random.default_rng(seed)
+    true = (np.arange(2000) < 40).astype(np.int64)
+    given = np.where(rng.random(2000) < 0.1, 1 - true, true)
+    lean = 2.2 * (2 * true - 1) + rng.normal(0, 1.5, 2000) - 1.5
+    p = 1 / (1 + np.exp(-lean))
+    clean = np.full(2000, -1)
+    chosen = rng.permutation(2000)[:150]
+    clean[chosen] = true[chosen]
+    return np.stack([1 - p, p], axis=1).astype(np.float32), given, clean, true
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_rare_class_with_few_clean_rows_keeps_most_of_its_good_labels(paired, monkeypatch):
+    def broken_and_gain() -> tuple[float, float]:
+        broken, gain = [], []
+        for seed in range(4):
+            p, given, clean, true = rare_world(seed)
+            shown = given if paired else np.where(clean >= 0, -1, given)
+            labels = correct_labels(shown, clean, 2, pred_probs=p).targets.argmax(axis=1)
+            rows = (shown >= 0) & (clean < 0)
+            good = rows & (true == 1) & (given == 1)
+            broken.append((labels[good] != 1).mean())
+            gain.append((labels == true)[rows].mean() - (given == true)[rows].mean())
+        return float(np.mean(broken)), float(np.mean(gain))
+
+    broken, gain = broken_and_gain()
+    monkeypatch.setattr("labelloop.correction.instant.guard.RARE", 0.0)
+    without, _ = broken_and_gain()
+    assert gain > 0.03, "labels are still corrected"
+    assert broken < 0.6 * without
 
 
 def test_light_noise_is_not_made_heavier():

@@ -96,6 +96,7 @@ class _Trial:
 
     said: Floats
     given: Labels
+    alone: Floats  # by the noise model alone
     model: int  # under which noise model it was drawn
 
 
@@ -125,36 +126,40 @@ def _erased(trials: Sequence[_Trial], guard: Guard, labels: Labels, given: Label
 
 
 def look_at_changes(
-    noise: Noise, answer: Combined, q_unseen: Floats, *, simulate: bool, rng: np.random.Generator
+    noise: Noise, answer: Combined, alone: Combined, q_unseen: Floats, *, simulate: bool, rng: np.random.Generator
 ) -> Changes:
     """Counts what changes would do to the judges.
 
     Args:
         noise: How labels go wrong.
         answer: What would be returned without a guard.
+        alone: What the noise model alone says.
         q_unseen: What the inputs alone say of the judges [M, C].
         simulate: Whether judges without a given label get simulated ones; else only paired ones count.
         rng: Draws them.
     """
     judges = noise.judges
     labels, given = judges.labels, judges.given
-    trials = [_Trial(answer.unseen, given, 0)]
+    trials = [_Trial(answer.unseen, given, alone.unseen, 0)]
     if simulate:
         trials = []
         for _ in range(DRAWS if (given == MISSING).any() else 1):
             drawn = noise.draw(rng)
-            trials += [_Trial(noise.believed(q_unseen, g), g, k) for k, g in enumerate(drawn)]
+            for k, g in enumerate(drawn):
+                believed = noise.believed(q_unseen, g)
+                trials.append(_Trial(believed, g, believed, k))
     counts = np.bincount(labels, minlength=judges.evidence.num_classes)
     guard = _set(trials, labels, given, counts)
-    cross_fitted = guard.apply(answer.unseen, given)
+    erased = _erased(trials, guard, labels, given)
+    guard = guard.minding(answer.final.sum(axis=0, dtype=np.float64), erased)
+    cross_fitted = guard.apply(answer.unseen, given, alone.unseen)
     models = 1 + max(trial.model for trial in trials)
     open_rows = (given == MISSING) & simulate
     expected = np.where(open_rows[:, None], np.zeros(models), np.nan).astype(np.float32)
     own = np.flatnonzero(open_rows)
     for trial in trials if len(own) else ():
-        handed = guard.apply(trial.said[own], trial.given[own]).argmax(axis=1)
+        handed = guard.apply(trial.said[own], trial.given[own], trial.alone[own]).argmax(axis=1)
         expected[own, trial.model] += (handed == labels[own]) * models / len(trials)
-    erased = _erased(trials, guard, labels, given)
     right = np.mean([trial.given == labels for trial in trials], axis=0)
     counted = (given != MISSING) | simulate
     hits = np.where(open_rows, np.nan_to_num(expected).mean(axis=1), cross_fitted.argmax(axis=1) == labels)

@@ -147,7 +147,7 @@ def correct_scores(
     power = 1.0 if enough else least_sharp(q_unseen, judges.labels)
     flat, flat_unseen = flatten(q, power), flatten(q_unseen, power)
     noise = estimate_noise(judges, flat)
-    answer = noise.pooled(flat, flat_unseen)
+    answer = alone = noise.pooled(flat, flat_unseen)
     if enough:
         fixed = [*noise.components(q, q_unseen), Component("inputs alone", q_unseen, lambda: q)]
         pairs = judges.among(paired)
@@ -159,8 +159,10 @@ def correct_scores(
         unseen = q_unseen.copy()
         unseen[paired] = _keep_absent(whole.unseen, evidence, pairs.rows)
         answer = Combined(final, unseen, whole.weights)
-    changes = look_at_changes(noise, answer, flat_unseen, simulate=not enough, rng=stream(seed, "simulated-labels"))
-    targets = changes.guard.apply(answer.final, given)
+    changes = look_at_changes(
+        noise, answer, alone, flat_unseen, simulate=not enough, rng=stream(seed, "simulated-labels")
+    )
+    targets = changes.guard.apply(answer.final, given, alone.final)
     targets = changes.guard.give_back(targets, answer.final, given, changes.erased)
     return Corrected(
         targets=targets,

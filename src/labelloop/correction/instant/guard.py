@@ -1,6 +1,6 @@
 """When a given label is changed: only where the clean rows can tell that changing it does more good than harm.
 
-Three bounds, all from counting clean rows, and all gone with enough of them:
+Four bounds, all from counting clean rows, and all gone with enough of them:
 
 1. *Do changes fix more than they break?* Among clean rows whose label would be changed by a margin p_k - p_g above t, W
    turn right and L turn wrong, each judged by a correction formed without the row. Half a broken label is counted
@@ -10,12 +10,17 @@ Three bounds, all from counting clean rows, and all gone with enough of them:
 2. *Is the class known at all?* Of M clean rows n_g are of class g. The log-odds of a class that was counted so have the
    standard error s_g = sqrt(1 / (n_g + ½) + 1 / (M - n_g + ½)), so g must lose to k even at the upper bound of its
    odds: p_k > p_g exp(Z s_g). A class that nobody verified is changed only where p_k is six times as likely.
-
 3. *Is a class erased?* The soft labels say how many of the given labels g are right: Σ p_g over the rows that have
    them, at the upper bound of the odds of g. If fewer are kept, some good ones are broken; of e_g good labels g among
    the clean rows, b_g were, so the share of them that is believed to be broken is (b_g + ½) / (e_g + 1). As many of the
    missing labels are given back, the likeliest first: next to none where the class is well known, half of them where
    nobody verified it.
+4. *Is the class rare?* Of a rare class nearly every label may be broken while the share of right labels rises. If the
+   believed share π_g of a class is below half of an even one, breaking its labels counts by class with the chance that
+   they are broken unseen, and by row otherwise: (1 - e_g) + e_g / (C π_g) times as much as another label, with e_g the
+   share of rule 3. A label g is kept unless p_k is as many times as likely. p is here the mean of the soft labels and of
+   what the noise model alone says: a combination fitted to clean rows that are nearly all of other classes ranks the
+   rows of this one badly.
 
 Where caution keeps a label that the correction would change, both are as likely: nobody knows which is right.
 Laplace's rule bounds every confidence: what never failed in M rows is right next time with chance (M + 1) / (M + 2).
@@ -23,7 +28,7 @@ Laplace's rule bounds every confidence: what never failed in M rows is right nex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +41,7 @@ from labelloop.types import MISSING, Floats, Labels
 BROKEN_BEFORE = 0.5  # labels broken before any is seen
 KEEP_ALL = 1.0  # a margin that no class has
 Z = 1.28  # one-sided 90%
+RARE = 0.5  # a class with less than this part of an even share
 TIE = 1.001  # a label that caution keeps is as likely as the likeliest other
 
 
@@ -48,12 +54,14 @@ class Guard:
         margin: By how much another class has to lead.
         fixed: W at this margin; not whole where given labels are simulated.
         broken: L at this margin.
+        worth: What breaking a label of each class counts for [C]; above 1 for rare classes that few clean rows know.
     """
 
     counts: Labels
     margin: float = KEEP_ALL
     fixed: float = 0.0
     broken: float = 0.0
+    worth: Array | None = None
 
     @property
     def sure(self) -> float:
@@ -77,17 +85,43 @@ class Guard:
         bounded = said[rows, best] > said[rows, given] * self.bounds[given]
         return (best != given) & ((given == MISSING) | bounded)
 
-    def changes(self, said: Floats, given: Labels) -> NDArray[np.bool_]:
-        """Rows that lose their given label to the likeliest class: both rules [n]."""
-        return self.moves(said, given) & ((given == MISSING) | (margins(said, given) > self.margin))
+    def minding(self, sizes: Array, erased: Array) -> Guard:
+        """The guard that also minds rare classes.
 
-    def apply(self, said: Floats, given: Labels) -> Floats:
+        Args:
+            sizes: How many rows each class is believed to have [C].
+            erased: The share of good labels of each class that is believed to be broken [C].
+        """
+        even = len(sizes) * sizes / sizes.sum()  # C π
+        return replace(self, worth=np.where(even < RARE, 1 - erased + erased / np.maximum(even, 1e-9), 1.0))
+
+    def changes(self, said: Floats, given: Labels, alone: Floats | None = None) -> NDArray[np.bool_]:
+        """Rows that lose their given label to the likeliest class: all rules but the third [n].
+
+        Args:
+            said: Soft labels [n, C].
+            given: Given labels [n], -1 where missing.
+            alone: What the noise model alone says [n, C], if that is not what was said.
+        """
+        lost = self.moves(said, given) & ((given == MISSING) | (margins(said, given) > self.margin))
+        if self.worth is None or not (self.worth > 1).any():
+            return lost
+        rare = np.flatnonzero(lost & (given != MISSING) & (self.worth[given] > 1))
+        ours, best = given[rare], said[rare].argmax(axis=1)
+        p = said[rare] if alone is None else (said[rare] + alone[rare]) / 2
+        at = np.arange(len(rare))
+        lost[rare] = p[at, best] * self.worth[best] > p[at, ours] * self.worth[ours]
+        return lost
+
+    def apply(self, said: Floats, given: Labels, alone: Floats | None = None) -> Floats:
         """Soft labels to return [n, C]: those said, but where caution keeps the given label."""
-        return by_chunks(lambda rows: self._applied(said[rows], given[rows]), said.shape)
+        return by_chunks(
+            lambda rows: self._applied(said[rows], given[rows], None if alone is None else alone[rows]), said.shape
+        )
 
-    def _applied(self, said: Floats, given: Labels) -> Floats:
+    def _applied(self, said: Floats, given: Labels, alone: Floats | None) -> Floats:
         best = said.argmax(axis=1)
-        held = np.flatnonzero((given != MISSING) & (best != given) & ~self.changes(said, given))
+        held = np.flatnonzero((given != MISSING) & (best != given) & ~self.changes(said, given, alone))
         return self._bounded(_keep(said.astype(np.float64), held, given))
 
     def give_back(self, out: Floats, said: Floats, given: Labels, erased: Array) -> Floats:
