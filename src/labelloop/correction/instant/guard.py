@@ -18,9 +18,9 @@ Four bounds, all from counting clean rows, and all gone with enough of them:
 4. *Is the class rare?* Of a rare class nearly every label may be broken while the share of right labels rises. If the
    believed share π_g of a class is below half of an even one, breaking its labels counts by class with the chance that
    they are broken unseen, and by row otherwise: (1 - e_g) + e_g / (C π_g) times as much as another label, with e_g the
-   share of rule 3. A label g is kept unless p_k is as many times as likely. p is here the mean of the soft labels and of
-   what the noise model alone says: a combination fitted to clean rows that are nearly all of other classes ranks the
-   rows of this one badly.
+   share of rule 3. A label g is kept unless p_k is as many times as likely. p is here the mean of the soft labels and
+   of what the noise model alone says: a combination fitted to clean rows that are nearly all of other classes ranks
+   the rows of this one badly.
 
 Where caution keeps a label that the correction would change, both are as likely: nobody knows which is right.
 Laplace's rule bounds every confidence: what never failed in M rows is right next time with chance (M + 1) / (M + 2).
