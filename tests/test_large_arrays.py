@@ -95,11 +95,30 @@ def test_rows_taken_put_and_joined_are_those_of_numpy(tiny_limit):
     filled = zeros(whole.shape)
     put(filled, index, whole[index])
     np.testing.assert_array_equal(filled[index], whole[index])
-    let_go = Releaser(stored, whole)
+
+
+def test_where_nobody_knows_what_is_mapped_it_is_estimated(tiny_limit, monkeypatch):
+    monkeypatch.setattr(large_arrays, "_mapped_bytes", lambda: None)
+    let_go = Releaser(zeros((3000, 200)), np.zeros((3000, 200)))
     for _ in range(10):
         let_go(128)
     assert let_go.count == 1
     assert let_go.touched <= let_go.most
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux says how much is mapped")
+def test_rows_read_at_random_are_let_go_of():
+    with memory_limit("64M"):
+        stored = zeros((8192, 4096))  # 128 MiB
+        stored[:] = 1.0
+        order = np.random.default_rng(0).permutation(8192).reshape(-1, 8)
+        let_go, most = Releaser(stored), 0
+        assert is_on_disk(stored)
+        for rows in order:
+            assert stored[rows].sum() == 8 * 4096
+            let_go(len(rows))
+            most = max(most, large_arrays._mapped_bytes() - let_go.first)
+    assert most <= let_go.most, "an eighth of the limit"
 
 
 def test_a_combination_in_chunks_is_the_whole_one_bit_for_bit(tiny_limit, monkeypatch):

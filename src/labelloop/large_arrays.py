@@ -176,27 +176,41 @@ def release() -> None:
 
 
 class Releaser:
-    """Called once a batch of rows picked at random: lets go of mapped memory whenever an eighth of the limit is full.
+    """Called once a batch of rows picked at random: lets go of mapped memory whenever it fills an eighth of the limit.
 
-    A row that is touched brings in the pages around it, too.
+    A row that is touched brings in the pages around it, as many as the file system likes, so on Linux the process is
+    asked how much is mapped; elsewhere it is estimated.
 
     Args:
         arrays: Those that rows are picked from.
     """
 
-    PAGES = 2**16  # bytes that come with a row
+    PAGES = 2**16  # bytes that come with a row, where nobody knows
 
     def __init__(self, *arrays: Any) -> None:
         self.count = sum(is_on_disk(array) for array in arrays)
-        self.most = current_limit().bytes // 8 if self.count else 0
+        self.most = current_limit().bytes // 8
         self.touched = 0
+        if self.count:
+            release()
+            self.first = _mapped_bytes()
 
     def __call__(self, rows: int) -> None:
         if self.count:
             self.touched += rows * self.count * self.PAGES
-            if self.touched > self.most:
+            mapped = _mapped_bytes()
+            if (self.touched if mapped is None or self.first is None else mapped - self.first) > self.most:
                 release()
                 self.touched = 0
+
+
+def _mapped_bytes() -> int | None:
+    """The memory of this process that files are mapped to; None where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[2]) * mmap.PAGESIZE
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def row_chunks(count: int, width: int) -> Iterator[slice]:

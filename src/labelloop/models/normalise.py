@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from labelloop.errors import DataError
+from labelloop.large_arrays import release
 
 Statistics = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -77,6 +78,8 @@ def _chunks(inputs: NDArray, index: NDArray) -> Iterator[NDArray]:
     rows = max(1, _CHUNK_VALUES // max(1, inputs[0].size))
     for start in range(0, len(index), rows):
         yield inputs[index[start : start + rows]].reshape(-1, inputs.shape[-1])
+        if len(index) > rows:
+            release()
 
 
 def _of_pixels(inputs: NDArray, index: NDArray) -> Statistics:

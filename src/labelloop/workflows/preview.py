@@ -18,12 +18,14 @@ from labelloop.data.readers.arrow_file import own_columns
 from labelloop.data.table import Table
 from labelloop.encoders.content import opened
 from labelloop.errors import DataError
+from labelloop.large_arrays import Releaser
 from labelloop.runs.preview import Preview
 
 MOST = {"image": 10_000, "text": 100_000, "values": 100_000}  # rows that are kept
 SIDE = 96  # pixels of a thumbnail, at most
 LETTERS = 300  # of a text, and 40 of a value
 COLUMNS = 8
+BATCH = 128  # rows looked at at a time
 TEXTS = ("text", "sentence", "content", "comment", "review", "body")  # columns that are shown where rows are arrays
 
 
@@ -92,8 +94,17 @@ def _looks(table: Table) -> Looks | None:
     if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
         width = min(COLUMNS, inputs.shape[1])
         names = table.column_names[:width] or tuple(f"x[{k}]" for k in range(width))
-        return "values", names, lambda rows: [[f"{v:.4g}" for v in line] for line in inputs[rows, :width].tolist()]
+        return "values", names, lambda rows: _first_columns(inputs, rows, width)
     return None
+
+
+def _first_columns(inputs: NDArray, rows: Rows, width: int) -> list[list[str]]:
+    let_go, shown = Releaser(inputs), []
+    for start in range(0, len(rows), BATCH):
+        some = rows[start : start + BATCH]
+        shown += [[f"{v:.4g}" for v in line] for line in inputs[some, :width].tolist()]
+        let_go(len(some))
+    return shown
 
 
 def _values(shown: pa.Table) -> list[list[str]]:

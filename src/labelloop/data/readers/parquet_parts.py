@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 from labelloop.errors import DataError
 from labelloop.large_arrays import current_limit, is_large, keep_track
 
-ROWS = 16_384  # rows at a time
+ROWS = 16_384  # rows at a time, or fewer
+SHARE = 64  # the rows that are read at a time take at most this part of the limit
+READ = 2**20  # bytes read from a file at a time
 ENDING = ".parquet"
 
 
@@ -94,9 +96,12 @@ def _is_full(error: Exception) -> bool:
 
 def _batches(parts: Sequence[Path]) -> Iterator[pa.RecordBatch]:
     for part in parts:
-        with pq.ParquetFile(part) as file:
-            yield from file.iter_batches(batch_size=ROWS)
-        pa.default_memory_pool().release_unused()
+        with pq.ParquetFile(part, buffer_size=READ, pre_buffer=False) as file:
+            size = sum(file.metadata.row_group(k).total_byte_size for k in range(file.metadata.num_row_groups))
+            rows = current_limit().bytes // SHARE * file.metadata.num_rows // max(size, 1)
+            for batch in file.iter_batches(batch_size=min(max(rows, 1), ROWS)):
+                yield batch
+                pa.default_memory_pool().release_unused()
 
 
 def _plain(field: pa.Field) -> pa.Field:
