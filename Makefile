@@ -8,10 +8,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Idle OpenMP threads that spin make two busy processes many times slower; this must be set before torch is imported.
 export OMP_WAIT_POLICY := passive
 
+unexport PYTHONDONTWRITEBYTECODE  # many tests start a process, which would compile everything anew
+
 # Where public data sets are, unless that is said already (docs/datasets.md).
 export LABELLOOP_DATA ?= $(wildcard ../shared/data)
 
-test quick coverage: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
+test quick coverage docs: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
 
 .PHONY: demo test quick check docs bench bench-methods dist coverage matrix browser screenshots web clean
 
@@ -29,7 +31,7 @@ demo: $(READY)
 	$(BIN)/labelloop demo
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto -m "not page"
 
 # The tests that train next to nothing: an answer in under a minute on two cores.
 QUICK := $(addprefix tests/,closed_loop/test_combination.py closed_loop/test_corrector.py closed_loop/test_views.py config data models noise \
@@ -46,8 +48,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_architecture.py
 
+# The site, strict about links; and every command and all code of its pages and of the README, run as they stand.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m pytest --numprocesses auto -m page tests/test_docs.py tests/test_readme.py tests/cli/test_cli_demo.py
 	@echo "build/site/index.html"
 
 # Speed and memory side by side, each target met or missed: minutes on a quiet machine. SIZE=full takes an hour.

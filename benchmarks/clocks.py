@@ -153,7 +153,7 @@ class Usage:
 
 
 WATCHED = """
-import json, resource, sys, threading, time
+import json, sys, threading, time
 most, where = [0, 0], [""]
 def watch(thread):
     while True:
@@ -171,7 +171,8 @@ def watch(thread):
 threading.Thread(target=watch, args=(threading.get_ident(),), daemon=True).start()
 from labelloop.cli import main
 code = main(sys.argv[1:])
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with open("/proc/self/status") as file:  # ru_maxrss would start at what the parent held
+    peak = next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
 print("USAGE" + json.dumps([time.process_time(), peak / 1024, most[1] / 1024, where[0]]))
 sys.exit(code)
 """

@@ -15,6 +15,7 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 NAMES = [page.name for page in PAGES]
 
 
+@pytest.mark.page
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_the_page_runs(page: Path, tmp_path: Path):
     if not any(block.run for block in blocks_of(page.read_text(encoding="utf-8"))):

@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pytest
 from forked import forked
 from pages import labelloop
 from sklearn.datasets import load_iris
@@ -43,6 +44,7 @@ def write_flowers(folder: Path) -> None:
         writer.writerows(iris.data[120:])
 
 
+@pytest.mark.page
 def test_the_shell_commands(tmp_path):
     write_flowers(tmp_path)
     commands = [line for block in blocks("sh", marked=True) for line in block.splitlines() if line.strip()]
@@ -60,6 +62,7 @@ def test_the_shell_commands(tmp_path):
     }
 
 
+@pytest.mark.page
 def test_the_python_code(tmp_path):
     code = blocks("python", marked=True)
     assert len(code) == 1

@@ -42,6 +42,7 @@ def numbers_of(text: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.page
 def test_the_closed_loop_comes_first_and_the_folder_is_named(labelloop, tmp_path):
     folder = tmp_path / "demo"
     ended = labelloop("demo", "--seeds", 1, "--output-dir", folder)

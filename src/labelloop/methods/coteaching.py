@@ -19,6 +19,7 @@ from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.runtime import Runtime
+from labelloop.training.seeding import seed_torch
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.shares import shared_batches
 from labelloop.training.state_arrays import from_arrays, to_arrays
@@ -114,7 +115,7 @@ def _epoch(
         model.train()
         optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
     labels = torch.from_numpy(train.labels).to(runtime.device)
-    torch.manual_seed(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
+    seed_torch(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
     order = stream(runtime.seed, "batches", epoch).permutation(len(train))
     total, alpha = torch.zeros((), device=runtime.device), config.mixup_in(epoch)
     with ExitStack() as stack:

@@ -23,6 +23,7 @@ from labelloop.seeds import integer, stream
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
+from labelloop.training.seeding import seed_torch
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.shares import augmented_batches
 from labelloop.training.state_arrays import from_arrays, to_arrays
@@ -122,7 +123,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 kept = float((trust[1] > config.threshold).mean())
         for k, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
             with runtime.phase("train"):
-                torch.manual_seed(integer(runtime.seed, "dropout", epoch, k))
+                seed_torch(integer(runtime.seed, "dropout", epoch, k))
                 if epoch <= config.warm_up:
                     losses.append(warm_up_epoch(model, known, optimizer, config, runtime, epoch, k))
                 else:  # each by what the other one trusts, or both would confirm their own mistakes

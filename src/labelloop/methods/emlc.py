@@ -22,6 +22,7 @@ from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import soft_cross_entropy
 from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
+from labelloop.training.seeding import seed_torch
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.state_arrays import from_arrays, to_arrays
 from labelloop.training.targets import labelled_rows, one_hot
@@ -102,7 +103,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     student = runtime.prepare(new_classifier(config, problem, runtime.seed))
     teacher = runtime.prepare(new_classifier(config, problem, integer(runtime.seed, "teacher")))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(runtime.seed, "gate"))
+        seed_torch(integer(runtime.seed, "gate"))
         gate = Gate(teacher.head.in_features, problem.num_classes, config.gate_width).to(runtime.device)
     optimizer = new_optimizer(student, config)
     average = WeightAverage(student, optimizer, config.average_weights)
@@ -152,7 +153,7 @@ def step(
         The student's mean loss, its soft labels [K B, C] and how much of the given labels they keep [K B], detached.
     """
     count, lr = len(batch.x), optimizer.param_groups[0]["lr"]
-    torch.manual_seed(batch.draw)
+    seed_torch(batch.draw)
     out = teacher(torch.cat([batch.x, batch.clean_x]))
     keep = torch.sigmoid(gate(out.features[:count], batch.labels))  # [K B]
     targets = mixed(keep, batch.labels, torch.softmax(out.logits[:count], dim=1))  # [K B, C], of the teacher's graph
@@ -165,7 +166,7 @@ def step(
     direction = gradient(clean_loss, parameters_of(student))
     changes = []
     for number, lesson in enumerate(lessons):
-        torch.manual_seed(batch.draw + 1 + number)  # the values dropped in the lesson
+        seed_torch(batch.draw + 1 + number)  # the values dropped in the lesson
         change = slopes(student, lesson.parameters, direction, lesson.x, lambda logits: F.log_softmax(logits, dim=1))
         changes.append(change[: len(lesson.targets)])  # [B, C]
 
@@ -213,7 +214,7 @@ def teach(
         part = part if partner is None else torch.lerp(part[partner], part, share)
         x = torch.cat([x, batch.clean_x[:half]]) if half else x
         lessons.append(Lesson({name: p.detach().clone() for name, p in parameters_of(student).items()}, x, part))
-        torch.manual_seed(batch.draw + 1 + number)
+        seed_torch(batch.draw + 1 + number)
         logits = student(x).logits
         loss = soft_cross_entropy(logits[: len(part)], part.detach())
         if half:

@@ -20,6 +20,7 @@ from labelloop.seeds import integer, stream
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.mixup import mix
 from labelloop.training.runtime import Runtime
+from labelloop.training.seeding import seed_torch
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.shares import augmented_batches
 from labelloop.training.targets import labelled_rows, one_hot
@@ -102,7 +103,7 @@ def _epoch(
     """One epoch; changes the model and the current labels. Returns the mean loss."""
     model.train()
     optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
-    torch.manual_seed(integer(runtime.seed, "dropout", epoch))
+    seed_torch(integer(runtime.seed, "dropout", epoch))
     _, train = labelled_rows(problem.train)
     clean, seed = problem.clean, runtime.seed
     order = stream(seed, "batches", epoch).permutation(len(train))

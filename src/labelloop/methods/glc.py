@@ -18,6 +18,7 @@ from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
+from labelloop.training.seeding import seed_torch
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.shares import shared_batches
 from labelloop.training.targets import labelled_rows, one_hot, together
@@ -114,7 +115,7 @@ def corrected_epoch(
     labels = torch.from_numpy(np.concatenate([noisy.labels, clean.clean_labels])).to(runtime.device)
     trusted = torch.arange(len(rows), device=runtime.device) >= len(noisy)
     matrix = runtime.tensor(transition)
-    torch.manual_seed(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
+    seed_torch(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
     alpha, total = config.mixup_in(epoch - config.epochs), torch.zeros((), device=runtime.device)
     with runtime.sharing(model, model.noisy_head.parameters()) as network:

@@ -25,6 +25,7 @@ from labelloop.seeds import stream
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
+from labelloop.training.seeding import seed_torch
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.targets import labelled_rows, one_hot
 from labelloop.types import Fitted, Problem
@@ -118,7 +119,7 @@ def step(
         The weighted loss, the weights [2, B] and the network's own labels [B], all detached.
     """
     weights = to_weights(gains(model, optimizer, batch), config)  # [2, B]
-    torch.manual_seed(batch.draw)
+    seed_torch(batch.draw)
     logits = model(batch.x).logits
     loss = (weights * both_losses(logits, batch.labels)).sum()
     optimizer.zero_grad()
@@ -131,9 +132,9 @@ def step(
 
 def gains(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
     """How much the clean loss falls per unit of each weight, at weights of zero [2, B]."""
-    torch.manual_seed(batch.draw)
+    seed_torch(batch.draw)
     direction = clean_gradient(model, virtual_parameters(model, optimizer), batch.clean_x, batch.clean_labels)
-    torch.manual_seed(batch.draw)  # again, for the values that the real pass will drop
+    seed_torch(batch.draw)  # again, for the values that the real pass will drop
     lr = optimizer.param_groups[0]["lr"]
     return lr * slopes(
         model, parameters_of(model), direction, batch.x, lambda logits: both_losses(logits, batch.labels)

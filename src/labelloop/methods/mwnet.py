@@ -25,6 +25,7 @@ from labelloop.methods.bilevel import (
 from labelloop.seeds import integer, stream
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.runtime import Runtime
+from labelloop.training.seeding import seed_torch
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.state_arrays import from_arrays, to_arrays
 from labelloop.training.targets import labelled_rows, one_hot
@@ -93,7 +94,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     optimizer = new_optimizer(model, config)
     average = WeightAverage(model, optimizer, config.average_weights)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(runtime.seed, "weighting"))
+        seed_torch(integer(runtime.seed, "weighting"))
         weighting = WeightingNetwork(config.weighting_hidden).to(runtime.device)
     weighting_optimizer = torch.optim.Adam(
         weighting.parameters(), lr=config.weighting_learning_rate, weight_decay=config.weighting_weight_decay
@@ -135,7 +136,7 @@ def step(
     Returns:
         The weighted loss and the weights [B], both detached.
     """
-    torch.manual_seed(batch.draw)
+    seed_torch(batch.draw)
     losses = row_losses(model(batch.x).logits, batch.labels)  # [B]
     known = losses.detach()
     shares = share(weighting(known), weight_norm)  # [B], a function of the weighting network
@@ -159,7 +160,7 @@ def weighting_gradient(model: nn.Module, losses: Tensor, shares: Tensor, lr: flo
     moved = gradient((shares * losses).sum(), parameters, retain_graph=True)
     virtual = {name: value.detach() - lr * moved[name] for name, value in parameters.items() if name in moved}
     direction = clean_gradient(model, virtual, batch.clean_x, batch.clean_labels)
-    torch.manual_seed(batch.draw)
+    seed_torch(batch.draw)
     return -lr * slopes(model, parameters, direction, batch.x, lambda logits: row_losses(logits, batch.labels))
 
 

@@ -11,8 +11,12 @@ from pathlib import Path
 
 def versions() -> dict[str, str]:
     """The versions of Python, of this package and of the numerical libraries."""
-    names = ("labelloop", "torch", "numpy", "scipy", "scikit-learn")
-    return {"python": platform.python_version()} | {name: version(name) for name in names} | _commit()
+    return {"python": platform.python_version()} | _of_libraries() | _commit()
+
+
+@cache
+def _of_libraries() -> dict[str, str]:
+    return {name: version(name) for name in ("labelloop", "torch", "numpy", "scipy", "scikit-learn")}
 
 
 @cache

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from labelloop.large_arrays import Releaser, row_chunks
 from labelloop.seeds import integer, stream
+from labelloop.training.seeding import seed_torch
 from labelloop.training.setup import set_learning_rate
 from labelloop.training.shares import shared_batches
 from labelloop.types import Floats, Rows
@@ -80,7 +81,7 @@ def train_epoch(
     model.train()
     set_learning_rate(optimizer, config.learning_rate_in(epoch))
     targets_t, noisy_t = runtime.tensor(targets), runtime.tensor(noisy)
-    torch.manual_seed(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
+    seed_torch(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
     done, loss_so_far = runtime.begin_epoch(epoch, model)
     total = torch.full((), loss_so_far, device=runtime.device)

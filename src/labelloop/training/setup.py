@@ -13,6 +13,7 @@ from labelloop.config.base import TrainingConfig
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder, load_encoder, mean_and_std
 from labelloop.seeds import integer
 from labelloop.training.batches import input_shape, is_images
+from labelloop.training.seeding import seed_torch
 from labelloop.types import Problem, Rows, StreamedStore
 
 Config = TypeVar("Config", bound=TrainingConfig)
@@ -50,7 +51,7 @@ def new_classifier(config: TrainingConfig, problem: Problem, seed: int) -> TwoHe
     """A network with fresh weights (or those of `config.weights`), fixed by the seed alone."""
     train = problem.train
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(integer(seed, "network"))
+        seed_torch(integer(seed, "network"))
         encoder = build_encoder(config.network, input_shape(train), config.network_options)
         normalise = _normalise(config.normalise, train)
         model = TwoHeadClassifier(encoder, problem.num_classes, normalise, config.precision == "bfloat16")

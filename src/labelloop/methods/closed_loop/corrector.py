@@ -19,6 +19,7 @@ from labelloop.errors import UsageError, nearest
 from labelloop.large_arrays import release, soft_dtype, zeros
 from labelloop.methods.closed_loop.combination import check_components, check_labels
 from labelloop.seeds import integer, stream
+from labelloop.training.seeding import seed_torch
 from labelloop.types import Floats, Labels
 
 INPUTS = ("features", "logits", "probabilities", "extra")
@@ -272,7 +273,7 @@ def _assemble(noisy: Floats, columns: Floats) -> torch.Tensor:
 
 def _new_network(width: int, hidden: int, num_classes: int, seed: int) -> CorrectionNetwork:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         return CorrectionNetwork(width, hidden, num_classes)
 
 
