@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +22,17 @@ def digits() -> tuple[Floats, Labels, Floats, Labels]:
     Returns:
         x_train [1200, 64], y_train [1200], x_test [597, 64] and y_test [597]. The test rows are always the same.
     """
+    inputs, labels = _all_digits()
+    train, test = clean_split(labels, NUM_TEST, stream(0, "digits-test"))
+    return inputs[train], labels[train], inputs[test], labels[test]  # copies
+
+
+@cache  # a grid of short runs would read the file again for each
+def _all_digits() -> tuple[Floats, Labels]:
     from sklearn.datasets import load_digits  # takes half a second to import
 
     pixels, labels = load_digits(return_X_y=True)
-    inputs = (pixels / 16).astype(np.float32)  # [1797, 64]
-    labels = labels.astype(np.int64)
-    train, test = clean_split(labels, NUM_TEST, stream(0, "digits-test"))
-    return inputs[train], labels[train], inputs[test], labels[test]
+    return (pixels / 16).astype(np.float32), labels.astype(np.int64)  # [1797, 64], [1797]
 
 
 def digits_data(root: str | Path | None = None, *, limit: int | None = None) -> LabelledData:
