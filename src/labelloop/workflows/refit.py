@@ -1,4 +1,4 @@
-"""Clean rows come back: the correction of a finished run is fitted again with them, without training."""
+"""Refits the correction of a finished run with new clean rows, without training."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ CHOSEN = "rows that were chosen to be verified teach, but do not judge: they are
 def refit_run(
     folder: Path, clean_file: Path | None, output_dir: Path, *, overwrite: bool = False, report: bool = True
 ) -> str:
-    """Corrects the labels of a run anew with new clean rows; returns a summary for people.
+    """Corrects the labels of a run again with new clean rows; returns a summary as text.
 
     Args:
         folder: A finished run of `fit` or `correct`.
-        clean_file: Clean labels, such as in the file that `labelloop plan` wrote: see `read_clean_labels`. None
-            takes what was decided in `labelloop review`.
+        clean_file: Clean labels, for example in the file that `labelloop plan` wrote: see `read_clean_labels`. None
+            uses the decisions made in `labelloop review`.
         output_dir: The folder of the new run.
         overwrite: Whether to replace the run in it.
         report: Whether to write report.html into it.
@@ -93,18 +93,18 @@ def refit_run(
 
 
 def _of_before(about: dict[str, Any], guard: dict[str, Any] | None) -> dict[str, Any]:
-    """What still holds of the run before: all but what its guard said of labels that were made anew."""
+    """What still holds from the old run: everything but its guard's decision, since the labels are new."""
     kept = {key: value for key, value in about.items() if key != "guard"}
     return kept if guard is None else {**kept, "guard": guard}
 
 
 def corrected(stored: StoredRun) -> tuple[Floats, Floats, Floats | None, dict[str, Any] | None]:
-    """Soft labels from all clean rows, and those that clean rows would have without their own clean label.
+    """Soft labels learnt from all clean rows, and cross-fitted ones of the clean rows.
 
     Returns:
-        Of all rows [n, C], NaN where a row had none; of clean rows [n, C], NaN elsewhere or where they are too few;
-        how likely clean rows without a given label are to be right, for `estimate`; and what the guard chose, if it was
-        asked.
+        Soft labels of all rows [n, C], NaN where a row had none; cross-fitted ones of the clean rows [n, C], NaN
+        elsewhere or if there are too few; the probability that clean rows without a given label would be right, for
+        `estimate`; and what the guard decided, if there is one.
     """
     known = np.flatnonzero(~np.isnan(stored.targets).any(axis=1))
     targets, unseen = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
@@ -131,7 +131,7 @@ def has_row_numbers(stored: StoredRun) -> bool:
 
 
 def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
-    """The labels of a clean file, as numbers [n], -1 where it says nothing."""
+    """The labels of a clean file as numbers [n], -1 for rows it does not have."""
     ids, source = np.array(stored.run.labels["id"].to_pylist()), stored.run.record.source or {}
     columns = tuple(name for name in (source.get("id_column"), source.get("file_name_column")) if name)
     classes = np.array(stored.run.classes)
