@@ -133,7 +133,7 @@ def test_what_nobody_knows_is_null_not_nan(monkeypatch):
     assert record["history"][-1]["corrected_label_accuracy"] is None
     assert record["train_rows"] == 240
     json.dumps(record, allow_nan=False)
-    with pytest.raises(UsageError, match="nobody knows those of this data set"):
+    with pytest.raises(UsageError, match="which this data set does not have"):
         run_experiment(tiny("oracle", noise="none", clean=0), progress=False)
 
 

@@ -184,7 +184,7 @@ def shown_to(method: str, problem: Problem, truth: Truth) -> Problem:
     if not METHODS[method].is_oracle:
         return problem
     if truth.train_labels is None or (truth.train_labels == MISSING).all():
-        raise UsageError(f"method {method!r} needs the true training labels, and nobody knows those of this data set")
+        raise UsageError(f"method {method!r} needs the true training labels, which this data set does not have")
     return replace(problem, train=replace(problem.train, labels=truth.train_labels.copy()))
 
 

@@ -27,7 +27,7 @@ def decided_labels(folder: Path, classes: Sequence[Any], rows: int) -> Labels:
     decided = reviewed_labels(folder)
     if not decided:
         raise DataError(
-            f"nobody has decided anything in {folder}: run `labelloop review {folder}`, or give a clean file"
+            f"there are no review decisions in {folder}: run `labelloop review {folder}`, or give a clean file"
         )
     place = {str(name): k for k, name in enumerate(classes)}
     labels = np.full(rows, MISSING)

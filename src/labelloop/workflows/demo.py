@@ -91,7 +91,7 @@ def _is_demo(place: Path) -> bool:
     if not holds_run(place):
         return False
     if not read_record(place).about.get("demo"):
-        raise DataError(f"{place} holds a run that is no demo; give another folder with --output-dir")
+        raise DataError(f"{place} holds a run that is not a demo; give another folder with --output-dir")
     return True
 
 

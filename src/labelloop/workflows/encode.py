@@ -144,12 +144,12 @@ def hint(table: Table) -> str | None:
     form = table.encoder_form
     if form is not None and form.name == WORDS:
         return (
-            "the texts are hashed words; an encoder that knows their meaning mostly corrects more: --encoder"
+            "the texts are hashed words; an encoder that knows their meaning usually corrects more: --encoder"
             " sentence-transformers:all-MiniLM-L6-v2 (docs/text-embeddings.md)"
         )
     if form is None and (table.image_form is not None):
         return (
-            "the network learnt to see from these images alone; a pretrained encoder mostly corrects more: --encoder"
+            "the network was trained on these images alone; a pretrained encoder usually corrects more: --encoder"
             " transformers:facebook/dinov2-small (docs/image-folder.md)"
         )
     return None

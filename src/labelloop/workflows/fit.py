@@ -204,7 +204,9 @@ def fit_table(
             made = make_problem(table)
             check(made, test, allow_overlap=allow_overlap)
             if len(made.clean) < 2:
-                raise DataError(f"{table.source}: only one clean row; verify more, so some can judge what others teach")
+                raise DataError(
+                    f"{table.source}: only one clean row; verify more, since some must judge the correction"
+                )
             task = _task(made, method, config, _truth(made, test, y_true))
             check_task(task, table.source, options)
             shared = {} if options.ranks.count == 1 else {"processes": options.ranks.count}

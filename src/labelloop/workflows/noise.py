@@ -152,7 +152,9 @@ def read_noise_file(path: Path) -> NoiseFile:
         stored = about["sha256"]
         found = NoiseFile(columns["id"], columns["label"], columns["noisy_label"], columns["clean_label"], about)
     if _checksum(columns) != stored:
-        raise DataError(f"{path}: the labels do not fit their checksum: the file was changed or damaged; make it again")
+        raise DataError(
+            f"{path}: the labels do not match their checksum: the file was changed or damaged; make it again"
+        )
     return found
 
 

@@ -131,7 +131,7 @@ def curve_lines(curve: dict[str, Any]) -> list[str]:
     lines += [f"  {point['clean_rows']:>7}  {_interval(point)}" for point in curve["measured"]]
     now, then = curve["beyond"]
     lines.append(f"  {now['clean_rows']:>7}  {_interval(now)}  today, if the errors follow a power law")
-    lines.append(f"  {then['clean_rows']:>7}  {_interval(then)}  with as many random rows more as are planned")
+    lines.append(f"  {then['clean_rows']:>7}  {_interval(then)}  with as many random rows on top as are planned")
     gain = curve["gain"]
     worth = "worth it" if gain["low"] > 0.005 else "perhaps worth it" if gain["high"] > 0.005 else "hardly worth it"
     return [*lines, f"  {gain['more']} more would add {_interval(gain)} points: {worth}"]

@@ -30,7 +30,7 @@ LAST_EPOCH = (
     "judged on the network as it was trained, with labels that the clean rows had helped to correct, so the estimate "
     "may be somewhat too high"
 )
-CHOSEN = "rows that were chosen to be verified teach, but do not judge: they are no random sample"
+CHOSEN = "rows that were picked to be verified are learnt from but do not judge: they are not a random sample"
 
 
 def refit_run(
@@ -83,7 +83,7 @@ def refit_run(
     return "\n".join(
         [
             f"{int(new.sum())} new clean rows, {int((clean != MISSING).sum())} clean rows in all",
-            f"{moved} corrected labels are others than before",
+            f"{moved} corrected labels have changed",
             *([guard["line"]] if guard else []),
             *estimate_lines(found),
             f"everything is in {output_dir} (the corrected labels: labels.parquet)",
@@ -140,7 +140,7 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
     tested = np.flatnonzero((labels != MISSING) & np.isnan(stored.targets).any(axis=1))
     if len(tested):
         raise DataError(
-            f"{path}: {some(tested)} are test rows of {stored.run.path}, which must not teach; leave them out"
+            f"{path}: {some(tested)} are test rows of {stored.run.path}, which must not be learnt from; leave them out"
         )
     return labels
 
@@ -148,7 +148,9 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
 def _judged(stored: StoredRun, said: Floats, expected: Floats | None) -> dict[str, Any]:
     judges = stored.judges
     if judges.sum() < MIN_CLEAN:
-        return no_estimate(f"fewer than {MIN_CLEAN} clean rows were not chosen for being uncertain")
+        return no_estimate(
+            f"there are fewer than {MIN_CLEAN} clean rows besides those that were picked because they were uncertain"
+        )
     notes = [CHOSEN] if (judges != (stored.clean != MISSING)).any() else []
     notes += [] if stored.instant else [LAST_EPOCH]
     expected = None if expected is None else expected[judges]
