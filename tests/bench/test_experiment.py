@@ -133,7 +133,7 @@ def test_what_nobody_knows_is_null_not_nan(monkeypatch):
     assert record["history"][-1]["corrected_label_accuracy"] is None
     assert record["train_rows"] == 240
     json.dumps(record, allow_nan=False)
-    with pytest.raises(UsageError, match="nobody knows those of this data set"):
+    with pytest.raises(UsageError, match="which this data set does not have"):
         run_experiment(tiny("oracle", noise="none", clean=0), progress=False)
 
 
@@ -266,3 +266,11 @@ def test_settings_of_the_logistic_corrector_that_make_no_sense(key, value):
 def test_an_experiment_is_plain_data():
     experiment = tiny("closed-loop", name="a")
     assert type(experiment)(**json.loads(json.dumps(asdict(experiment)))) == experiment
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_runs_that_return_other_labels_have_other_keys(paired):
+    def key(**config: str) -> str:
+        return Experiment(dataset="digits", noise="symmetric", rate=0.4, paired=paired, config=config).key
+
+    assert key() == key(final_labels="held_out") != key(final_labels="loop")

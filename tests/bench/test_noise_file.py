@@ -134,7 +134,7 @@ def test_a_changed_label_does_not_fit_the_checksum(table, tmp_path):
     place = whole.column_names.index("noisy_label")
     changed = whole.set_column(place, "noisy_label", pa.array(labels)).replace_schema_metadata(whole.schema.metadata)
     pq.write_table(changed, path)
-    with pytest.raises(DataError, match="the labels do not fit their checksum"):
+    with pytest.raises(DataError, match="the labels do not match their checksum"):
         read_noise_file(path)
 
 

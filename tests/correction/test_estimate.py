@@ -116,7 +116,7 @@ def test_without_pairs_it_says_what_cannot_be_known():
     assert found["notes"][:2] == [WITHOUT_LABEL.format(unpaired=4, rows=4), NO_PAIRS]
     text = "\n".join(estimate_lines(found))
     assert "75.0% (95% interval" in text
-    assert "nobody can know how many good labels were broken" in text
+    assert "how many good labels were broken is unknown" in text
     assert "random sample" in text
 
 
@@ -182,7 +182,7 @@ def test_a_resumed_run_has_the_same_estimate(tmp_path):
     [
         ("closed-loop", {"clean_rows_train": "always"}, "memorised"),
         ("noisy-and-clean", {}, "cannot judge it"),
-        ("cross-entropy", {}, "say nothing"),
+        ("cross-entropy", {}, "cannot judge the labels"),
     ],
 )
 def test_where_there_is_none_it_says_why(method, config, says):

@@ -133,11 +133,12 @@ def test_the_line():
     found = {"rows": 90, "changed": 20, "held_back": 4, "clean_rows": 30, "given_right": 0.7, "corrected_right": 0.9}
     said = guard_line({**found, "sure": 0.987, "labels_simulated": False})
     assert said == (
-        "20 of 90 given labels changed; 4 held back, where clean rows cannot tell; on 30 clean rows with a given label,"
-        " 90.0% are right against 70.0% as given; that changes fix more than they break is 98.7% sure"
+        "20 of 90 given labels changed; 4 changes held back for lack of evidence; on 30 clean rows with a given label,"
+        " 90.0% are right after correction and 70.0% as given; the probability that changes fix more than they break is"
+        " 98.7%"
     )
     kept = guard_line({**found, "changed": 0, "sure": None, "labels_simulated": True})
-    assert kept.startswith("all 90 given labels kept: on 30 clean rows, their given labels simulated")
+    assert kept.startswith("all 90 given labels kept: 30 clean rows with simulated given labels do not show")
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -134,7 +134,7 @@ def test_a_network_that_breaks_down_costs_no_run(monkeypatch):
         raise DataError("training broke down")
 
     train_with(monkeypatch, broken)
-    with pytest.warns(UserWarning, match="those of the loop alone"):
+    with pytest.warns(UserWarning, match="the labels are the loop.s own"):
         assert quick_fit(paired_rows(), config=QUICK).labels_from == "closed-loop"
 
 

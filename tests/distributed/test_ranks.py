@@ -47,7 +47,7 @@ WRONG = {
     "no rank": ({**MASTER, "WORLD_SIZE": "2"}, "RANK is not set and WORLD_SIZE 2"),
     "no number": ({**MASTER, "RANK": "0"}, "RANK is 0 and WORLD_SIZE not set"),
     "outside": ({**MASTER, "RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2 and WORLD_SIZE 2"),
-    "words": ({**MASTER, "RANK": "first", "WORLD_SIZE": "2"}, "RANK=first, which is no number"),
+    "words": ({**MASTER, "RANK": "first", "WORLD_SIZE": "2"}, "RANK=first is not a number"),
     "nowhere to meet": ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR is not set"),
     "Accelerate without GPUs": (
         {**MASTER, "ACCELERATE_USE_CPU": "True"},  # what its version 1.15 sets for --cpu --num_processes 2

@@ -122,7 +122,7 @@ def test_a_damaged_file_is_named(tmp_path, name, damage):
     with pytest.raises(DataError) as error:
         read_checkpoint(tmp_path)
     assert str(path) in str(error.value)
-    word = {"truncated": "truncated", "empty": "truncated", "one byte": "checksum", "missing": "lacks"}[damage]
+    word = {"truncated": "truncated", "empty": "truncated", "one byte": "checksum", "missing": "is missing"}[damage]
     assert word in str(error.value)
 
 

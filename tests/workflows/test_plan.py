@@ -169,7 +169,7 @@ def test_nothing_is_overwritten(small_run, tmp_path):
 
 def test_runs_that_have_no_correction_are_refused(tmp_path):
     quick_fit(small_rows(), method="cross-entropy", config={"epochs": 1}, output_dir=tmp_path / "run")
-    with pytest.raises(UsageError, match="no correction to re-fit"):
+    with pytest.raises(UsageError, match="no correction to refit"):
         plan_run(tmp_path / "run")
 
 

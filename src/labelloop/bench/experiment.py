@@ -74,16 +74,24 @@ class Experiment(NoisySetting):
         """A description for people."""
         return f"{self.title}, {self.dataset}, {setting(asdict(self))}, seed {self.seed}"
 
+    @property
+    def _usual_labels(self) -> str | None:
+        """Which labels the recipe returns; None for a method that has no choice."""
+        return getattr(recipe_config(self.method, self.recipe, {}), "final_labels", None)
+
     @cached_property
     def key(self) -> str:
         """A name for the run folder: equal if and only if everything that determines the result is equal.
 
         It leaves out the rate if the noise has a fixed one, and the path of a noise file, whose content counts instead.
-        It also leaves out which labels are returned if no clean row has a given label.
+        Without pairs it also leaves out which labels are returned, if they are those of the recipe: stored runs are
+        named so.
         """
         decides = self.deciding() | {"name": "", "recipe": "", "config": deciding(self.method_config)}
         if not self.paired:
             decides["config"].pop("final_labels", None)
+            if self.config.get("final_labels", usual := self._usual_labels) != usual:
+                decides["config"]["final_labels"] = self.config["final_labels"]
         text = json.dumps(decides, sort_keys=True, default=str)
         return f"{self.method}-{self.dataset}-{self.noise}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 

@@ -1,4 +1,4 @@
-"""What correction does to each class, counted on clean rows that were corrected without their own help."""
+"""What correction does to each class, counted on cross-fitted clean rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from labelloop.types import MISSING, Floats, Labels
 
 
 def by_class(said: Floats, given: Labels, clean: Labels) -> list[dict[str, int]]:
-    """For every class, by the clean label: good given labels and how many were broken, wrong ones and how many fixed.
+    """For every true class: how many given labels are good and were broken, and how many are wrong and were fixed.
 
     Args:
         said: Cross-fitted soft labels of the clean rows [M, C].

@@ -1,4 +1,4 @@
-"""Judging a correction by held-out clean rows: each fold is corrected with the help of the others."""
+"""Judging a correction by held-out clean rows: each fold is corrected by what was learnt from the others."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from labelloop.types import MISSING, Floats, Labels
 
 Correct = Callable[[Labels], Floats]  # clean labels [n], -1 where missing, to corrected soft labels of all rows [n, C]
 
-MIN_CLEAN = 4  # fewer leave too few to teach
+MIN_CLEAN = 4  # with fewer, too few are left to learn from
 
 
 def cross_fitted(correct: Correct, clean: Labels, given: Labels, rng: np.random.Generator) -> Floats:
-    """What `correct` says of every clean row when its fold is not among the teachers; NaN in other rows [n, C].
+    """Corrected soft labels of the clean rows, each learnt without its own fold; NaN in other rows [n, C].
 
     Args:
-        correct: Corrects all rows with the help of the clean labels that it is shown.
+        correct: Corrects all rows, learning from the clean labels it is given.
         clean: Clean labels [n], -1 where missing.
-        given: Given labels [n], -1 where missing; paired and unpaired rows are dealt out alike.
+        given: Given labels [n], -1 where missing; folds are stratified by class and by whether a row has one.
         rng: Deals the rows into folds.
     """
     rows = np.flatnonzero(clean != MISSING)

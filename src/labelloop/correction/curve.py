@@ -1,4 +1,4 @@
-"""How corrected labels get better with more clean rows: measured on fewer than there are, and carried on beyond."""
+"""The learning curve of corrected labels: measured with fewer clean rows than there are, and extrapolated to more."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from labelloop.seeds import stream
 from labelloop.splits import deal
 from labelloop.types import MISSING, Labels
 
-SHARES = (0.125, 0.25, 0.5, 1.0)  # of the teachers of a fold
-COMPANY = 2000  # noisy rows that are looked at too: instant correction learns from them
-DRAWS = 500  # of the clean rows, for the uncertainty of what lies beyond
-FLATTEST, STEEPEST = 0.0, 1.0  # exponents of the power law that are believed
+SHARES = (0.125, 0.25, 0.5, 1.0)  # of the clean rows outside a fold
+COMPANY = 2000  # noisy rows that are included, because instant correction learns from them
+DRAWS = 500  # bootstrap samples of the clean rows, for the uncertainty of the extrapolation
+FLATTEST, STEEPEST = 0.0, 1.0  # bounds of the power law's exponent
 
 
 def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -> dict[str, Any]:
@@ -31,9 +31,9 @@ def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -
         progress: Whether to draw a progress bar; None draws one only in a terminal.
 
     Returns:
-        "measured": for every number of clean rows the share that is right, with its interval. "beyond": the same for
-        today's clean rows and for `more` on top, by a power law of the errors; "gain" is what `more` would add. The
-        interval of "beyond" comes from drawing the judges anew; that the law holds is an assumption.
+        "measured": the share of right labels for every number of clean rows, with its interval. "beyond": the same for
+        today's clean rows and for `more` on top, from a power law fitted to the errors. "gain": what `more` would add.
+        The intervals of "beyond" and "gain" are bootstrapped over the judges; that the law holds is an assumption.
     """
     rows, hits, sizes = _hits(stored, progress)
     now = int((stored.clean != MISSING).sum())
@@ -55,7 +55,7 @@ def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -
 
 
 def _hits(stored: StoredRun, progress: bool | None) -> tuple[Labels, NDArray[np.bool_], list[int]]:
-    """The judges, whether each is right for every number of teachers [S, J], and those numbers."""
+    """The judges, whether each is right after learning from every number of clean rows [S, J], and those numbers."""
     seed = stored.seed
     clean = np.flatnonzero(stored.clean != MISSING)
     noisy = np.flatnonzero((stored.clean == MISSING) & (stored.given != MISSING))
@@ -89,7 +89,7 @@ def _point(size: int, hits: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def _power_law(sizes: NDArray, errors: NDArray, at: list[int], judges: int) -> NDArray:
-    """Errors at further sizes by errors = a · size^-b, b within what is believed."""
+    """Errors at other sizes from errors = a · size^-b, with b kept within its bounds."""
     x, y = np.log(sizes), np.log(np.maximum(errors, 0.5 / judges))
     slope = np.polyfit(x, y, 1)[0] if len(sizes) > 1 else 0.0
     slope = float(np.clip(slope, -STEEPEST, -FLATTEST))

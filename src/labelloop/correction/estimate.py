@@ -1,7 +1,7 @@
-"""What a user can believe: shares of hits among held-out rows, each with a 95% interval.
+"""How good the labels are: shares of right answers among held-out clean rows, each with a 95% interval.
 
-The interval is Clopper and Pearson's. Cross-fitted hits hang together a little, since folds share their teachers, so
-the narrower intervals of Wilson and Jeffreys would hold the truth too seldom; a test counts how often this one does.
+The interval is Clopper-Pearson's. Cross-fitted answers are slightly correlated, because folds share training rows, so
+the narrower Wilson and Jeffreys intervals would cover the truth too rarely; a test measures the coverage of this one.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ LEVEL = 0.95
 BINS = 10
 
 RANDOM_SAMPLE = (
-    "this holds if the clean rows are a random sample of the rows; if the suspicious ones were verified, it does not"
+    "this holds if the clean rows are a random sample of all rows, and not if only suspicious rows were verified"
 )
 SIMULATED = (
-    "{unpaired} of {rows} clean rows have no given label; each was given one through the estimated noise, so the"
-    " accuracy holds as far as that estimate does"
+    "{unpaired} of {rows} clean rows have no given label; theirs are simulated from the estimated noise, so the"
+    " accuracy is only as good as that estimate"
 )
-NO_PAIRS = "no clean row has a given label, so nobody can know how many good labels were broken"
+NO_PAIRS = "no clean row has a given label, so how many good labels were broken is unknown"
 WITHOUT_LABEL = (
-    "{unpaired} of {rows} clean rows have no given label, so the accuracy is mostly that of correction without a real"
-    " one (what the network expects it to be takes its place)"
+    "{unpaired} of {rows} clean rows have no given label, so the accuracy is mostly that of correction without one (the"
+    " network's prediction of the given label takes its place)"
 )
 
 Share = dict[str, Any]  # value, low, high, rows
 
 
 def interval(hits: float, rows: int) -> tuple[float, float]:
-    """Where the share behind `hits` of `rows` lies, with 95% confidence; hits need not be whole."""
+    """The 95% confidence interval of a share when `hits` of `rows` were right; hits need not be whole."""
     tail = (1 - LEVEL) / 2
     low = betaincinv(hits, rows - hits + 1, tail) if hits > 0 else 0.0
     high = betaincinv(hits + 1, rows - hits, 1 - tail) if hits < rows else 1.0
@@ -66,19 +66,19 @@ def no_estimate(*reasons: str) -> dict[str, Any]:
 def estimate(
     said: Floats, given: Labels, clean: Labels, notes: Sequence[str] = (), expected: Floats | None = None
 ) -> dict[str, Any]:
-    """How good corrected labels are, from clean rows corrected without their own help.
+    """Estimates how good corrected labels are, from cross-fitted clean rows.
 
     Args:
         said: Cross-fitted soft labels of the clean rows [M, C].
         given: Their given labels [M], -1 where missing.
         clean: Their clean labels [M].
-        notes: What else must be known to read the numbers.
-        expected: How likely a clean row without a given label is to be right had it one, under each estimate of the
-            noise; NaN where it has one [M, K].
+        notes: Further notes for the reader of the numbers.
+        expected: For clean rows without a given label, the probability that they would be right if they had one, under
+            each estimate of the noise; NaN in other rows [M, K].
 
     Returns:
-        What run.json holds under "estimate". With MIN_PAIRS paired rows, only those count: they alone are like the
-        rows whose labels are corrected.
+        The entry "estimate" of run.json. With MIN_PAIRS paired rows or more, only those count, because only they are
+        like the rows whose labels are corrected.
     """
     paired = given != MISSING
     counted = paired if paired.sum() >= MIN_PAIRS else np.ones(len(clean), bool)
@@ -103,14 +103,14 @@ def estimate(
 
 
 def expected_share(hits: Floats) -> Share:
-    """The share of hits that are known only as chances under K estimates [M, K]: the interval holds all of theirs."""
+    """The share of hits known only as probabilities under K estimates [M, K]; its interval covers all K intervals."""
     ends = np.array([interval(float(h), len(hits)) for h in hits.sum(axis=0, dtype=np.float64)])  # [K, 2]
     low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
     return {"value": float(hits.mean()), "low": low, "high": high, "rows": len(hits)}
 
 
 def reliability(said: Floats, clean: Labels) -> list[dict[str, float]]:
-    """For every range of confidence that occurs: mean confidence, accuracy with its interval, and rows."""
+    """For every non-empty bin of confidence: mean confidence, accuracy with its interval, and number of rows."""
     confidence, right = said.max(axis=1).astype(np.float64), said.argmax(axis=1) == clean
     place = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     bins = []
@@ -123,7 +123,7 @@ def reliability(said: Floats, clean: Labels) -> list[dict[str, float]]:
 
 
 def estimate_lines(found: dict[str, Any]) -> list[str]:
-    """The estimate for people, one line per number and one per note."""
+    """The estimate as text, one line per number and one per note."""
     titles = {
         "corrected_label_accuracy": "corrected labels that are right",
         "good_labels_broken": "good given labels broken",
@@ -139,5 +139,5 @@ def estimate_lines(found: dict[str, Any]) -> list[str]:
     if lines and others:
         lines.append(f"  right on the same clean rows without any correction: {', '.join(others)}")
     lines = ["estimated, on held-out clean rows:", *lines] if lines else []
-    head = "" if lines else "how good the corrected labels are cannot be estimated: "
+    head = "" if lines else "the accuracy of the corrected labels cannot be estimated: "
     return lines + [f"  {head}{note}" if lines else f"{head}{note}" for note in found["notes"]]

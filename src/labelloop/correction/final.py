@@ -1,8 +1,7 @@
-"""The labels that a run of the closed loop returns, by `final_labels` of its configuration: the same in `fit` and in
-`bench`.
+"""The labels that a run of the closed loop returns, in `fit` and in `bench` alike, set by `final_labels`.
 
-"loop" returns what the loop ends with, as in the paper. "held_out" makes labels once more by networks that have not
-seen the row (held_out.py), and returns those that the clean rows judge better.
+"loop" returns the labels that the loop ends with, as in the paper. "held_out" makes new labels with networks that have
+not seen the row (held_out.py), and returns them unless the clean rows show that the loop's own are better (judge.py).
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from labelloop.methods.closed_loop.learners.columns import kind_of_inputs
 from labelloop.training.runtime import Runtime
 from labelloop.types import Fitted, Floats, Problem
 
-LOOP, HELD_OUT = "closed-loop", "held-out networks"  # what run.json says under labels_from
+LOOP, HELD_OUT = "closed-loop", "held-out networks"  # values of labels_from in run.json
 
 
 @dataclass(frozen=True)
 class FinalLabels:
-    """What is returned, and how it was judged.
+    """The labels to return, and how they were judged.
 
     Attributes:
         train: Soft labels of the training rows [N, C].
         labels_from: "closed-loop" or "held-out networks".
-        estimate: How good they are, as run.json holds it.
+        estimate: How good they are: the entry "estimate" of run.json.
         train_scores: The log-probabilities that instant correction made them from [N, E]; None if they are the loop's.
-        clean_scores: The same of the clean rows [M, E].
-        inputs_as: Under which name a run keeps the inputs that they were made from too; None if there are none.
-        guard: What was chosen against the given labels, and how sure that is, as run.json holds it.
+        clean_scores: The same for the clean rows [M, E].
+        inputs_as: The name under which a run keeps the inputs, where the labels were made from them too; else None.
+        guard: What the guard decided, and how sure that is: the entry "guard" of run.json.
     """
 
     train: Floats
@@ -55,7 +54,7 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
         fitted: What it ended with.
         runtime: Where to train further networks, if any. It must not have the folder of the loop's run.
     """
-    # Of several processes the first one judges; the others take part where networks are trained.
+    # With several processes, only the first one judges; the others help to train networks.
     with runtime.clock("judging labels on clean rows"):
         ours = judge_loop(problem, config, fitted, runtime.seed) if runtime.is_first else {}
     loop = FinalLabels(fitted.targets, LOOP, ours)
@@ -66,7 +65,7 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
         return loop
     count = len(problem.train)
     place = np.argsort(np.argsort(np.concatenate([problem.train.index, problem.clean.index])))
-    train, clean = place[:count], place[count:]  # where the rows of the problem stand among those of `found`
+    train, clean = place[:count], place[count:]  # positions of the problem's rows in `found`
     judged = judge_held_out(problem, found.cross_fitted[clean], ours, found.expected_right[clean])
     if judged is None:
         return loop

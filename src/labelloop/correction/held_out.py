@@ -1,9 +1,9 @@
-"""Labels made once more after the loop, by networks that have not seen the row and whatever else suits the data.
+"""New labels after the loop, from networks that have not seen the row and from other learners that suit the data.
 
-The loop's network has learnt the given labels of its rows, wrong ones too, and has never seen the clean rows, so what
-clean rows teach about its outputs does not hold for the others. Here every row is judged by a network that has not seen
-it, trained for no longer than the warm-up; a discriminant and trees join it where the inputs are columns, and instant
-correction weighs all of it against the given label, behind its guard.
+The loop's network has memorised some wrong labels of its training rows but has never seen the clean rows, so what clean
+rows show about its outputs does not carry over to the training rows. Here every row is predicted by a network that has
+not seen it, trained only for the length of the warm-up. Where the inputs are columns of numbers, a discriminant and
+trees join it. Instant correction weighs all of this against the given label, and its guard decides about changes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from labelloop.training.extract import extract
 from labelloop.training.runtime import Runtime
 from labelloop.types import MISSING, Floats, Problem, Rows
 
-MIN_LABELS = 20  # rows with a given label: fewer teach no network
-FOLDS = 2  # two networks of half the rows take the steps of one
+MIN_LABELS = 20  # rows with a given label: fewer cannot train a network
+FOLDS = 2  # two networks on half of the rows each take as many steps as one on all
 
 
 def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corrected | None:
-    """Labels of all rows of the problem, in the order of their index; None where too few rows have a given label.
+    """Labels of all rows of the problem, in the order of their index; None if too few rows have a given label.
 
     Args:
         problem: What the loop was given.
-        config: Its settings; the networks that have not seen a row are of the same kind.
+        config: Its settings, which the held-out networks share.
         runtime: Where to train them. It must not have the folder of the loop's run.
     """
     if (problem.train.labels != MISSING).sum() < MIN_LABELS:
@@ -54,18 +54,16 @@ def held_out_labels(problem: Problem, config: Config, runtime: Runtime) -> Corre
     try:
         sources: list[NDArray] = [_held_out(rows, problem, config, runtime)]
     except DataError as error:
-        warnings.warn(
-            f"the labels are those of the loop alone, since a network beside it failed: {error}", stacklevel=3
-        )
+        warnings.warn(f"the labels are the loop's own, because a held-out network failed: {error}", stacklevel=3)
         return None
-    if not runtime.is_first:  # it has trained its part of the networks; the first process makes the labels
+    if not runtime.is_first:  # it has helped to train the networks; the first process makes the labels
         return None
     with runtime.clock("correcting labels"):
         return _corrected(rows, sources, problem.num_classes, config, runtime.seed)
 
 
 def _corrected(rows: Rows, sources: list[Any], classes: int, config: Config, seed: int) -> Corrected:
-    """Instant correction from what the networks say, and from the inputs where they are columns."""
+    """Instant correction from the networks' predictions, and from the inputs where they are columns of numbers."""
     inputs, table = None, False
     if (kept := kind_of_inputs(rows.inputs, config.normalise)) is not None:
         inputs, table = taken(rows.inputs, rows.index).astype(np.float32, copy=False), kept == TABLE
@@ -75,9 +73,9 @@ def _corrected(rows: Rows, sources: list[Any], classes: int, config: Config, see
 
 
 def _held_out(rows: Rows, problem: Problem, config: Config, runtime: Runtime) -> Floats:
-    """Log-probabilities of the given label, for every row by a network that has not seen it [n, C]."""
+    """Log-probabilities of the given label, each row's from a network that has not seen it [n, C]."""
     shared = {field.name: getattr(config, field.name) for field in fields(TrainingConfig)}
-    plain = {"epochs": config.warm_up, "mixup": 0.0, "average_weights": 0.0}  # an average of few steps is no network
+    plain = {"epochs": config.warm_up, "mixup": 0.0, "average_weights": 0.0}  # too few steps for a useful average
     short = cross_entropy.Config(**shared | plain)
     teaches = (rows.labels != MISSING) & (rows.clean_labels == MISSING)
     fold = deal(2 * rows.labels + teaches, stream(runtime.seed, "held-out"), FOLDS)

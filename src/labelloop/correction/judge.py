@@ -1,4 +1,4 @@
-"""How good the labels of a run are, as far as its clean rows can honestly tell."""
+"""How good the labels of a run are, estimated on its clean rows."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from labelloop.seeds import integer, stream
 from labelloop.types import MISSING, Fitted, Floats, Problem
 
 FIRST_ROUND = (
-    "judged at the first correction, when no clean label had yet a way into the network; what later corrections add "
-    "is not counted"
+    "judged at the first correction, before any clean label could influence the network; the effect of later "
+    "corrections is not counted"
 )
 NOT_CALIBRATED = (
-    f"without {MIN_PAIRS} rows that have both labels nothing shows what a given label adds: confidences and label "
-    "scores are not calibrated, and labels of rows with a given one are mostly better than these and this estimate say"
+    f"with fewer than {MIN_PAIRS} rows that have both labels, the value of a given label cannot be measured: "
+    "confidences and label scores are not calibrated, and rows with a given label usually do better than this estimate"
 )
-HELD_OUT = "labels are made from networks that had not seen the row and from its given label; those of the loop"
+HELD_OUT = "each label is made from networks that had not seen the row, and from its given label; the loop's own labels"
 TOO_FEW = f"there are fewer than {MIN_CLEAN} clean rows"
 
 
 def judge_baseline(method: str, how: str, problem: Problem, predicted: Floats) -> dict[str, Any]:
-    """What run.json holds under "estimate" for a method other than the closed loop.
+    """The entry "estimate" of run.json for a method other than the closed loop.
 
     Args:
         method: Its name.
-        how: How it uses the clean rows.
+        how: How it uses the clean rows, as METHODS has it.
         problem: What the method was given.
         predicted: The classifier's probabilities of the clean rows [M, C].
     """
     if how != "not used":
         return no_estimate(f"clean rows are {how!r} to the method {method!r}, so they cannot judge it")
     right = share(predicted.argmax(axis=1) == problem.clean.clean_labels)
-    note = "of the labels it returns for noisy rows, clean rows say nothing"
+    note = "the clean rows cannot judge the labels it returns for noisy rows"
     return {**no_estimate(note, RANDOM_SAMPLE), "classifier_accuracy": right}
 
 
 def judge_loop(problem: Problem, config: ClosedLoopConfig, fitted: Fitted, seed: int) -> dict[str, Any]:
-    """What run.json holds under "estimate" for the loop's own labels.
+    """The entry "estimate" of run.json for the loop's own labels.
 
-    At the last epoch even a re-fitted correction is flattered: the network has learnt from labels that every clean row
-    helped to correct. So the network of the first correction is asked.
+    At the last epoch, even a cross-fitted correction would look too good: the network has learnt from labels that every
+    clean row helped to correct. So the network at the first correction is used.
 
     Args:
         problem: What the loop was given.
@@ -57,7 +57,7 @@ def judge_loop(problem: Problem, config: ClosedLoopConfig, fitted: Fitted, seed:
     if config.clean_rows_train == "always":
         return no_estimate('clean_rows_train is "always": the network has memorised the clean labels')
     if fitted.first_clean is None:
-        return no_estimate("what the first correction saw was not recorded: an older version began the run")
+        return no_estimate("an older version started the run and did not record the inputs of the first correction")
     if len(clean) < MIN_CLEAN:
         return no_estimate(TOO_FEW)
     seen = Seen(clean.labels, fitted.first_clean, clean.extra)
@@ -70,16 +70,16 @@ def judge_loop(problem: Problem, config: ClosedLoopConfig, fitted: Fitted, seed:
 def judge_held_out(
     problem: Problem, said: Floats, loop: dict[str, Any], expected: Floats | None = None
 ) -> dict[str, Any] | None:
-    """The estimate of labels that were made after the loop, or None if the loop's are surely better by theirs.
+    """The estimate of the held-out labels, or None if the loop's own labels are clearly better.
 
-    The loop's labels have no guard, so theirs must lie above by more than the counting of clean rows can do; and only
-    pairs show how good they are.
+    The loop's labels have no guard, so the lower end of their interval must lie above the estimate of the held-out
+    labels. That takes MIN_PAIRS paired rows: with fewer, the loop's labels are not compared.
 
     Args:
         problem: What the method was given.
         said: Cross-fitted soft labels of the clean rows [M, C].
         loop: The estimate of the loop's own labels.
-        expected: As for `estimate`.
+        expected: As in `estimate`.
     """
     clean = problem.clean
     found = estimate(said, clean.labels, clean.clean_labels, expected=expected)
@@ -88,6 +88,6 @@ def judge_held_out(
     if theirs is not None and pairs and theirs["low"] > ours["value"]:
         return None
     if theirs is not None and not pairs:
-        theirs = None  # an estimate without real given labels cannot be held against this one
-    words = "cannot be judged" if theirs is None else f"are not surely better: {100 * theirs['value']:.1f}% right"
+        theirs = None  # an estimate without real given labels cannot be compared with this one
+    words = "cannot be judged" if theirs is None else f"are not clearly better: {100 * theirs['value']:.1f}% right"
     return {**found, "notes": [f"{HELD_OUT} {words}", *found["notes"]], "loop_label_accuracy": theirs}

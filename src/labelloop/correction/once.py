@@ -1,4 +1,4 @@
-"""The cheap part of the loop on its own: one correction from what a network says of the rows, without training it."""
+"""The cheap part of the loop on its own: one correction from a network's outputs, without training the network."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from labelloop.types import MISSING, Extracted, Floats, Labels
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of some rows, but for their clean labels.
+    """What is known about some rows, apart from their clean labels.
 
     Attributes:
         given: Given labels [n], -1 where missing.
-        extracted: What the network says of them.
+        extracted: The network's outputs for them.
         extra: Further columns for the correction network [n, E], or None.
     """
 
@@ -43,8 +43,8 @@ def correct_once(seen: Seen, clean: Labels, config: Config, seed: int) -> Floats
     """Lines 6 to 9 of Algorithm 1 with one correction: the given label and a new correction network, combined.
 
     Args:
-        seen: What is known of the rows.
-        clean: Clean labels [n], -1 where missing; those that are there teach, and at least two must be.
+        seen: What is known about the rows.
+        clean: Clean labels [n], -1 where missing; the correction learns from them, and needs at least two.
         config: Settings of the loop.
         seed: The same seed gives the same result.
 

@@ -1,3 +1,3 @@
-"""How many clean rows need a given label too, before they say anything of the rows that have one."""
+"""How many clean rows must also have a given label before they can judge the rows that have one."""
 
 MIN_PAIRS = 20

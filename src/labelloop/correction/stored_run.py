@@ -27,8 +27,8 @@ class StoredRun:
 
     Attributes:
         run: The run.
-        arrays: What is known of every row.
-        on: `on(rows)` corrects those rows with the help of their clean labels, as `cross_fitted` wants it.
+        arrays: What is known about every row.
+        on: `on(rows)` returns a function that corrects those rows from clean labels, in the form `cross_fitted` takes.
     """
 
     run: Run
@@ -42,12 +42,12 @@ class StoredRun:
 
     @property
     def clean(self) -> Labels:
-        """Clean labels [n], -1 where missing; also of test rows."""
+        """Clean labels [n], -1 where missing; test rows included."""
         return self.arrays.clean
 
     @property
     def judges(self) -> NDArray[np.bool_]:
-        """Which of the clean rows may judge: those that were not chosen for being uncertain [n]."""
+        """Which clean rows may judge: those that were not picked because they were uncertain [n]."""
         return self.arrays.judges
 
     @property
@@ -57,12 +57,12 @@ class StoredRun:
 
     @property
     def seed(self) -> int:
-        """Names its random streams."""
+        """The seed of its random streams."""
         return self.run.record.seed
 
     @property
     def instant(self) -> bool:
-        """Whether its labels are instant correction's: of `correct`, or of a `fit` with enough paired rows."""
+        """Whether instant correction made its labels: in `correct`, or in a `fit` that returned held-out labels."""
         return "scores" in self.arrays.said
 
     def with_clean(self, clean: Labels) -> StoredRun:
@@ -75,7 +75,7 @@ def read_stored_run(folder: Path) -> StoredRun:
     run = read_run(folder)
     method = run.record.method
     if method not in ("closed-loop", "correct"):
-        raise UsageError(f"{folder} is a run of {method!r}, which has no correction to re-fit; take one of closed-loop")
+        raise UsageError(f"{folder} is a run of {method!r}, which has no correction to refit; use one of closed-loop")
     arrays = run.row_arrays()
     said, seed = arrays.said, run.record.seed
     if "scores" in said:
@@ -100,10 +100,10 @@ def _instant(arrays: RowArrays, num_classes: int, seed: int) -> Callable[[Labels
 
 
 def correct_instantly(arrays: RowArrays, rows: Labels, clean: Labels, num_classes: int, seed: int) -> Corrected:
-    """Instant correction of some rows from what a run kept.
+    """Instant correction of some rows from the arrays that a run stored.
 
     Args:
-        arrays: Its "scores", and "inputs" (or "table_inputs", if they are columns of a table) where they were kept.
+        arrays: Hold "scores", and "inputs" (or "table_inputs" for columns of a table) where they were stored.
         rows: Which rows.
         clean: Clean labels of these rows [m], -1 where missing.
         num_classes: C.

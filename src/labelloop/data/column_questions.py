@@ -1,4 +1,4 @@
-"""Columns that may not be what they seem: ids among the numbers, dates with a slip, numbers with other signs."""
+"""Columns that may not be what they seem: ids among the numbers, dates with a typo, numbers with other characters."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ID_NAME = re.compile(r"(^|_)(id|ids|uid|uuid|guid|key|index|idx|nr|no|row|rownam
 CAMEL_ID = re.compile(r"[a-z](Id|ID)$")
 FEW = 20  # with fewer rows, different numbers in every row mean nothing
 COUNTED = 50  # the same for numbers that count the rows
-LOOKED_AT = 50  # different texts, to find the likely format of dates
-ALMOST_ALL = 0.9  # texts of this share are dates with a slip
-SIGNS = re.compile(r"[,'%$€£¥\s]")  # beside digits: thousands, percent, currency
+LOOKED_AT = 50  # distinct texts from which the format of dates is guessed
+ALMOST_ALL = 0.9  # a text column with this share of dates is a column of dates with a typo
+SIGNS = re.compile(r"[,'%$€£¥\s]")  # next to digits: thousands separator, percent, currency
 
 
 def why_an_id(name: str, column: pa.ChunkedArray) -> str | None:
@@ -43,7 +43,7 @@ def _all_different(column: pa.ChunkedArray) -> bool:
 
 
 def slip_among_dates(texts: Sequence[str | None]) -> tuple[int, str] | None:
-    """The first row that is no date where nearly all are, and their format in words; None where that is not so."""
+    """The first row that is not a date although nearly all are, and their format in words; else None."""
     different = sorted({text for text in texts if text is not None})
     sample = different[:: max(1, len(different) // LOOKED_AT)]
     for form, _ in FORMATS:
@@ -58,7 +58,7 @@ def _share(texts: Sequence[str], form: str) -> float:
 
 
 def number_with_signs(values: Iterable[str | None]) -> str | None:
-    """An example where nearly all texts are numbers with other signs, such as 1,234 or 5%; else None."""
+    """An example if nearly all texts are numbers with other characters, such as 1,234 or 5%; else None."""
     different = {value for value in values if value is not None}
     signed = sorted(value for value in different if SIGNS.search(value) and is_number(SIGNS.sub("", value)))
     return signed[0] if different and len(signed) >= ALMOST_ALL * len(different) else None

@@ -140,7 +140,7 @@ def _classes(labels: NDArray | None, markers: Sequence[str], what: str) -> Count
 
 
 def _variants(names: Sequence[str]) -> list[list[str]]:
-    """The names that people would take for one: grouped, where a group has several."""
+    """Groups of two or more names that a reader would take for the same."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         groups.setdefault(_bare(name), []).append(name)
@@ -194,7 +194,7 @@ def question_numbers(labels: NDArray | None, column: str | None, guessed: bool, 
 
 
 def _as_numbers(classes: NDArray) -> NDArray:
-    """Classes that are numbers, sorted; none where some are names, or codes such as 007."""
+    """Classes that are numbers, sorted; none if some are names, or codes such as 007."""
     if classes.dtype.kind == "U":
         names = classes.tolist()
         codes = [re.fullmatch(r"-?0\d+", name) is not None for name in names]

@@ -19,10 +19,10 @@ class Method:
         config: Its frozen configuration.
         fit: `fit(problem, config, runtime) -> Fitted`.
         clean_rows: How it uses the clean rows, in a few words for tables.
-        check: `check(problem, config)` refuses what it cannot be trained on, before anything is written.
-        is_oracle: Whether it is given the true labels in place of the noisy ones. Only experiments know them.
-        shares_batches: Whether several processes can train it together: it trains by `train_epoch`, or adds up the
-            gradients of `shared_batches`. Others need whole batches in every step, and are refused there.
+        check: `check(problem, config)` refuses a problem that it cannot be trained on, before anything is written.
+        is_oracle: Whether it trains on the true labels instead of the noisy ones. Only experiments have them.
+        shares_batches: Whether several processes can train it together: it uses `train_epoch`, or sums the gradients
+            of `shared_batches`. Other methods need whole batches in every step and refuse to run in several processes.
     """
 
     config: type[TrainingConfig]
@@ -42,7 +42,7 @@ def _method(
     is_oracle: bool = False,
     shares: bool = False,
 ) -> Method:
-    """The method of a file beside this one. By name, so that a method is its file and one line."""
+    """The method in a file of this folder, imported by name: a method is its file and one line here."""
     place = import_module(f"{__name__}.{module}")
     return Method(
         getattr(place, config),
@@ -55,7 +55,7 @@ def _method(
 
 
 def _any_will_do(problem: Problem, config: TrainingConfig) -> None:
-    """Of a method that can be trained on any problem."""
+    """The check of a method that can be trained on any problem."""
 
 
 METHODS: dict[str, Method] = {

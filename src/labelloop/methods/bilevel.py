@@ -1,7 +1,8 @@
-"""What a training row's share in a step does to the loss on clean rows: shared by MW-Net, L2B and EMLC.
+"""How the loss on clean rows depends on each training row's share in a step: shared by MW-Net, L2B and EMLC.
 
-One backward at the virtual parameters gives a direction; one forward-mode pass at the real ones gives the slope of
-every row's loss along it. That equals a backward through a backward, at a fraction of its time and memory.
+One backward pass at the virtual parameters gives a direction; one forward-mode pass at the real parameters gives the
+slope of every row's loss along it. This equals differentiating through a backward pass, in a fraction of the time and
+memory.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ Parameters = Mapping[str, Tensor]
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters that are trained, by name; frozen ones take no part in any step."""
+    """The trainable parameters, by name; frozen ones are left out."""
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
 def gradient(loss: Tensor, parameters: Parameters, retain_graph: bool = False) -> dict[str, Tensor]:
-    """The gradient by name, without the parameters that the loss does not depend on."""
+    """The gradient, by parameter name, without the parameters that the loss does not depend on."""
     found = torch.autograd.grad(loss, list(parameters.values()), retain_graph=retain_graph, allow_unused=True)
     return {name: value for name, value in zip(parameters, found, strict=True) if value is not None}
 
 
 def outputs_at(model: nn.Module, parameters: Parameters, x: Tensor) -> Outputs:
-    """What the network would say with other parameters. Its own, and its running statistics, stay as they are."""
+    """The network's outputs with other parameters. Its own parameters and running statistics do not change."""
     buffers = {name: value.clone() for name, value in model.named_buffers()}  # batch norm writes into these
     return functional_call(model, (dict(parameters), buffers), (x,))
 
 
 def clean_gradient(model: nn.Module, parameters: Parameters, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """The gradient of the mean loss on clean rows at virtual parameters, by one ordinary backward."""
+    """The gradient of the mean loss on clean rows at virtual parameters, by one ordinary backward pass."""
     leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
     return gradient(F.cross_entropy(outputs_at(model, leaves, x).logits, labels), leaves)
 
@@ -61,9 +62,9 @@ def slopes(
     """How fast `quantity(logits)` changes as the parameters move along `direction`: <direction, ∇quantity>.
 
     Args:
-        model: In the mode (training or not) in which the quantity is meant. It is left as it is.
+        model: In the mode (training or evaluation) in which the quantity is defined. It is not changed.
         parameters: Where to take the slope.
-        direction: By name; a parameter without one does not move.
+        direction: By parameter name; parameters without an entry do not move.
         x: The inputs.
         quantity: Such as the loss of every row, [B, C] -> [B].
 
@@ -71,7 +72,7 @@ def slopes(
         One slope for each value of the quantity, detached.
     """
     with warnings.catch_warnings(), torch.no_grad(), forward_ad.dual_level(), _FastFormulas():
-        # Torch scripts its own forward-mode formulas when they are first used, and warns of its own script compiler.
+        # Torch compiles its forward-mode formulas when they are first used, and warns about its own script compiler.
         warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)
         dual = {
             name: forward_ad.make_dual(value.detach(), direction[name]) if name in direction else value.detach()
@@ -81,10 +82,10 @@ def slopes(
 
 
 class _FastFormulas(TorchFunctionMode):
-    """Inside it, forward mode costs a third less than with torch's own formulas; the results are the same.
+    """Makes forward mode a third cheaper than torch's own formulas, with the same results.
 
     Torch's batch norm on batch statistics reads memory about 15 times and took half of a pass through a small
-    convolutional network; its convolution of inputs that stand still also convolves their zeros.
+    convolutional network; its convolution also convolves the zero tangents of constant inputs.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -116,7 +117,7 @@ def _batch_norm(
     if not training or moved is None or weight is None or bias is None:
         return F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
     (scale, scale_moved), (shift, shift_moved) = forward_ad.unpack_dual(weight), forward_ad.unpack_dual(bias)
-    # The running statistics are copies that nobody reads, so they are not even updated.
+    # The running statistics are copies that nothing reads, so they are not updated.
     out, mean, inverse_std = torch.native_batch_norm(value, scale, shift, None, None, True, momentum, eps)
     others = [axis for axis in range(value.ndim) if axis != 1]
     per_channel = (1, -1, *[1] * (value.ndim - 2))
@@ -133,7 +134,7 @@ def _batch_norm(
     if shift_moved is not None:
         rest = rest + shift_moved
     slope, tilt, rest = (channel.view(per_channel) for channel in (slope, tilt, rest))
-    torch.addcmul(rest, value, tilt, out=product).addcmul_(centred, slope)  # into memory that is at hand
+    torch.addcmul(rest, value, tilt, out=product).addcmul_(centred, slope)  # reuses memory
     return forward_ad.make_dual(out, product)
 
 
@@ -161,7 +162,7 @@ def batches_with_clean(
     epoch: int,
     fresh: bool = False,
 ) -> Iterator[Batch]:
-    """One epoch over the training rows in the order cross-entropy would take, each batch with one of clean rows.
+    """One epoch over the training rows, in the same order as for cross-entropy, each batch with one of clean rows.
 
     Args:
         train: Rows with a label.
@@ -171,12 +172,12 @@ def batches_with_clean(
         config: Augmentation, of both kinds of rows.
         runtime: Device and seed.
         epoch: Names the random streams.
-        fresh: Draw the clean rows anew at every step; otherwise go through all of them before one comes again.
+        fresh: Whether to draw the clean rows anew at every step, instead of going through all before any repeats.
     """
     seed = runtime.seed
     order = stream(seed, "batches", epoch).permutation(len(train))
     size = min(clean_batch_size, len(clean))
-    steps = -(-len(train) // batch_size) + 1  # one to spare, whatever becomes of a left-over row
+    steps = -(-len(train) // batch_size) + 1  # one to spare, however a left-over row is batched
     clean_order = _clean_order(len(clean), size, steps, stream(seed, "clean-batches", epoch), fresh)
     noisy_batches = augmented_batches(train, order, batch_size, config, runtime, epoch)
     clean_batches = augmented_batches(clean, clean_order, size, config, runtime, epoch, "clean")
@@ -193,7 +194,7 @@ def batches_with_clean(
 
 
 def blended(batch: Batch, alpha: float, num_classes: int, rng: np.random.Generator) -> Batch:
-    """The batch with its training rows blended by mixup, their labels then rows of probabilities [B, C].
+    """The batch with its training rows blended by mixup; their labels become soft labels [B, C].
 
     Cross-entropy is linear in its target, so the loss towards a blend of labels is the blend of the losses.
     """
@@ -205,7 +206,7 @@ def blended(batch: Batch, alpha: float, num_classes: int, rng: np.random.Generat
 
 
 def _clean_order(count: int, size: int, steps: int, rng: np.random.Generator, fresh: bool) -> Labels:
-    """Positions for `steps` full batches, none of which holds a row twice."""
+    """Positions for `steps` full batches; no batch holds a row twice."""
     per_shuffle = 1 if fresh else count // size
     shuffles = -(-steps // per_shuffle)
     return np.concatenate([rng.permutation(count)[: per_shuffle * size] for _ in range(shuffles)])[: steps * size]

@@ -1,4 +1,4 @@
-"""The configuration of a method, from a recipe and what is said on top of it."""
+"""The configuration of a method, from a recipe and overrides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labelloop.methods import METHODS
 
 
 def recipe_config(method: str, recipe: str = DEFAULT_RECIPE, *layers: Mapping[str, Any]) -> TrainingConfig:
-    """The configuration of a method: the recipe, as far as it concerns the method, then the layers on top of it."""
+    """The configuration of a method: the settings of the recipe that the method has, then the layers on top."""
     if method not in METHODS:
         raise UsageError(f"unknown method {method!r}; {nearest(method, METHODS)}")
     if recipe not in RECIPES:
@@ -31,7 +31,7 @@ def recipe_config(method: str, recipe: str = DEFAULT_RECIPE, *layers: Mapping[st
 def _in_step(
     kind: type[TrainingConfig], base: Mapping[str, Any], layers: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The recipe with its warm-up in the same proportion to the epochs, where only these are changed."""
+    """The recipe, with its warm-up scaled if the layers set too few `epochs` for it and no `warm_up`."""
     said = {key: value for layer in layers for key, value in layer.items()}
     usual = build_config(kind, base)
     warm_up, epochs = getattr(usual, "warm_up", None), said.get("epochs")

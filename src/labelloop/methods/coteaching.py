@@ -34,9 +34,9 @@ class Config(TrainingConfig):
     """Co-teaching's settings. The defaults are those of its published code.
 
     Attributes:
-        noise_rate: The share of wrong labels, which must be known; -1 counts it in the clean rows that also have a
+        noise_rate: The share of wrong labels, which must be known; -1 measures it on the clean rows that also have a
             given label.
-        forget_epochs: In how many epochs the share of rows left out of a batch grows from nothing to `noise_rate`.
+        forget_epochs: Over how many epochs the share of rows left out of a batch grows from 0 to `noise_rate`.
     """
 
     noise_rate: float = UNKNOWN
@@ -51,7 +51,7 @@ class Config(TrainingConfig):
 
 
 def check(problem: Problem, config: Config) -> None:
-    """Refuses a problem whose noise rate nobody knows."""
+    """Refuses a problem whose noise rate is unknown."""
     known_noise_rate(problem.clean, config)
 
 
@@ -64,7 +64,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         runtime: Device, seed, recording, checkpoints.
     """
     noise_rate = known_noise_rate(problem.clean, config)
-    given = one_hot(problem.train.labels, problem.num_classes)  # returned as they are: rows are left out, not mended
+    given = one_hot(problem.train.labels, problem.num_classes)  # returned unchanged: rows are left out, not corrected
     _, train = labelled_rows(problem.train)
     seeds = (runtime.seed, integer(runtime.seed, "second network"))
     models = [runtime.prepare(new_classifier(config, problem, seed)) for seed in seeds]
@@ -97,7 +97,7 @@ def known_noise_rate(clean: Rows, config: Config) -> float:
 
 
 def forget_rate(noise_rate: float, forget_epochs: int, epoch: int) -> float:
-    """The share of a batch that is left out in an epoch, counted from 1: nothing in the first."""
+    """The share of a batch that is left out in an epoch (counted from 1): none in the first."""
     return noise_rate * min(1.0, (epoch - 1) / max(forget_epochs - 1, 1))
 
 
@@ -110,7 +110,7 @@ def _epoch(
     runtime: Runtime,
     epoch: int,
 ) -> float:
-    """One epoch of both networks over the same batches. Returns the mean loss of the first on what it trained on."""
+    """One epoch of both networks over the same batches. Returns the first one's mean loss on the rows it trained on."""
     for model, optimizer in zip(models, optimizers, strict=True):
         model.train()
         optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
@@ -144,8 +144,8 @@ def exchanged(losses: Sequence[Tensor], whole: Sequence[Tensor], forgotten: floa
     """Each network's mean loss on the rows of a batch that the other one finds easiest: this process's part of it.
 
     Args:
-        losses: Of both networks, on the rows that this process has [b].
-        whole: The same of the whole batch, without gradients [B].
+        losses: Of both networks, on this process's rows [b].
+        whole: The same for the whole batch, without gradients [B].
         forgotten: The share of the batch that is left out.
         mine: Which rows this process has.
     """

@@ -1,4 +1,4 @@
-"""Cross-entropy, the simple baselines: on noisy rows, clean rows, both, or noisy first and clean afterwards."""
+"""Cross-entropy, the simple baselines: on noisy rows, on clean rows, on both, or on noisy rows and then clean ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from labelloop.types import Fitted, Floats, Problem, Rows
 
 @dataclass(frozen=True)
 class Config(TrainingConfig):
-    """Nothing beyond network, optimiser and schedule."""
+    """No settings beyond network, optimiser and schedule."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _fit(
     runtime: Runtime,
     fine_tune_epochs: int = 0,
 ) -> Fitted:
-    given = one_hot(problem.train.labels, problem.num_classes)  # returned as they are
+    given = one_hot(problem.train.labels, problem.num_classes)  # returned unchanged
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
     average = WeightAverage(model, optimizer, config.average_weights)

@@ -1,7 +1,7 @@
 """DivideMix: rows with large losses lose their label, and two networks guess labels for each other.
 
-Li et al., "DivideMix: Learning with Noisy Labels as Semi-supervised Learning", ICLR 2020. It tests both networks
-together; here the first is tested and returned, because a result is one network.
+Li et al., "DivideMix: Learning with Noisy Labels as Semi-supervised Learning", ICLR 2020. The paper evaluates both
+networks together; here only the first is evaluated and returned, because a result is one network.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class Config(TrainingConfig):
     """DivideMix's settings. The defaults are those of its published code for CIFAR-10.
 
     Attributes:
-        warm_up: Epochs of cross-entropy before the labels are doubted. Published: 10 for CIFAR-10, 30 for CIFAR-100.
-        confidence_penalty: The weight of a penalty on sure predictions in the warm-up. Published: 1 for asymmetric
+        warm_up: Epochs of cross-entropy before labels are dropped. Published: 10 for CIFAR-10, 30 for CIFAR-100.
+        confidence_penalty: The weight of a penalty on confident predictions in the warm-up. Published: 1 for asymmetric
             noise, 0 for symmetric.
-        threshold: A row keeps its label if it is right with a higher probability than this.
-        temperature: Below 1 it sharpens the labels that the networks guess.
-        mixup: The parameter of the beta distribution that two rows are mixed by.
+        threshold: A row keeps its label if the probability that it is right is above this.
+        temperature: Values below 1 sharpen the labels that the networks guess.
+        mixup: The parameter of the beta distribution from which mixing shares are drawn.
         unlabelled_weight: The weight of the loss on rows without a label. Published: 0 to 150, more for more noise.
-        ramp_up: Epochs in which that weight grows from nothing.
-        jitter: Columns have no crops and flips; this much of their deviation is added to them at random instead.
+        ramp_up: Epochs over which that weight grows from 0.
+        jitter: Augments columns, which have no crops and flips, by noise of this many standard deviations.
     """
 
     warm_up: int = 10
@@ -82,7 +82,7 @@ class Batch(NamedTuple):
     labelled: tuple[Tensor, Tensor]
     unlabelled: tuple[Tensor, Tensor]
     given: Tensor  # [B, C] one-hot
-    trust: Tensor  # [B] how probably the label is right
+    trust: Tensor  # [B] the probability that the label is right
 
 
 # --- the loop --------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 seed_torch(integer(runtime.seed, "dropout", epoch, k))
                 if epoch <= config.warm_up:
                     losses.append(warm_up_epoch(model, known, optimizer, config, runtime, epoch, k))
-                else:  # each by what the other one trusts, or both would confirm their own mistakes
+                else:  # each uses the trust of the other, or both would confirm their own mistakes
                     losses.append(
                         mix_epoch(
                             model, models[1 - k], problem.train, given, trust[1 - k], optimizer, config, runtime,
@@ -182,7 +182,7 @@ def mix_epoch(
     model.train()
     rng = stream(runtime.seed, "mixup", epoch, k)
     kept = np.flatnonzero(trust > config.threshold)
-    if not len(kept):  # the mixture trusts nothing: go on with all labels there are
+    if not len(kept):  # the mixture trusts no label: continue with all of them
         kept = np.flatnonzero(given.any(axis=1))
     doubted = np.setdiff1d(np.arange(len(train)), kept)
     order = rng.permutation(kept)
@@ -232,8 +232,8 @@ def _batches(
 
 
 def trusted(labels: Labels, logits: Floats, seed: int) -> Floats:
-    """How probably each given label is right [N]: that its loss belongs to the lower of two Gaussians."""
-    trust = np.zeros(len(labels), np.float32)  # a row without a label has none to trust
+    """The probability that each given label is right [N]: that its loss belongs to the lower of two Gaussians."""
+    trust = np.zeros(len(labels), np.float32)  # stays 0 for a row without a label
     known = np.flatnonzero(labels != MISSING)
     losses = F.cross_entropy(torch.from_numpy(logits[known]), torch.from_numpy(labels[known]), reduction="none").numpy()
     trust[known] = lower_component(losses, seed)
@@ -246,12 +246,12 @@ def lower_component(losses: Floats, seed: int) -> Floats:
     from sklearn.mixture import GaussianMixture
 
     if len(losses) < 2:
-        return np.ones(len(losses), np.float32)  # nothing to doubt it by
+        return np.ones(len(losses), np.float32)  # no reason to doubt any
     spread = losses.max() - losses.min()
     scaled = ((losses - losses.min()) / (spread if spread > 0 else 1)).reshape(-1, 1).astype(np.float64)
     mixture = GaussianMixture(2, max_iter=10, tol=1e-2, reg_covar=5e-4, random_state=seed % 2**32)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # ten rounds are meant to be enough
+        warnings.simplefilter("ignore", ConvergenceWarning)  # ten iterations are enough by design
         mixture.fit(scaled)
     return mixture.predict_proba(scaled)[:, mixture.means_.argmin()].astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""DMLP: the labels are purified on fixed features, where the best linear classifier is a formula; then training.
+"""DMLP: purifies the labels on fixed features, where the best linear classifier has a closed form, then trains on them.
 
 Tu et al., "Learning from Noisy Labels with Decoupled Meta Label Purifier", CVPR 2023. Its published code keeps two
 copies of the labels, on the same features; here there is one.
@@ -33,23 +33,24 @@ BETAS = (0.5, 0.999)  # of Adam on the labels
 
 @dataclass(frozen=True)
 class Config(TrainingConfig):
-    """DMLP's settings. The defaults are those of its published code, but for the two marked below.
+    """DMLP's settings. The defaults are those of its published code, except for the two marked below.
 
     Attributes:
-        weights: Self-supervised weights of the encoder whose features the labels are purified on. Without them the
-            inputs must be columns, such as embeddings, and are themselves the features.
+        weights: Self-supervised weights of the encoder whose features the labels are purified on. Without them, the
+            inputs must be columns, such as embeddings, and serve as the features.
         purify_epochs: Passes of the purifier over the labels.
-        block_size: Rows that one linear classifier is solved for.
+        block_size: Rows for which one linear classifier is solved.
         label_learning_rate: Of Adam on the labels.
         label_weight_decay: Of Adam on the labels.
         ridge: Added to the Gram matrix, as a share of its mean diagonal: features after a ReLU make it singular.
-        clean_prior_weight: How strongly the solved classifier shall predict all classes alike often.
-        probe_batch_size: Rows a step of the probe, in a full block.
+        clean_prior_weight: The weight of the penalty that pulls the solved classifier towards predicting all classes
+            equally often.
+        probe_batch_size: Rows per step of the probe, in a full block.
         probe_learning_rate: Of Adam on the probe; a tenth of it after three epochs.
-        confidence_penalty: How strongly the probe is kept from being sure.
-        probe_prior_weight: How strongly the probe shall predict all classes alike often. The published 2200 stands
-            before a softmax of a softmax, which hardly moves.
-        write_back_every: Epochs between updates of the labels by the probe. The published code never gets to one.
+        confidence_penalty: The weight of the penalty on confident predictions of the probe.
+        probe_prior_weight: The weight of the penalty that pulls the probe towards predicting all classes equally often.
+            The published 2200 multiplies a term with a softmax of a softmax, which hardly changes.
+        write_back_every: Epochs between updates of the labels by the probe. The published code never reaches one.
         write_back_rate: The probe's share in an update; 1 replaces the labels.
     """
 
@@ -83,7 +84,7 @@ class Config(TrainingConfig):
 
 @dataclass(frozen=True)
 class NoSslConfig(Config):
-    """DMLP on the features of a network that was trained on the noisy labels for a while.
+    """DMLP on the features of a network that was briefly trained on the noisy labels.
 
     Attributes:
         warm_up: Epochs of that training; `epochs` of training on the purified labels follow.
@@ -122,7 +123,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
 
 
 def fit_without_ssl(problem: Problem, config: NoSslConfig, runtime: Runtime) -> Fitted:
-    """The same on the features of a warm-up network, which is what there is without self-supervised ones."""
+    """The same on the features of a warm-up network, for lack of self-supervised ones."""
     return _fit(problem, config, runtime, config.warm_up, "warm-up")
 
 
@@ -170,7 +171,7 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
 
 
 def _features(model: TwoHeadClassifier, rows: Rows, source: str, runtime: Runtime) -> Floats:
-    """What the labels are purified on [N, D]."""
+    """The features on which the labels are purified [N, D]."""
     if source != "inputs":
         return extract(model, rows, runtime).features
     parts = batches(rows, np.arange(len(rows)), 4096, workers=runtime.workers)
@@ -181,7 +182,7 @@ def _features(model: TwoHeadClassifier, rows: Rows, source: str, runtime: Runtim
 
 
 class Block(NamedTuple):
-    """Some training rows, and the factor of their Gram matrix, which never changes."""
+    """Some training rows, and the Cholesky factor of their Gram matrix, which never changes."""
 
     rows: Labels  # [B] positions
     features: Tensor  # [B, D]
@@ -197,7 +198,7 @@ def purify(
     config: Config,
     seed: int,
 ) -> tuple[Floats, dict[str, float]]:
-    """Soft labels that suit the clean rows.
+    """Finds soft labels whose linear classifier does well on the clean rows.
 
     Args:
         features: Of the training rows [N, D].
@@ -228,7 +229,7 @@ def purify(
     for epoch in range(1, config.purify_epochs + 1):
         probe_adam.param_groups[0]["lr"] = config.probe_learning_rate * (1.0 if epoch <= 3 else 0.1)
         for number, (block, soft) in enumerate(zip(blocks, current, strict=True)):
-            adam.zero_grad()  # to none: Adam then leaves the other blocks' labels alone
+            adam.zero_grad()  # sets gradients to None, so that Adam leaves the other blocks' labels alone
             weight = solve(block.features, block.factor, soft)
             clean_loss(weight, block.features, clean_z, clean_y, config.clean_prior_weight).backward()
             adam.step()
@@ -262,7 +263,7 @@ def solve(features: Tensor, factor: Tensor, labels: Tensor) -> Tensor:
 
 
 def clean_loss(weight: Tensor, features: Tensor, clean_features: Tensor, labels: Tensor, prior_weight: float) -> Tensor:
-    """How badly a linear classifier does on the clean rows, and how unevenly it predicts the training rows."""
+    """The loss of a linear classifier on the clean rows, and a penalty on uneven predictions of the training rows."""
     scores = clean_features @ weight  # [M, C]
     squared = squared_error(scores, F.one_hot(labels, scores.shape[1]))
     prior = uniform_divergence(torch.softmax(features @ weight, dim=1))
@@ -274,7 +275,7 @@ def squared_error(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 def uniform_divergence(posterior: Tensor) -> Tensor:
-    """KL(uniform || mean posterior), zero if and only if all classes are predicted alike often."""
+    """KL(uniform || mean posterior), zero if and only if all classes are predicted equally often."""
     mean = posterior.mean(dim=0)  # [C]
     return -torch.log(mean * len(mean)).mean()
 
@@ -287,9 +288,9 @@ def train_probe(
     config: Config,
     rng: np.random.Generator,
 ) -> None:
-    """One pass over a block: the probe learns the labels as they are now, and is kept from being sure of them."""
+    """One pass over a block: the probe learns the current labels, with a penalty on confidence."""
     hard = labels.detach().argmax(dim=1)
-    # A block that is not full has as many steps as a full one; the probe of a small data set hardly learns otherwise.
+    # A partial block gets as many steps as a full one; otherwise the probe hardly learns on a small data set.
     size = max(1, round(config.probe_batch_size * min(1.0, len(hard) / config.block_size)))
     for rows in torch.from_numpy(rng.permutation(len(hard))).split(size):
         logits = features[rows] @ probe
@@ -303,13 +304,13 @@ def train_probe(
 
 
 def write_back(labels: Tensor, logits: Tensor, rate: float) -> None:
-    """Moves the labels, in place, by `rate` towards what the probe says."""
+    """Moves the labels, in place, by `rate` towards the probe's predictions."""
     with torch.no_grad():
         labels.lerp_(torch.softmax(logits, dim=1), rate)
 
 
 def on_simplex(labels: Tensor) -> Tensor:
-    """Rows of probabilities from labels that moved freely [N, C]."""
+    """Turns unconstrained labels into rows of probabilities [N, C]."""
     positive = labels.clamp(min=0)
     positive = torch.where(positive.sum(dim=1, keepdim=True) > 0, positive, torch.ones_like(positive))
     return positive / positive.sum(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""EMLC: a teacher network mixes given labels with its own, and learns to from how its student then does on clean rows.
+"""EMLC: a teacher mixes given labels with its own predictions, and learns from its student's loss on clean rows.
 
 Taraday and Baskin, "Enhanced Meta Label Correction for Coping with Label Corruption", ICCV 2023.
 """
@@ -36,16 +36,16 @@ class Config(TrainingConfig):
     """EMLC's settings. The defaults are those of its published code for CIFAR, without self-supervised weights.
 
     Attributes:
-        weights: A file with weights from which the encoders of student and teacher both start, or empty.
+        weights: A file of initial weights for the encoders of both student and teacher, or empty.
         clean_batch_size: Clean rows for each step of the teacher.
-        student_steps: K, the steps of the student for one step of the teacher. 1 makes its gradient exact.
+        student_steps: K, the steps of the student per step of the teacher. With 1 the teacher's gradient is exact.
         teacher_learning_rate_factor: The teacher's learning rate, as a multiple of the student's.
         gate_width: The width of the gate's label embedding and of its hidden layer.
-        gate_loss: What else teaches the gate: every second clean row with a false label that it shall not keep:
-            "random", or "adversarial", the teacher's likeliest wrong class; "none" is no such loss.
-        mix_g: Whether the student also trains on half of each clean batch; the other half then teaches the teacher.
-        official_order: Do as the published code does: the last batch's slopes meet the first batch's labels, and the
-            mean goes over all K batches.
+        gate_loss: A further loss of the gate, which must reject a false label on every second clean row: "random",
+            "adversarial" (the teacher's likeliest wrong class), or "none" for no such loss.
+        mix_g: Whether the student also trains on half of each clean batch; the teacher then learns from the other half.
+        official_order: Follow the published code: the last batch's slopes are paired with the first batch's labels,
+            and the mean is over all K batches.
     """
 
     clean_batch_size: int = 128
@@ -70,7 +70,7 @@ class Config(TrainingConfig):
 
 
 class Gate(nn.Module):
-    """The teacher's features of a row and a label to whether that label is kept, before the sigmoid."""
+    """Whether to keep a label, as a logit, from the teacher's features of the row and the label."""
 
     def __init__(self, feature_dim: int, num_classes: int, width: int) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Gate(nn.Module):
 
 
 class Lesson(NamedTuple):
-    """One step of the student, as it was before the step."""
+    """The state and the data of one step of the student, before the step."""
 
     parameters: dict[str, Tensor]
     x: Tensor  # all inputs of the step; those with a target of the teacher come first
@@ -91,7 +91,7 @@ class Lesson(NamedTuple):
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Trains a student on soft labels of a teacher that trains along with it. The student is returned.
+    """Trains a student on the soft labels of a teacher, and the teacher along with it. Returns the student.
 
     Args:
         problem: Training rows with noisy labels, and the clean rows.
@@ -99,7 +99,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         runtime: Device, seed, recording, checkpoints.
     """
     known, train = labelled_rows(problem.train)
-    targets = one_hot(problem.train.labels, problem.num_classes)  # [N, C] later what the student was last taught
+    targets = one_hot(problem.train.labels, problem.num_classes)  # [N, C], later the student's last targets
     student = runtime.prepare(new_classifier(config, problem, runtime.seed))
     teacher = runtime.prepare(new_classifier(config, problem, integer(runtime.seed, "teacher")))
     with torch.random.fork_rng(devices=[]):
@@ -229,12 +229,12 @@ def teach(
 def effect_on_clean(
     changes: Sequence[Tensor], targets: Sequence[Tensor], lr: float, official_order: bool = False
 ) -> Tensor:
-    """What the targets of K steps do to the student's clean loss, to first order.
+    """The effect of the targets of K steps on the student's clean loss, to first order.
 
     Args:
         changes: For each step, the slopes of its log posteriors along the gradient of the clean loss [B, C].
         targets: For each step, its targets [B, C].
-        lr: The student's learning rate. Each later step fades what an earlier one did by 1 - lr.
+        lr: The student's learning rate. Each later step scales the effect of an earlier one by 1 - lr.
         official_order: As in the configuration.
     """
     fading = max(0.0, 1 - lr)
@@ -246,7 +246,7 @@ def effect_on_clean(
 
 
 def gate_loss(gate: nn.Module, features: Tensor, logits: Tensor, labels: Tensor, kind: str) -> Tensor:
-    """How badly the gate tells true labels of clean rows from false ones, which every second row is shown."""
+    """The gate's loss in telling true labels of clean rows from false ones; every second row gets a false one."""
     if kind == "none":
         return torch.zeros((), device=labels.device)
     shown = labels.clone()

@@ -1,4 +1,4 @@
-"""FasTEN: two heads; the noisy one tells from a few clean rows of each class, at every step, how labels go wrong.
+"""FasTEN: two heads; at every step, the noisy head estimates the transition matrix on a few clean rows of each class.
 
 Kye et al., "Learning with Noisy Labels by Efficient Transition Matrix Estimation to Combat Label Miscorrection",
 ECCV 2022.
@@ -70,7 +70,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     check(problem, config)
     known, train = labelled_rows(problem.train)
     given = torch.from_numpy(train.labels).to(runtime.device)  # [N]
-    current = given.clone()  # [N] what each row's label was taken for at the last visit
+    current = given.clone()  # [N] the label used for each row when it was last seen
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
     average = WeightAverage(model, optimizer, config.average_weights)
@@ -86,7 +86,9 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         corrected = float((labels != train.labels).mean())
         runtime.record(epoch, average.model, problem, targets, {"loss": loss, "corrected": corrected})
         runtime.save(epoch, model, optimizer, {"labels": labels}, average=average)
-    targets[known] = one_hot(current.cpu().numpy(), problem.num_classes)  # a finished run that is resumed has no epoch
+    targets[known] = one_hot(
+        current.cpu().numpy(), problem.num_classes
+    )  # here too, since a finished run that is resumed has no epoch
     return Fitted(average.model, targets, (), "epoch limit")
 
 
@@ -126,8 +128,8 @@ def _epoch(
             other = step_loss(out, clean_out, current[index[partner]], clean_labels, config.noisy_head_weight)
             loss = share * loss + (1 - share) * other
             with torch.no_grad():
-                logits = model(x).logits  # what is said of a blend corrects no label
-        # Written now, used at the next visit.
+                logits = model(x).logits  # predictions for blended rows must not correct labels
+        # Written now, used when the row comes next.
         current[index] = corrected_labels(logits, given[index], config.threshold)
         optimizer.zero_grad()
         loss.backward()
@@ -144,8 +146,8 @@ def step_loss(
     Args:
         out: Of the noisy rows.
         clean_out: Of the clean rows.
-        labels: What the noisy rows' labels are taken for [B].
-        clean_labels: Every class occurs [M].
+        labels: The current labels of the noisy rows [B].
+        clean_labels: Labels of the clean rows, with every class [M].
         noisy_head_weight: λ.
     """
     transition = class_mean(torch.softmax(clean_out.noisy_logits.detach(), dim=1), clean_labels)  # [C, C]
@@ -155,7 +157,7 @@ def step_loss(
 
 
 def corrected_labels(logits: Tensor, given: Tensor, threshold: float) -> Tensor:
-    """The network's label where it is confident; elsewhere the given one, whatever it was before [B]."""
+    """The network's label where it is confident, and the given one elsewhere, whatever the current one was [B]."""
     confidence, own = torch.softmax(logits, dim=1).max(dim=1)
     return torch.where(confidence >= threshold, own, given)
 

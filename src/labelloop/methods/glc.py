@@ -1,4 +1,4 @@
-"""GLC: a network trained on the noisy labels tells from the clean rows how labels go wrong; a second one uses that.
+"""GLC: a network trained on noisy labels estimates the transition matrix on the clean rows; a second network uses it.
 
 Hendrycks et al., "Using Trusted Data to Train Deep Networks on Labels Corrupted by Severe Noise", NeurIPS 2018.
 """
@@ -28,9 +28,9 @@ from labelloop.types import Fitted, Floats, Problem, Rows
 
 @dataclass(frozen=True)
 class Config(TrainingConfig):
-    """Nothing of its own. Both stages take `epochs` epochs, with the whole schedule: twice the cost.
+    """No settings of its own. Both stages take `epochs` epochs with the whole schedule, so it costs twice as much.
 
-    Mixup concerns the second stage alone.
+    Mixup applies to the second stage only.
     """
 
 
@@ -40,7 +40,7 @@ def check(problem: Problem, config: Config) -> None:
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Trains on the noisy labels, estimates the transition matrix, and trains anew with the corrected loss.
+    """Trains on the noisy labels, estimates the transition matrix, and trains a new network with the corrected loss.
 
     Args:
         problem: Training rows with noisy labels, and clean rows of every class.
@@ -48,7 +48,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         runtime: Device, seed, recording, checkpoints.
     """
     check(problem, config)
-    given = one_hot(problem.train.labels, problem.num_classes)  # returned as they are: the loss is corrected
+    given = one_hot(problem.train.labels, problem.num_classes)  # returned unchanged: only the loss is corrected
     _, noisy = labelled_rows(problem.train)
     noisy_targets = one_hot(noisy.labels, problem.num_classes)
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
@@ -61,7 +61,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     for epoch in runtime.epochs(2 * config.epochs):
         if epoch <= config.epochs:
             stage, plain = "noisy labels", replace(config, mixup=0.0)  # blended rows would blur the estimate
-            with runtime.phase("train"):  # the clean rows stay unseen, or the estimate would be too good
+            with runtime.phase("train"):  # without the clean rows, or the estimate would be too optimistic
                 loss = train_epoch(model, noisy, noisy_targets, noisy_targets, 0.0, optimizer, plain, runtime, epoch)
         else:
             stage = "corrected loss"
@@ -69,7 +69,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 with runtime.phase("extract"):
                     transition = estimate(average.model, problem.clean, runtime)
                 model.load_state_dict(new_classifier(config, problem, runtime.seed).state_dict())
-                optimizer = new_optimizer(model, config)  # the momentum of the first stage is of no use here
+                optimizer = new_optimizer(model, config)  # without the momentum of the first stage
                 average = WeightAverage(model, optimizer, config.average_weights)
             with runtime.phase("train"):
                 loss = corrected_epoch(model, noisy, problem.clean, transition, optimizer, config, runtime, epoch)
@@ -82,7 +82,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
 
 
 def estimate(model: TwoHeadClassifier, clean: Rows, runtime: Runtime) -> Floats:
-    """T[true, noisy]: what a network of the noisy labels says of the clean rows of each class, on average [C, C]."""
+    """T[true, noisy]: the mean prediction of the noisy-label network on the clean rows of each class [C, C]."""
     posterior = torch.softmax(torch.from_numpy(extract(model, clean, runtime).logits), dim=1)  # [M, C]
     return class_mean(posterior, torch.from_numpy(clean.clean_labels)).numpy()
 
@@ -121,7 +121,7 @@ def corrected_epoch(
     with runtime.sharing(model, model.noisy_head.parameters()) as network:
         for position, mine, x, partner, share in shared_batches(rows, order, alpha, config, runtime, epoch):
             index = torch.from_numpy(position).to(runtime.device)
-            # Noisy and clean rows in one pass: batch norm would see a handful of clean rows otherwise.
+            # Noisy and clean rows in one pass, or batch norm would see batches of a few clean rows.
             logits, own = network(x).logits, index[mine]
             loss = row_losses(logits, labels[own], trusted[own], matrix).sum() / len(index)
             if partner is not None:

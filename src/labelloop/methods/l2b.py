@@ -1,4 +1,4 @@
-"""L2B: every row is weighted twice, on its given label and on the network's own, by what helps the clean rows now.
+"""L2B: each row has two weights, for its given label and for the network's own, set by what lowers the clean loss now.
 
 Zhou et al., "L2B: Learning to Bootstrap Robust Models for Combating Label Noise", CVPR 2024.
 """
@@ -40,10 +40,10 @@ class Config(TrainingConfig):
     Attributes:
         clean_batch_size: Clean rows per step, drawn anew each time.
         warm_up: Epochs of plain cross-entropy at the start.
-        clip: The gradient is cut to this norm; 0 never cuts. The published value for CIFAR-100 is 0.8.
-        weight_norm: How gains become weights that sum to 1: "org" the positive ones, in proportion; "softmax"; or
-            "sigmoid", in proportion.
-        temperature: What the gains are divided by before the softmax. They are as small as the learning rate.
+        clip: The gradient is clipped to this norm; 0 turns clipping off. The published value for CIFAR-100 is 0.8.
+        weight_norm: How gains become weights that sum to 1: "org" normalises the positive gains, "sigmoid" their
+            sigmoids, and "softmax" takes their softmax.
+        temperature: The gains are divided by this before the softmax, since they are as small as the learning rate.
     """
 
     clean_batch_size: int = 128
@@ -68,7 +68,7 @@ class Config(TrainingConfig):
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Trains on given labels and the network's own, weighted anew at every step. The clean rows only set the weights.
+    """Trains on given labels and the network's own, reweighted at every step. The clean rows only set the weights.
 
     Args:
         problem: Training rows with noisy labels, and the clean rows.
@@ -76,7 +76,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         runtime: Device, seed, recording, checkpoints.
     """
     known, train = labelled_rows(problem.train)
-    targets = one_hot(problem.train.labels, problem.num_classes)  # [N, C] later what each row was last trained towards
+    targets = one_hot(problem.train.labels, problem.num_classes)  # [N, C], later each row's last target
     given = targets[known]
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
@@ -134,7 +134,7 @@ def gains(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch) -> T
     """How much the clean loss falls per unit of each weight, at weights of zero [2, B]."""
     seed_torch(batch.draw)
     direction = clean_gradient(model, virtual_parameters(model, optimizer), batch.clean_x, batch.clean_labels)
-    seed_torch(batch.draw)  # again, for the values that the real pass will drop
+    seed_torch(batch.draw)  # again, so that the real pass drops the same values
     lr = optimizer.param_groups[0]["lr"]
     return lr * slopes(
         model, parameters_of(model), direction, batch.x, lambda logits: both_losses(logits, batch.labels)
@@ -142,7 +142,7 @@ def gains(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch) -> T
 
 
 def virtual_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Where a step with all weights zero would lead: momentum and weight decay alone, so no pass is needed."""
+    """The parameters after a step with all weights zero: only momentum and weight decay act, so no pass is needed."""
     group = optimizer.param_groups[0]
     virtual = {}
     for name, value in parameters_of(model).items():
@@ -170,7 +170,7 @@ def to_weights(gain: Tensor, config: Config) -> Tensor:
 
 
 def implied_targets(weights: Tensor, labels: Tensor, own: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Which rows have any weight [B], and the soft label that the two losses of each amount to [B, C], on the CPU."""
+    """Which rows have any weight [B], and the soft label equivalent to the two losses of each [B, C], on the CPU."""
     weights = weights.cpu()
     total = weights.sum(dim=0)  # [B]
     on_given, on_own = (weights / torch.where(total > 0, total, 1)).unsqueeze(2)  # [B, 1]

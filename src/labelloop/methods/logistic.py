@@ -1,7 +1,8 @@
 """One correction by logistic regression: the floor that any learned correction must beat.
 
-A network is trained on the noisy labels for a while. On the clean rows, a regression learns the true label from (noisy
-label, the network's log probabilities); it corrects every training label once, and a fresh network is trained on those.
+A network is briefly trained on the noisy labels. On the clean rows, a regression learns to predict the true label from
+the noisy label and the network's log probabilities. It corrects every training label once, and a fresh network is
+trained on the result.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Fitted, Floats, Labels, Problem
 
-LOWEST = -12.0  # log probabilities below this tell nothing more and would dominate the regression
+LOWEST = -12.0  # log probabilities below this add no information and would dominate the regression
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Config(TrainingConfig):
     """Network, optimiser and schedule of both networks, and the regression.
 
     Attributes:
-        warm_up: Epochs on the noisy labels, before `epochs` on the corrected ones. Few, because the network shall
-            judge its own training rows: once it has memorised their wrong labels, it no longer can.
+        warm_up: Epochs on the noisy labels, before `epochs` on the corrected ones. Few, because the network predicts
+            its own training rows, and is of no use once it has memorised their wrong labels.
         penalty: Weight of the regression's squared coefficients.
     """
 
@@ -48,18 +49,17 @@ class Config(TrainingConfig):
 
 
 def check(problem: Problem, config: Config) -> None:
-    """Refuses clean rows of a single class: there is nothing to tell apart."""
+    """Refuses clean rows of a single class, from which nothing can be learnt."""
     if len(np.unique(problem.clean.clean_labels)) < 2:
         raise DataError("the logistic corrector needs clean rows of at least two classes; verify more")
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Trains on the noisy labels, corrects them once, and trains anew on the corrected ones.
+    """Trains on the noisy labels, corrects them once, and trains a new network on the corrected ones.
 
-    The clean rows only teach the regression. It sees their noisy label as it stands where they are paired; an unpaired
-    row has none, and what the network expects it to be (the simulated noisy posterior) takes its place. As that is a
-    function of the inputs, the regression then learns less about how labels go wrong. Training rows without a label
-    are treated in the same way, and get one.
+    The clean rows train only the regression. It sees the noisy label of a paired row as given; for an unpaired row, the
+    network's prediction of it (the simulated noisy posterior) takes its place. As that is a function of the inputs, the
+    regression then learns less about the noise. Training rows without a label are treated in the same way, and get one.
 
     Args:
         problem: Training rows with noisy labels, and the clean rows.
@@ -85,10 +85,12 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 targets = runtime.from_first(partial(corrected, problem, on_train, on_clean, config.penalty))
             moved = noisy.any(axis=1) & (targets.argmax(axis=1) != noisy.argmax(axis=1))
             rounds.append({"round": 1, "epoch": config.warm_up, "labels_moved": float(moved.mean())})
-            model = runtime.prepare(new_classifier(config, problem, runtime.seed))  # nothing of the first one stays
+            model = runtime.prepare(new_classifier(config, problem, runtime.seed))  # independent of the first network
             optimizer = new_optimizer(model, config)
             average = WeightAverage(model, optimizer, config.average_weights)
-        step = epoch if epoch <= config.warm_up else epoch - config.warm_up  # each network has the schedule to itself
+        step = (
+            epoch if epoch <= config.warm_up else epoch - config.warm_up
+        )  # each network has a full schedule of its own
         with runtime.phase("train"):
             loss = train_epoch(model, problem.train, targets, targets, 0.0, optimizer, config, runtime, step)
         stage = "warm-up" if epoch <= config.warm_up else "corrected labels"
@@ -104,7 +106,7 @@ def corrected(problem: Problem, on_train: Floats, on_clean: Floats, penalty: flo
 
 
 def columns(noisy_labels: Labels, logits: Floats) -> Floats:
-    """What the regression sees of every row: its noisy label (or the expected one) and log probabilities [N, 2C]."""
+    """Inputs of the regression: the noisy label of every row (or its prediction) and log probabilities [N, 2C]."""
     log_p = log_softmax(logits.astype(np.float64), axis=1)
     known = (noisy_labels != MISSING)[:, None]
     label = np.where(known, one_hot(noisy_labels, logits.shape[1]), np.exp(log_p))
@@ -113,15 +115,15 @@ def columns(noisy_labels: Labels, logits: Floats) -> Floats:
 
 def fit_regression(seen: Floats, labels: Labels, penalty: float) -> Any:
     """A multinomial logistic regression from `seen` [M, 2C] to the labels [M]."""
-    from sklearn.linear_model import LogisticRegression  # half a second to import, so only when asked for
+    from sklearn.linear_model import LogisticRegression  # half a second to import, so only when needed
     from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-    with threadpool_limits(1):  # so small a problem takes longer when threads share it
+    with threadpool_limits(1):  # threads would only slow down so small a problem
         return LogisticRegression(C=1 / penalty, max_iter=2000).fit(seen, labels)
 
 
 def correct(regression: Any, seen: Floats, num_classes: int) -> Floats:
-    """Corrected soft labels [N, C]; a class that no clean row has gets nothing."""
+    """Corrected soft labels [N, C]; a class without clean rows gets probability 0."""
     targets = np.zeros((len(seen), num_classes), np.float32)
     targets[:, regression.classes_] = regression.predict_proba(seen)
     return targets

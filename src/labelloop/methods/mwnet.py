@@ -1,4 +1,4 @@
-"""MW-Net: a small network turns a row's loss into its weight, and learns to from the loss on clean rows.
+"""MW-Net: a small network maps a row's loss to its weight, and is trained to lower the loss on clean rows.
 
 Shu et al., "Meta-Weight-Net: Learning an Explicit Mapping For Sample Weighting", NeurIPS 2019.
 """
@@ -43,8 +43,8 @@ class Config(TrainingConfig):
         weighting_hidden: The width of the weighting network's hidden layer.
         weighting_learning_rate: Of its Adam; it does not drop.
         weighting_weight_decay: Of its Adam.
-        weight_norm: What the weighted losses are divided by: "mean" the number of rows, "sum" the sum of weights,
-            which keeps the step as long as cross-entropy's when all weights shrink.
+        weight_norm: What the weighted losses are divided by: "mean" for the number of rows, or "sum" for the sum of
+            weights, which keeps the step as large as cross-entropy's when all weights shrink.
     """
 
     clean_batch_size: int = 128
@@ -69,7 +69,7 @@ class Config(TrainingConfig):
 
 
 class WeightingNetwork(nn.Module):
-    """A loss to a weight in (0, 1), for every row by itself."""
+    """Maps each row's loss to a weight in (0, 1)."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -81,14 +81,14 @@ class WeightingNetwork(nn.Module):
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Trains on the given labels, weighted. The clean rows only teach the weighting network.
+    """Trains on the given labels, weighted. The clean rows train only the weighting network.
 
     Args:
         problem: Training rows with noisy labels, and the clean rows.
         config: Settings, without any "auto".
         runtime: Device, seed, recording, checkpoints.
     """
-    given = one_hot(problem.train.labels, problem.num_classes)  # returned as they are: rows are weighted, not mended
+    given = one_hot(problem.train.labels, problem.num_classes)  # returned unchanged: rows are weighted, not corrected
     _, train = labelled_rows(problem.train)
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)
@@ -155,7 +155,7 @@ def step(
 
 
 def weighting_gradient(model: nn.Module, losses: Tensor, shares: Tensor, lr: float, batch: Batch) -> Tensor:
-    """How the loss on the clean rows after a plain SGD step changes with each row's share in that step [B]."""
+    """The gradient of the clean loss after a plain SGD step with respect to each row's share in that step [B]."""
     parameters = parameters_of(model)
     moved = gradient((shares * losses).sum(), parameters, retain_graph=True)
     virtual = {name: value.detach() - lr * moved[name] for name, value in parameters.items() if name in moved}
@@ -165,7 +165,7 @@ def weighting_gradient(model: nn.Module, losses: Tensor, shares: Tensor, lr: flo
 
 
 def share(weights: Tensor, weight_norm: str) -> Tensor:
-    """What each row's loss is multiplied by, [B]."""
+    """The factor of each row's loss [B]."""
     if weight_norm == "mean":
         return weights / len(weights)
     return weights / weights.sum().clamp(min=1e-10)  # all weights zero: no step, rather than a division by zero

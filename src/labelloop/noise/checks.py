@@ -1,4 +1,4 @@
-"""Checks of the arguments that all noises share. Each returns the value in the type that the noise works with."""
+"""Checks of the arguments that all noises share. Each returns the value in the type that the noise uses."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _project(
     shift: NDArray[np.float64],
     divisor: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The projection of the inputs of one class: x W, with W standard normal."""
+    """The projected inputs of one class: x W, with W standard normal."""
     size = int(np.prod(inputs.shape[1:]))
     projection = rng.standard_normal((size, num_classes))  # [S, C]
     step = max(1, _CHUNK // size)

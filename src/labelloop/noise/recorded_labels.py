@@ -29,9 +29,9 @@ def recorded(
     order: str | Path | None = None,
     index: ArrayLike | None = None,
 ) -> Noisy:
-    """Labels from a file; nothing is drawn.
+    """Noisy labels from a file; nothing is random.
 
-    The true labels in the file must equal `labels`, so that a file in another order is refused.
+    The true labels in the file must equal `labels`, so a file in another order is refused.
 
     Args:
         labels: The true labels [N]; -1 is missing and stays so.

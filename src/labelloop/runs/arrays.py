@@ -21,12 +21,12 @@ LARGEST = 2**32  # bytes; a run folder keeps no more features than this
 
 @dataclass(frozen=True)
 class RowArrays:
-    """What is known of every row of a run.
+    """What is known about every row of a run.
 
     Attributes:
         given: Given labels [n], -1 where missing.
         clean: Clean labels [n], -1 where missing; not those of test rows.
-        judges: The clean rows that may evaluate: those that were not chosen for being uncertain [n].
+        judges: The clean rows that may judge: those that were not picked because they were uncertain [n].
         said: The correction's inputs by name: features, logits, noisy_posterior and extra; or scores and, if there
             are any, inputs (table_inputs if they are columns of a table).
     """
@@ -63,7 +63,7 @@ def write_row_arrays(folder: Path, arrays: RowArrays) -> None:
     """Writes features.npz."""
 
     def write(path: Path) -> None:
-        with zipfile.ZipFile(path, "w", allowZip64=True) as archive:  # as np.savez does, but for `release`
+        with zipfile.ZipFile(path, "w", allowZip64=True) as archive:  # like np.savez, except for `release`
             for name, values in _by_name(arrays).items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)

@@ -1,4 +1,4 @@
-"""How the export of a run is called, by where its rows came from."""
+"""The name of a run's export format, by the source of its rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ EXPORTS = {
 
 
 def export_name(source: Mapping[str, Any] | None) -> str:
-    """What `labelloop export --to` makes of a run.
+    """The format for `labelloop export --to` that suits a run.
 
     Args:
-        source: Where its rows came from, as run.json holds it; None where that is not known.
+        source: The entry `source` of run.json; None if unknown.
     """
     about = source or {}
     kind = about.get("kind", "")

@@ -15,14 +15,14 @@ def crop_and_flip(
     padding: int = PADDING,
     among: tuple[int, NDArray[np.int64]] | None = None,
 ) -> NDArray[np.uint8]:
-    """Shifts every image by up to `padding` pixels each way, zeros moving in, and mirrors every second one or so.
+    """Shifts every image by up to `padding` pixels each way, filled with zeros, and mirrors it half of the time.
 
     Args:
         images: [B, H, W, C].
-        rng: Three numbers are drawn for every image.
+        rng: Draws three numbers for every image.
         padding: Pixels.
-        among: Where these are some images of a batch, its size and their places in it: they get what they would get if
-            all were there.
+        among: If these are only some images of a batch, the size of the batch and their positions in it; each is
+            augmented as it would be in the whole batch.
     """
     count, height, width, channels = images.shape
     total, place = (count, slice(None)) if among is None else among

@@ -1,4 +1,4 @@
-"""Averaged weights: a second network that follows the one being trained, and has memorised less of the labels."""
+"""Averaged weights: a second network that follows the one being trained and memorises less."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from labelloop.training.state_arrays import from_arrays, to_arrays
 
 
 class WeightAverage:
-    """An exponential moving average of a network's weights and of its running statistics, moved by every step.
+    """An exponential moving average of a network's weights and running statistics, updated at every step.
 
-    After step n the average keeps min(decay, (1 + n) / (10 + n)) of itself, so that a short training does not end near
-    its random start.
+    At step n the average keeps min(decay, (1 + n) / (10 + n)) of itself, so that it leaves the random start quickly.
 
     Attributes:
         model: The network with the averaged weights; with a decay of 0 the trained network itself.
 
     Args:
         model: The network that is trained.
-        optimizer: Whose steps count.
-        decay: The share of itself that the average keeps at a step in the long run; 0 averages nothing.
+        optimizer: The average is updated after each of its steps.
+        decay: The share of itself that the average keeps at each step in the long run; 0 turns averaging off.
     """
 
     def __init__(self, model: TwoHeadClassifier, optimizer: torch.optim.Optimizer, decay: float) -> None:
@@ -46,13 +45,13 @@ class WeightAverage:
                 mean.copy_(value)  # a count
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint stores of it: nothing where nothing is averaged."""
+        """What a checkpoint stores: nothing if averaging is off."""
         if self._decay == 0:
             return {}
         return to_arrays("average", self.model) | {"average_steps": np.array([self._steps])}
 
     def from_arrays(self, arrays: dict[str, np.ndarray]) -> None:
-        """Puts the average back to what `to_arrays` stored."""
+        """Restores the average from what `to_arrays` stored."""
         if self._decay > 0:
             from_arrays("average", self.model, arrays)
             self._steps = int(arrays["average_steps"][0])

@@ -1,4 +1,4 @@
-"""Batch normalisation over a whole batch of which this process has a part. torch has it for GPUs alone."""
+"""Batch normalisation over a whole batch that several processes share. torch has it only for GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def over_whole_batches(model: Model, total: Total, device: torch.device) -> Model:
-    """The model with batch norms that see the batches of all processes; names of parameters and buffers stay.
+    """The model with batch norms over all processes' rows; names of parameters and buffers stay the same.
 
     Args:
         model: Changed in place.
@@ -44,7 +44,7 @@ class _WholeBatchNorm(nn.modules.batchnorm._BatchNorm):
         return norm
 
     def _check_input_dim(self, x: Tensor) -> None:
-        """Any shape will do: what is replaced has checked nothing else."""
+        """Accepts any shape, since `_statistics` handles them all."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.running_mean is None or self.running_var is None:
@@ -60,7 +60,7 @@ class _WholeBatchNorm(nn.modules.batchnorm._BatchNorm):
 
 
 def _statistics(x: Tensor, total: Total) -> tuple[Tensor, Tensor, Tensor]:
-    """How many values a channel has in all processes, their mean and their variance [C], in double precision."""
+    """The number of values of a channel in all processes, their mean and their variance [C], in double precision."""
     others = [axis for axis in range(x.ndim) if axis != 1]
     count = x.new_full((1,), x.numel() // x.shape[1], dtype=torch.float64)
     sums = x.new_zeros(2 * x.shape[1], dtype=torch.float64)
@@ -73,7 +73,7 @@ def _statistics(x: Tensor, total: Total) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _whole_floats(x: Tensor) -> Tensor:
-    """In single precision where autocast has made it less."""
+    """Single precision for values that autocast has made half precision."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 

@@ -24,7 +24,7 @@ def is_images(rows: Rows) -> bool:
 
 
 def in_batches(order: Labels, batch_size: int) -> list[Labels]:
-    """The order in batches, the last one included; one left-over row joins the batch before it."""
+    """Splits `order` into batches and keeps a smaller last one; a single left-over row joins the batch before it."""
     parts = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     if len(parts) > 1 and len(parts[-1]) == 1:  # batch norm has nothing to average over in a batch of one
         parts[-2:] = [np.concatenate(parts[-2:])]
@@ -34,15 +34,15 @@ def in_batches(order: Labels, batch_size: int) -> list[Labels]:
 def batches(
     rows: Rows, order: Labels, batch_size: int, augment: Augment | None = None, workers: int = 0, seed: int = 0
 ) -> Iterator[tuple[Labels, torch.Tensor]]:
-    """Yields (positions in `rows`, inputs), batch by batch as `in_batches` has them.
+    """Yields (positions in `rows`, inputs) for the batches of `in_batches`.
 
     Args:
         rows: The rows to read.
         order: Positions in `rows`.
-        batch_size: Rows a batch.
-        augment: Applied to arrays only; a dataset does its own.
+        batch_size: Rows per batch.
+        augment: Applied to arrays only; a dataset augments its own items.
         workers: Processes that load the items of a dataset.
-        seed: What those processes draw from.
+        seed: The seed of those processes.
     """
     return read_batches(rows, in_batches(order, batch_size), augment, workers, seed)
 
@@ -50,13 +50,13 @@ def batches(
 def read_batches(
     rows: Rows, parts: Sequence[Labels], augment: Augment | None = None, workers: int = 0, seed: int = 0
 ) -> Iterator[tuple[Labels, torch.Tensor]]:
-    """The same for batches that are made: `parts` are positions in `rows`."""
+    """The same for existing batches: `parts` are positions in `rows`."""
     if isinstance(rows.inputs, np.ndarray):
         for part in parts:
             yield part, _from_array(rows.inputs[rows.index[part]], augment)
         return
     index = [rows.index[part].tolist() for part in parts]
-    generator = torch.Generator().manual_seed(seed)  # of its own: the default would draw from the global random state
+    generator = torch.Generator().manual_seed(seed)  # the default would draw from the global random state
     if isinstance(rows.inputs, StreamedStore):
         yield from zip(parts, _read_into_shared(rows.inputs, index, workers, generator), strict=True)
         return
@@ -69,13 +69,13 @@ def _read_into_shared(
 ) -> Iterator[torch.Tensor]:
     """Batches that the workers read into memory they share with this process.
 
-    A loader that sends arrays makes, maps and drops new shared memory for every batch. Here only the number of a place
-    travels.
+    A loader that sends arrays allocates, maps and frees shared memory for every batch. Here only the number of a slot
+    is sent.
     """
     if not index:
         return
     one = torch.as_tensor(dataset[index[0][0]])
-    ahead = 2 * workers  # batches under way; one more place, since the next is asked for while this one is copied
+    ahead = 2 * workers  # batches in flight; one more slot, since the next is requested while this one is copied
     shape = (ahead + 1, max(map(len, index)), *one.shape)
     memory = torch.empty(shape, dtype=one.dtype).share_memory_()
     loader = DataLoader(
@@ -111,7 +111,7 @@ def _as_it_is(items: Any) -> Any:
 
 
 class _Places(Dataset[Any]):
-    """A dataset whose batches are read into a place of the shared memory [P, B, ...]. An item is the place's number."""
+    """A dataset whose batches are read into a slot of the shared memory [P, B, ...]. An item is the slot's number."""
 
     def __init__(self, dataset: Any, memory: torch.Tensor) -> None:
         self.dataset, self.memory = dataset, memory
@@ -123,7 +123,7 @@ class _Places(Dataset[Any]):
 
 
 class _FirstOf(Dataset[Any]):
-    """The inputs of a dataset whose items may also hold labels. One that can read a batch in a go does."""
+    """The inputs of a dataset whose items may also hold labels. Reads whole batches at once if the dataset can."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset

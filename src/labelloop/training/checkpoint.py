@@ -1,8 +1,8 @@
 """Checkpoints without pickle: tensors in safetensors, the rest in JSON, replaced in one step.
 
 checkpoint/state.json names the tensor files with their sizes and checksums and is written last, so a reader sees the
-old state or the new one, never a mixture. Arrays that only grow by appending are written once, a file for each, and so
-are large arrays, which are not written again while they stay the same.
+old state or the new one, never a mixture. The arrays of each round are written once, to a file of their own. Large
+arrays have files of their own too, and are not written again while they stay the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write_checkpoint(
     """Replaces the checkpoint in `folder`.
 
     Args:
-        folder: Made if it does not exist.
+        folder: Created if it does not exist.
         epoch: Finished epochs.
         model: Its parameters and buffers are stored.
         optimizer: Its state is stored.
@@ -91,7 +91,7 @@ def write_checkpoint(
 def packed(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, arrays: dict[str, np.ndarray]
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The tensors of all of these by name, and what of the optimiser JSON holds."""
+    """All of these as tensors by name, and the part of the optimiser's state that goes into JSON."""
     tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"array/{name}": torch.from_numpy(value) for name, value in arrays.items()}
     groups = optimizer.state_dict()
@@ -108,7 +108,7 @@ def packed(
 def unpacked(
     tensors: dict[str, torch.Tensor], settings: dict[str, Any]
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any], dict[str, np.ndarray]]:
-    """What `packed` packed: the states of network and optimiser, and the arrays."""
+    """The inverse of `packed`: the states of network and optimiser, and the arrays."""
     model: dict[str, torch.Tensor] = {}
     arrays: dict[str, np.ndarray] = {}
     optimizer: dict[str, Any] = {
@@ -128,7 +128,7 @@ def unpacked(
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
-    """The checkpoint in `folder`, or None where there is none yet."""
+    """The checkpoint in `folder`, or None if there is none yet."""
     if not (folder / "state.json").exists():
         return None
     state = read_json(folder / "state.json")
@@ -164,11 +164,11 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, Any
 
 
 def read_tensors(path: Path, expected: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Reads it back, and refuses it where it is not what was written."""
+    """Reads a file of tensors, and refuses it if its size or checksum differs."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise DataError(f"the checkpoint lacks {path}; {ADVICE}") from None
+        raise DataError(f"{path} is missing from the checkpoint; {ADVICE}") from None
     if len(content) != expected["bytes"]:
         raise DataError(f"{path} is truncated: {len(content)} of {expected['bytes']} bytes; {ADVICE}")
     if hashlib.sha256(content).hexdigest() != expected["sha256"]:

@@ -32,8 +32,8 @@ def soft_cross_entropy(
     Args:
         logits: Of the rows `mine` of a batch [b, C].
         targets: Of the whole batch [B, C].
-        mine: Which rows add to the loss; the losses of all parts of a batch add up to that of the batch.
-        all_labelled: Whether it is known that no row is without a label, so that nothing has to be counted.
+        mine: The rows that contribute; the losses of all parts of a batch add up to that of the whole batch.
+        all_labelled: Whether every row is known to have a label, so that they need not be counted.
     """
     labelled = len(targets) if all_labelled else (targets.sum(dim=1) > 0.5).sum().clamp(min=1)
     return F.cross_entropy(logits, targets[mine], reduction="sum") / labelled
@@ -70,13 +70,13 @@ def train_epoch(
     Args:
         model: Changed in place.
         rows: The rows to train on.
-        targets: What the classifier shall say of them, ŷ [N, C].
-        noisy: Their given labels ỹ [N, C], for the noisy head. A row of zeros has none.
+        targets: The classifier's targets ŷ [N, C].
+        noisy: The given labels ỹ [N, C], for the noisy head; zeros where there is none.
         noisy_loss_weight: λ.
         optimizer: Its learning rate is set for this epoch.
         config: Schedule, batch size, augmentation, mixup.
         runtime: Device, seed, and the processes that share the batches.
-        epoch: Counted from 1; names the random streams, so that a resumed run draws what the first would have drawn.
+        epoch: Counted from 1; names the random streams, so that a resumed run draws the same numbers.
     """
     model.train()
     set_learning_rate(optimizer, config.learning_rate_in(epoch))
@@ -110,5 +110,5 @@ def train_epoch(
 
 
 def all_labelled(targets: Floats) -> bool:
-    """Whether every row of these has a label."""
+    """Whether every row has a label."""
     return all(bool((targets[rows].sum(axis=1) > 0.5).all()) for rows in row_chunks(*targets.shape))

@@ -15,15 +15,15 @@ from labelloop.types import Extracted, Floats, Rows
 if TYPE_CHECKING:
     from labelloop.training.runtime import Runtime
 
-BATCH = 128  # larger ones spill out of the processor's caches and take half as long again
+BATCH = 128  # larger batches do not fit into the processor's caches and take 1.5 times as long
 
 
 def extract(model: TwoHeadClassifier, rows: Rows, runtime: Runtime) -> Extracted:
-    """What the network says of every row, in the order of the rows. The model is left as it was.
+    """The network's outputs for every row, in the order of the rows. The model is not changed.
 
-    Several processes share the batches, which are those of a single one, and each gets all rows.
+    Several processes share the batches, which are the same as in a single process, and each gets all rows.
     """
-    # Filled batch by batch: joining lists of batches would hold everything twice.
+    # Filled batch by batch, because concatenating a list of batches would need twice the memory.
     widths = (model.head.in_features, model.head.out_features, model.head.out_features)
     whole: list[Floats] = [zeros((len(rows), width)) for width in widths]
     parts = in_batches(np.arange(len(rows)), BATCH)

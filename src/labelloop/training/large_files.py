@@ -18,13 +18,13 @@ ADVICE = "restore it from a copy, or start again in another folder (nothing was 
 
 
 def large_file(folder: Path, key: str, array: NDArray, written: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes an array [n, width], unless a file of the same content is there; returns its entry in state.json.
+    """Writes an array [n, width], unless a file with the same content exists; returns its entry in state.json.
 
     Args:
         folder: Of the checkpoint.
-        key: What the array is called.
+        key: The name of the array.
         array: What to write.
-        written: The entries of the checkpoint that is there.
+        written: The entries of the existing checkpoint.
     """
     digest = _digest(array)
     name = f"{key}-{digest[:16]}.npy"
@@ -34,11 +34,11 @@ def large_file(folder: Path, key: str, array: NDArray, written: Mapping[str, Any
 
 
 def read_large(path: Path, expected: Mapping[str, Any]) -> NDArray:
-    """Reads it back, and refuses it where it is not what was written."""
+    """Reads an array back, and refuses it if its size or checksum differs."""
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise DataError(f"the checkpoint lacks {path}; {ADVICE}") from None
+        raise DataError(f"{path} is missing from the checkpoint; {ADVICE}") from None
     except (ValueError, EOFError) as error:
         raise DataError(f"{path} is damaged ({error}); {ADVICE}") from None
     if stored.nbytes != expected["bytes"] or _digest(stored) != expected["sha256"]:

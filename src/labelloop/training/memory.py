@@ -1,4 +1,4 @@
-"""How the C library keeps memory: a setting of the whole process, so commands make it and the library never does."""
+"""How malloc keeps memory: a setting of the whole process, so commands change it and the library never does."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ONE_GIB = 2**30
 
 
 def keep_freed_memory() -> bool:
-    """Lets malloc keep what training frees, for the next step; says whether this system knows how.
+    """Lets malloc keep memory that training frees, for the next step; returns whether this system supports it.
 
-    By default glibc hands every block above 32 MiB back to the system and gets it again page by page. The activations
-    of a batch are of that size, so each step would pay for it.
+    By default glibc returns every block above 32 MiB to the system and gets it back page by page. The activations of a
+    batch are of that size, so every step would pay for it.
     """
     if not sys.platform.startswith("linux"):
         return False

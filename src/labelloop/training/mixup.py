@@ -1,4 +1,4 @@
-"""Mixup: a batch is trained on as a blend of itself with itself in another order.
+"""Mixup: every row of a batch is blended with another row of the same batch.
 
 Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018.
 """
@@ -13,20 +13,20 @@ from torch import Tensor
 
 
 class Blend(NamedTuple):
-    """How a batch is blended: row i becomes `share` of itself and 1 - `share` of row `partner[i]`."""
+    """How a batch is blended: row i becomes `share` of itself plus 1 - `share` of row `partner[i]`."""
 
-    partner: Tensor | None  # [B]; None where nothing is blended
+    partner: Tensor | None  # [B]; None if nothing is blended
     share: float
 
 
 class Mixed(NamedTuple):
-    """A batch in which row i is `share` of itself and 1 - `share` of row `partner[i]`.
+    """A batch in which row i is `share` of itself plus 1 - `share` of row `partner[i]`.
 
-    The loss of the blend is that towards each row's own label and that towards its partner's, by the same shares.
+    The loss of the blend is the loss on each row's own label plus that on its partner's, with the same shares.
     """
 
     x: Tensor
-    partner: Tensor | None  # [B]; None where nothing is blended
+    partner: Tensor | None  # [B]; None if nothing is blended
     share: float
 
 
@@ -34,9 +34,9 @@ def mix(x: Tensor, alpha: float, rng: np.random.Generator) -> Mixed:
     """Blends a batch with itself in another order.
 
     Args:
-        x: Inputs [B, ...]. Pixels become floats in [0, 1] first, as the network would make them.
-        alpha: The share is drawn from Beta(alpha, alpha), one for the batch. With 0 the batch stays as it is.
-        rng: What share and order are drawn from.
+        x: Inputs [B, ...]. Pixels become floats in [0, 1] first, as they would in the network.
+        alpha: One share for the whole batch is drawn from Beta(alpha, alpha). With 0 the batch is not changed.
+        rng: Draws the share and the order.
     """
     partner, share = draw_blend(len(x), alpha, rng)
     if partner is None:
@@ -54,5 +54,5 @@ def draw_blend(count: int, alpha: float, rng: np.random.Generator) -> Blend:
 
 
 def as_floats(x: Tensor) -> Tensor:
-    """Inputs that can be blended: pixels from 0 to 1, as the network would make them."""
+    """Inputs that can be blended: pixels become floats from 0 to 1, as they would in the network."""
     return x / 255 if x.dtype == torch.uint8 else x

@@ -1,4 +1,4 @@
-"""Nested values as a text and plain arrays, so that they can travel between processes without pickle."""
+"""Nested values as a string and plain arrays, so that processes can exchange them without pickle."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from labelloop.large_arrays import zeros
 
 
 def pack(value: Any) -> tuple[str, list[np.ndarray]]:
-    """Dicts, lists, tuples, arrays, tensors and what JSON knows, as a text and the arrays that it names by number."""
+    """Dicts, lists, tuples, arrays, tensors and JSON values, as a string and the arrays it refers to by number."""
     arrays: list[np.ndarray] = []
     return json.dumps(_packed(value, arrays)), arrays
 
 
 def shapes(arrays: list[np.ndarray]) -> str:
-    """What a receiver must know of the arrays before they come."""
+    """The types and shapes of the arrays, which a receiver needs first."""
     return json.dumps([[array.dtype.str, list(array.shape)] for array in arrays])
 
 
 def empty_arrays(text: str) -> list[np.ndarray]:
-    """Arrays of such shapes, to be filled."""
+    """Arrays of these types and shapes, to be filled."""
     return [zeros(shape, np.dtype(kind)) for kind, shape in json.loads(text)]
 
 
 def unpack(text: str, arrays: list[np.ndarray]) -> Any:
-    """What `pack` was given."""
+    """The inverse of `pack`."""
     return _unpacked(json.loads(text), arrays)
 
 

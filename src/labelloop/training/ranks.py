@@ -1,7 +1,7 @@
-"""Which of several processes this is, and what they tell each other: the only file that knows of ranks and launchers.
+"""Which of several processes this is, and what they exchange: the only file that knows about ranks and launchers.
 
-Every process reads the same rows and draws the same random numbers. They share the work of a batch, and of extraction;
-the first one corrects labels and writes.
+Every process reads the same rows and draws the same random numbers. They share the work of each batch and of
+extraction; the first one corrects labels and writes files.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ T = TypeVar("T")
 Model = TypeVar("Model", bound=torch.nn.Module)
 
 PATIENCE = "LABELLOOP_PROCESS_TIMEOUT"  # seconds that a process waits for the others
-DEFAULT_PATIENCE = 1800  # longer than the first one takes for what it does alone
-PIECE = 2**26  # bytes that are sent at a time
-PORT = "29500"  # torch's own, where a launcher names none
+DEFAULT_PATIENCE = 1800  # longer than anything that the first process does alone
+PIECE = 2**26  # bytes sent at a time
+PORT = "29500"  # torch's default, if the launcher sets none
 HOW = "start it with `torchrun --nproc-per-node={} -m labelloop ...`, or see docs/distributed.md"
-# Buffers are the same in all processes, and torch need not send them. Its newer versions have another word for that.
+# Buffers are the same in all processes, so torch need not send them. Newer versions of torch renamed that option.
 _newer = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
 BUFFERS_STAY: Any = {"forward_sync_buffers" if _newer else "broadcast_buffers": False}
-# What a launcher calls the rank, the number of processes, and both on this machine.
+# Each launcher's variables for the rank, the number of processes, and both on this machine.
 ON_A_NODE = ("SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
 LAUNCHERS = (
     ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", *ON_A_NODE),
@@ -52,10 +52,10 @@ class Ranks:
 
     Attributes:
         rank: Its number, from 0.
-        count: How many there are.
-        local: Its number on this machine, which chooses the GPU.
-        here: How many there are on this machine, which share its memory.
-        restarts: How often the launcher has started all of them again.
+        count: The number of processes.
+        local: Its number on this machine, which selects the GPU.
+        here: The number of processes on this machine, which share its memory.
+        restarts: How often the launcher has restarted all of them.
     """
 
     rank: int = 0
@@ -70,18 +70,18 @@ class Ranks:
 
     @property
     def names(self) -> tuple[int, ...]:
-        """Names a random stream that must differ between processes; nothing where there is one."""
+        """A name for random streams that must differ between processes; empty if there is only one."""
         return () if self.count == 1 else (self.rank,)
 
     def mine(self, total: int) -> slice:
-        """This process's part of `total` things in a row: together they have each once, and none is padded."""
+        """This process's part of `total` items in order. Each item belongs to exactly one process, without padding."""
         return self.part(self.rank, total)
 
     def part(self, rank: int, total: int) -> slice:
         return slice(rank * total // self.count, (rank + 1) * total // self.count)
 
     def device(self, device: str) -> torch.device:
-        """The device of this process: each has a GPU of its own where there are several on a machine."""
+        """The device of this process: with CUDA and several processes, each has its own GPU."""
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         if device == "cuda" and self.count > 1:
@@ -99,7 +99,7 @@ class Ranks:
         return values
 
     def whole(self, values: torch.Tensor, mine: slice, count: int) -> torch.Tensor:
-        """The values of `count` rows [count], of which this process has those of its part `mine`, in all processes."""
+        """The values of all `count` rows [count], in all processes; this process contributes those of `mine`."""
         if self.count == 1:
             return values
         everywhere = values.new_zeros(count)
@@ -107,7 +107,7 @@ class Ranks:
         return self.total(everywhere)
 
     def agree_on(self, model: torch.nn.Module) -> None:
-        """Refuses processes whose networks have drifted apart, down to the last bit."""
+        """Refuses to continue if the processes' networks differ, even in the last bit."""
         if self.count > 1:
             sums = [str(value.detach().double().sum().item()) for value in model.state_dict().values()]
             self.agree("weights", " ".join(sums))
@@ -116,12 +116,12 @@ class Ranks:
 
     @contextmanager
     def sharing(self, model: Model, unused: Iterable[torch.Tensor] = ()) -> Iterator[Callable[..., Any]]:
-        """The network as torch's DistributedDataParallel: what `backward` gives it is summed over the processes.
+        """The network in torch's DistributedDataParallel: `backward` sums its gradients over the processes.
 
-        Sums travel while `backward` still works on other layers. The network itself keeps its names and buffers.
+        Gradients are exchanged while `backward` still works on other layers. Names and buffers of the network stay.
 
         Args:
-            model: Whose gradients are summed; alone, it is given back as it is.
+            model: Its gradients are summed; in a single process it is returned unchanged.
             unused: Its parameters that the loss does not depend on. They get no gradient, as in a single process.
         """
         if self.count == 1:
@@ -139,12 +139,12 @@ class Ranks:
                 parameter.requires_grad_(True)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """The gradients of the whole loss, of which each process has a part, for a network in `sharing`."""
+        """Computes the gradients of the whole loss, of which each process has a part, for a network in `sharing`."""
         whole = loss if self.count == 1 else loss * self.count  # torch takes the mean over the processes
         self._watched(whole.backward)
 
     def _watched(self, do: Callable[[], T]) -> T:
-        """Does something that may speak to the others, or fail for reasons of its own."""
+        """Calls `do`, and reports a lost connection to the other processes as such; other errors pass."""
         try:
             return do()
         except RuntimeError as error:
@@ -156,9 +156,9 @@ class Ranks:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def gather_rows(self, arrays: Sequence[np.ndarray], sizes: Sequence[int]) -> None:
-        """Fills arrays [N, ...] whose rows were made batch by batch, those of `mine(len(sizes))` by this process.
+        """Fills arrays [N, ...] whose rows were computed in batches, those of `mine(len(sizes))` by this process.
 
-        Every row travels to its own place, so it does not matter how many rows or batches a process has.
+        Every row is sent to its own position, so processes may have different numbers of rows or batches.
         """
         ends = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
         for source in range(self.count):
@@ -169,19 +169,19 @@ class Ranks:
                     self._send(array[rows], source)
 
     def _send(self, array: np.ndarray, source: int) -> None:
-        """Gives all processes what `source` has in an array, which must be in one piece in memory."""
+        """Sends an array of `source`, which must be contiguous, to all processes."""
         flat = array.reshape(-1).view(np.uint8)
         for start in range(0, len(flat), PIECE):
             piece = flat[start : start + PIECE]
             with _lost(self):
                 dist.broadcast(torch.from_numpy(piece if piece.flags.writeable else piece.copy()), source)
 
-    # --- what the first process says ---------------------------------------------------------------------------------
+    # --- values from the first process -------------------------------------------------------------------------------
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What `make` returns in the first process, in all of them. If it fails there, it fails in all.
+        """Calls `make` in the first process and returns its result in all. If it fails there, it fails in all.
 
-        It may return dicts, lists, tuples, arrays, tensors and what JSON knows.
+        It may return dicts, lists, tuples, arrays, tensors and JSON values.
         """
         if self.count == 1:
             return make()
@@ -198,7 +198,7 @@ class Ranks:
         return made if self.is_first else unpack(text, arrays)
 
     def in_first(self, make: Callable[[], T]) -> T | None:
-        """What `make` returns in the first process, and None in the others. If it fails, it fails in all."""
+        """Calls `make` in the first process; returns None in the others. If it fails, it fails in all."""
         made = None
         with self.together():
             if self.is_first:
@@ -207,10 +207,10 @@ class Ranks:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is refused inside in one process is refused in all, and said once.
+        """An error inside in one process is raised in all, and reported once.
 
         Raises:
-            ElsewhereError: Another process says it.
+            ElsewhereError: Another process reports the error.
         """
         if self.count == 1:
             yield
@@ -233,7 +233,7 @@ class Ranks:
 
         Args:
             what: What it is, in the plural, such as "rows".
-            value: Any text that stands for it.
+            value: Any string that identifies it.
         """
         with self.together():
             said = self._all_say(value) if self.count > 1 else [value]
@@ -241,11 +241,11 @@ class Ranks:
             if other is not None:
                 raise DataError(
                     f"process {other} of {self.count} has other {what} than process 0; start all of them with the same"
-                    " command, the same versions and the same files, on machines of one kind"
+                    " command, the same versions and the same files, on the same kind of machine"
                 )
 
     def _say(self, text: str) -> str:
-        """The text of the first process, in all."""
+        """The string of the first process, in all."""
         content = np.frombuffer(text.encode(), np.uint8).copy()
         size = np.array([len(content)])
         self._send(size, 0)
@@ -255,7 +255,7 @@ class Ranks:
         return content.tobytes().decode()
 
     def _all_say(self, text: str) -> list[str]:
-        """The texts of all processes, in each."""
+        """The strings of all processes, in each."""
         sizes = torch.zeros(self.count, dtype=torch.int64)
         content = torch.from_numpy(np.frombuffer(text.encode(), np.uint8).copy())
         sizes[self.rank] = len(content)
@@ -270,7 +270,7 @@ ALONE = Ranks()
 
 @contextmanager
 def _lost(ranks: Ranks) -> Iterator[None]:
-    """A connection that breaks, in the words of a user."""
+    """Turns a broken connection into a DataError that says what to do."""
     try:
         yield
     except RuntimeError as error:
@@ -292,22 +292,22 @@ RESUME = (
 
 
 def join(asked: int | None = None, environ: Mapping[str, str] | None = None) -> Ranks:
-    """Finds the other processes that a launcher has started, as its environment says.
+    """Finds the other processes of a launcher through its environment variables.
 
     Args:
-        asked: How many there must be; None takes as many as there are.
+        asked: How many processes there must be; None accepts any number.
         environ: The environment.
 
     Raises:
-        UsageError: There are not as many as were asked for, or the environment contradicts itself.
+        UsageError: There is another number of processes, or the environment contradicts itself.
         DataError: They do not find each other in time.
     """
     environ = os.environ if environ is None else environ
     if _is_connected():  # by the caller's own code, or before
         if "gloo" not in str(dist.get_backend_config()):
             raise UsageError(
-                f"the process group that is there has the backend {dist.get_backend()!r}, which sends nothing between"
-                ' CPUs; make it with backend "cpu:gloo,cuda:nccl"'
+                f"the existing process group has the backend {dist.get_backend()!r}, which cannot send data between"
+                ' CPUs; create it with backend "cpu:gloo,cuda:nccl"'
             )
         found = Ranks(dist.get_rank(), dist.get_world_size(), *_here(environ, "LOCAL_RANK", "LOCAL_WORLD_SIZE"))
     else:
@@ -325,7 +325,7 @@ def join(asked: int | None = None, environ: Mapping[str, str] | None = None) -> 
 
 
 def place_in(environ: Mapping[str, str]) -> Ranks:
-    """The place that a launcher's environment gives this process: torchrun's and Accelerate's, srun's or mpirun's."""
+    """The rank of this process in the environment of torchrun, Accelerate, srun or mpirun."""
     rank, count = _number(environ, "RANK"), _number(environ, "WORLD_SIZE")
     if (count or 1) > 1 or rank is not None:
         if rank is None or count is None or not 0 <= rank < count:
@@ -346,12 +346,12 @@ def place_in(environ: Mapping[str, str]) -> Ranks:
             continue
         if environ.get("MASTER_ADDR"):
             return Ranks(rank, count, *_here(environ, *on_a_node))
-        if count_name != "SLURM_NTASKS":  # of the job, not of this step: no sign that there are other processes
+        if count_name != "SLURM_NTASKS":  # it counts the job, not this step, so there may be no other processes
             raise UsageError(
                 f"{launcher} started {count} processes, but MASTER_ADDR is not set, so they cannot find each other; set"
                 " it to the name of the first machine, or start one process (docs/distributed.md has the lines)"
             )
-    if environ.get("MASTER_ADDR") and _by_accelerate(environ):  # which it sets where it was asked for several
+    if environ.get("MASTER_ADDR") and _by_accelerate(environ):  # Accelerate sets it when asked for several
         raise UsageError(
             f"Accelerate was asked for several processes, but started this one alone, as it does without GPUs;"
             f" {HOW.format(2)}"
@@ -360,7 +360,7 @@ def place_in(environ: Mapping[str, str]) -> Ranks:
 
 
 def alone_among_others(environ: Mapping[str, str] | None = None) -> str:
-    """What to say where a launcher is around and one process takes part; else nothing."""
+    """A message for a single process that seems to run under a launcher; otherwise empty."""
     environ = os.environ if environ is None else environ
     traces = _traces(environ)
     return f"1 process takes part{traces}; --processes N stops a run that is not shared by N" if traces else ""
@@ -391,12 +391,14 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal():
-        raise UsageError(f"the environment says {name}={text}, which is no number; a launcher sets it, or nobody does")
+        raise UsageError(
+            f"the environment variable {name}={text} is not a number; unset it, or use a launcher that sets it"
+        )
     return int(text)
 
 
 def _connect(ranks: Ranks, environ: Mapping[str, str]) -> None:
-    """Joins the others, and sees to it that this process says something when a launcher ends it."""
+    """Connects to the others, and makes sure that this process reports it when a launcher ends it."""
     if not dist.is_available():
         raise UsageError("this build of torch has no torch.distributed; start one process, or install another build")
     seconds = _number(environ, PATIENCE) or DEFAULT_PATIENCE
@@ -428,7 +430,7 @@ def _leave() -> None:
 
 
 def _end_in_peace() -> None:
-    """This process ends by itself, and has said why: a launcher's signal must not interrupt what it still writes."""
+    """Ignores a launcher's signal from now on: this process ends by itself, and must not be interrupted in writing."""
     if signal.getsignal(signal.SIGTERM) is _ended_by_launcher and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

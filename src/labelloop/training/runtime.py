@@ -1,4 +1,4 @@
-"""Where a method runs: device, processes, clocks, progress, recording, checkpoints. No method knows these by itself."""
+"""Where a method runs: device, processes, clocks, progress, recording, checkpoints. Methods use them only from here."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ T = TypeVar("T")
 
 
 class Runtime:
-    """One run's surroundings.
+    """The environment of one run.
 
     Args:
         seed: Names every random stream of the run.
-        device: "auto" (a GPU where there is one), "cpu", "cuda", ...
-        folder: Where to record and to keep checkpoints; None keeps everything in memory.
-        truth: Test rows and true labels, for the record alone.
+        device: "auto" (a GPU if there is one), "cpu", "cuda", ...
+        folder: Where metrics and checkpoints are stored; None keeps everything in memory.
+        truth: Test rows and true labels, used only for recording.
         progress: Whether to draw a progress bar; None draws one only in a terminal.
-        name: Before the bar: what the epochs are for.
+        name: The title of the progress bar.
         workers: Processes that load the items of a dataset; arrays need none.
-        ranks: The processes that share the run. The first one alone has a folder.
+        ranks: The processes that share the run. Only the first one has a folder.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class Runtime:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process corrects labels and writes; a single one does."""
+        """Whether this process corrects labels and writes files; a single process does."""
         return self.ranks.is_first
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What `make` returns in the first process, in all of them."""
+        """Calls `make` in the first process and returns its result in all."""
         return self.ranks.from_first(make)
 
     def sharing(
         self, model: torch.nn.Module, unused: Iterable[torch.Tensor] = ()
     ) -> AbstractContextManager[Callable[..., Any]]:
-        """The network to call in training: with `backward` below, every process has the gradients of the whole loss.
+        """The network to call in training: with `backward` below, every process gets the gradients of the whole loss.
 
         Args:
             model: The network.
@@ -113,7 +113,7 @@ class Runtime:
         self.ranks.backward(loss)
 
     def inputs(self, x: torch.Tensor) -> torch.Tensor:
-        """Moves a batch of inputs to the device, while that still works on the batch before."""
+        """Moves a batch of inputs to the device, while it still works on the previous batch."""
         if self.device.type == "cuda":
             x = x.pin_memory()
         if self._channels_last and x.ndim == 4:
@@ -121,11 +121,11 @@ class Runtime:
         return x.to(self.device, non_blocking=True)
 
     def tensor(self, array: Floats) -> torch.Tensor:
-        """An array to pick rows from; one that is mapped from a file stays where it is."""
+        """An array to pick rows from, on the device; one that is mapped from a file stays on disk."""
         return torch.from_numpy(array) if is_on_disk(array) else torch.from_numpy(array).to(self.device)
 
     def picked(self, rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        """Some rows of what `tensor` gave, on the device and in float32."""
+        """Some rows of a result of `tensor`, on the device and in float32."""
         return rows[index].to(self.device, torch.float32, non_blocking=True)
 
     # --- clocks and progress ------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Runtime:
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
-        """For work so small that sharing it out takes longer than doing it."""
+        """Uses a single thread, for work too small to share among threads."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
@@ -152,7 +152,7 @@ class Runtime:
             torch.set_num_threads(threads)
 
     def epochs(self, total: int) -> Iterator[int]:
-        """Counts the epochs that are left, from 1, and shows how far the run is."""
+        """Iterates over the remaining epochs, counted from 1, with a progress bar."""
         hide = None if self._progress is None else not self._progress
         with (
             torch.random.fork_rng(devices=[]),  # a run leaves the caller's random state alone
@@ -167,29 +167,29 @@ class Runtime:
                 bar.update()
 
     def counted(self, total: int, name: str) -> Iterable[int]:
-        """Counts the epochs of a network beside the main one, from 1, with a bar of its own."""
+        """Iterates over the epochs of a further network, counted from 1, with a progress bar of its own."""
         return bar(range(1, total + 1), name, "epoch", self._progress)
 
     def clock(self, name: str) -> AbstractContextManager[None]:
-        """Shows how long something takes whose steps cannot be counted."""
+        """Shows the time taken by something without countable steps."""
         return clock(name, self._progress)
 
     # --- recording ----------------------------------------------------------------------------------------------------
 
     def check_loss(self, loss: float, epoch: int) -> None:
-        """Refuses to go on with a loss that is not a number: nothing good comes after it."""
+        """Raises an error if the loss is not finite."""
         if not math.isfinite(loss):
             raise DataError(
-                f"training broke down: the loss of epoch {epoch} is {loss}; lower learning_rate, or look at the scale "
+                f"training broke down: the loss of epoch {epoch} is {loss}; lower learning_rate, or check the scale "
                 "of the inputs"
             )
 
     def check_outputs(self, epoch: int, *outputs: Floats) -> None:
-        """The same for what a network says after an epoch, before anything is learnt from it."""
+        """The same for the outputs of a network after an epoch, before anything is learnt from them."""
         if not all(np.isfinite(each).all() for each in outputs):
             raise DataError(
-                f"training broke down: after epoch {epoch} the network no longer gives numbers; lower learning_rate, "
-                "or look at the scale of the inputs"
+                f"training broke down: after epoch {epoch} the outputs of the network are not finite; lower "
+                "learning_rate, or check the scale of the inputs"
             )
 
     def record(
@@ -201,10 +201,15 @@ class Runtime:
         values: dict[str, Any],
         held_out: Labels | None = None,
     ) -> None:
-        """Stores a row about this epoch. This is the only place that looks at the truth.
+        """Stores the metrics of this epoch. This is the only place that uses the truth.
 
         Args:
-            held_out: The clean rows that only judge corrections: the paper's figures of Clothing1M show those.
+            epoch: Counted from 1.
+            model: The network to evaluate.
+            problem: Its training rows and clean rows.
+            targets: Current soft labels of the training rows [N, C].
+            values: Further metrics.
+            held_out: Positions of clean_val among the clean rows, for figures like the paper's on Clothing1M.
         """
         self.check_loss(values.get("loss", 0.0), epoch)
         row: dict[str, Any] = {"epoch": epoch, **values}
@@ -214,7 +219,9 @@ class Runtime:
                 row["test_accuracy"] = accuracy(logits.argmax(axis=1), self._truth.test.clean_labels)
                 clean = extract(model, problem.clean, self).logits if len(problem.clean) else np.empty((0, 1))
                 predicted, labels = clean.argmax(axis=1), problem.clean.clean_labels
-                row["clean_accuracy"] = accuracy(predicted, labels)  # no test for methods that train on these rows
+                row["clean_accuracy"] = accuracy(
+                    predicted, labels
+                )  # not a fair test for methods that train on these rows
                 if held_out is not None:
                     row["clean_val_accuracy"] = accuracy(predicted[held_out], labels[held_out])
             if self._truth.train_labels is not None:
@@ -229,7 +236,7 @@ class Runtime:
             self.folder.append_metrics(row)
 
     def _peak_memory(self) -> int | None:
-        """The most memory this process has held so far, in MiB: on the GPU where there is one; None on Windows."""
+        """The peak memory of this process so far, in MiB: that of the GPU if one is used; None on Windows."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) // 2**20
         if resource is None:
@@ -240,11 +247,11 @@ class Runtime:
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int, model: torch.nn.Module) -> tuple[int, float]:
-        """The steps of this epoch that a run before has done, and the sum of their losses; a new one has done none."""
+        """The steps of this epoch that were done before an interruption, and the sum of their losses."""
         return (0, 0.0) if self._within is None else self._within.resume(epoch, model)
 
     def after_step(self, epoch: int, step: int, loss: torch.Tensor, model: torch.nn.Module) -> None:
-        """Keeps the place within a long epoch. Several processes keep only whole epochs."""
+        """Writes a checkpoint within a long epoch. Several processes write them only after whole epochs."""
         if self._within is not None:
             self._within.after_step(epoch, step, loss, model)
 
@@ -258,7 +265,7 @@ class Runtime:
         values: dict[str, Any] | None = None,
         average: WeightAverage | None = None,
     ) -> None:
-        """Writes a checkpoint after an epoch, so that an interrupted run loses less than one."""
+        """Writes a checkpoint after an epoch, so that an interruption costs less than an epoch."""
         self.ranks.agree_on(model)
         if self.folder is not None:
             arrays = (arrays or {}) | (average.to_arrays() if average else {})
@@ -267,9 +274,9 @@ class Runtime:
     def restore(
         self, model: TwoHeadClassifier, optimizer: torch.optim.Optimizer, average: WeightAverage | None = None
     ) -> Checkpoint | None:
-        """Puts network, optimiser and averaged weights back to the last checkpoint and returns the rest of it.
+        """Restores network, optimiser and averaged weights from the last checkpoint and returns the checkpoint.
 
-        The first process reads it for all. What past rounds left stays with it, since it alone corrects labels.
+        The first process reads it for all. It alone keeps the arrays of past rounds, because it alone corrects labels.
         """
         checkpoint = None
         if self.folder is not None:

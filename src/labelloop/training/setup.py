@@ -18,12 +18,12 @@ from labelloop.types import Problem, Rows, StreamedStore
 
 Config = TypeVar("Config", bound=TrainingConfig)
 
-NARROW = 128  # arrays with fewer columns may be tables: embeddings have more
-WIDER = 10.0  # times the deviation of the median column: such a column would drown the others
+NARROW = 128  # arrays with fewer columns may be tables; embeddings have more
+WIDER = 10.0  # times the deviation of the median column: a wider column would drown out the others
 
 
 def resolve(config: Config, problem: Problem) -> Config:
-    """Replaces every "auto" by what it means for these rows, so that the run folder says what was done."""
+    """Replaces every "auto" by its value for these rows, so that the run folder records what was used."""
     network, augment, normalise = config.network, config.augment, config.normalise
     shape = input_shape(problem.train)
     if network == "auto":
@@ -39,7 +39,7 @@ def resolve(config: Config, problem: Problem) -> Config:
 
 
 def has_own_scales(rows: Rows) -> bool:
-    """Whether an array looks like columns of a table with units of their own: few, one of them far wider than most."""
+    """Whether an array looks like a table whose columns have their own units: few columns, one far wider than most."""
     if not isinstance(rows.inputs, np.ndarray) or rows.inputs.shape[1] >= NARROW or not len(rows):
         return False
     _, deviation = mean_and_std(rows.inputs, rows.index)
@@ -48,7 +48,7 @@ def has_own_scales(rows: Rows) -> bool:
 
 
 def new_classifier(config: TrainingConfig, problem: Problem, seed: int) -> TwoHeadClassifier:
-    """A network with fresh weights (or those of `config.weights`), fixed by the seed alone."""
+    """A network with new weights (or those of `config.weights`) that depend only on the seed."""
     train = problem.train
     with torch.random.fork_rng(devices=[]):
         seed_torch(integer(seed, "network"))
@@ -71,7 +71,7 @@ def _normalise(how: str, train: Rows) -> Normalise:
 
 
 def new_optimizer(model: TwoHeadClassifier, config: TrainingConfig) -> torch.optim.SGD:
-    """SGD; in two groups where the encoder has a learning rate of its own, each with its `factor`."""
+    """SGD; with two parameter groups if the encoder has its own learning rate, each with its `factor`."""
     groups: list[Any] = list(model.parameters())
     if config.encoder_learning_rate_factor != 1:
         encoder = list(model.encoder.parameters())

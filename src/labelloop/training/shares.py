@@ -1,7 +1,7 @@
 """The part of every batch that this process trains on. In a single process that is the whole batch.
 
-All processes draw the same batches and the same blends, and each reads the rows that its part needs. So a step is the
-same however many processes share it, but for the order in which numbers are added up.
+All processes draw the same batches and the same blends, and each reads the rows that its part needs. So a step does not
+depend on the number of processes, except for the order in which numbers are added up.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Share(NamedTuple):
     Attributes:
         position: The rows of the whole batch [B].
         mine: Which of them are this process's.
-        x: Their inputs, blended if asked for [b, ...].
-        partner: What each row of the batch is blended with, by its place in the batch [B]; None without mixup.
+        x: Their inputs, blended with mixup [b, ...].
+        partner: The position in the batch of the row that each row is blended with [B]; None without mixup.
         share: A row's share in its own blend.
     """
 
@@ -46,7 +46,7 @@ class Share(NamedTuple):
 def shared_batches(
     rows: Rows, order: Labels, alpha: float, config: TrainingConfig, runtime: Runtime, epoch: int, done: int = 0
 ) -> Iterator[Share]:
-    """The batches of an epoch as `augmented_batches` has them, blended by mixup, each with this process's part.
+    """The batches of `augmented_batches` for an epoch, blended by mixup, each with this process's part.
 
     Args:
         rows: The rows to read.
@@ -55,7 +55,7 @@ def shared_batches(
         config: Batch size and augmentation.
         runtime: Device, seed, and the other processes.
         epoch: Names the random streams.
-        done: Batches that were trained on before and are left out; only in a single process.
+        done: Number of batches to skip, because they were trained on before; only in a single process.
     """
     draws = stream(runtime.seed, "mixup", epoch)
     if runtime.ranks.count == 1:
@@ -79,7 +79,7 @@ def shared_batches(
 
 
 def _needed(mine: slice, blend: Blend) -> Labels:
-    """The places in a batch whose inputs a process needs, in order: its own, and those that they are blended with."""
+    """The positions in a batch whose inputs a process needs, sorted: its own rows and their partners."""
     own = np.arange(mine.start, mine.stop)
     return own if blend.partner is None else np.union1d(own, blend.partner.numpy()[mine])
 
@@ -104,13 +104,13 @@ def augmented_batches(
     Args:
         rows: The rows to read.
         order: Positions in `rows`.
-        batch_size: Rows a batch.
+        batch_size: Rows per batch.
         config: Augmentation.
         runtime: Device and seed.
         epoch: Names the random streams.
-        name: Names them too, where a method reads several batches in a step.
-        wanted: The places in each batch whose inputs are wanted, where not all are.
-        done: Batches that are left out; the others are as if they were there.
+        name: Further name of the random streams, for methods that read several batches in a step.
+        wanted: The positions in each batch whose inputs are wanted; None for all.
+        done: Number of batches to skip; the others stay the same.
     """
     seed = integer(runtime.seed, name) if name else runtime.seed
     if config.augment == "own" and isinstance(rows.inputs, StreamedStore):  # in workers
@@ -130,7 +130,7 @@ def augmented_batches(
 
 
 def _crop_and_flip(parts: Sequence[Labels], wanted: Sequence[Labels] | None, rng: np.random.Generator) -> Augment:
-    """Augments batch after batch, or the wanted images of each as if all were there."""
+    """Augments batch after batch; wanted images are augmented as they would be in the whole batch."""
     if wanted is None:
         return partial(crop_and_flip, rng=rng)
     places = iter([(len(part), places) for part, places in zip(parts, wanted, strict=True)])

@@ -1,4 +1,4 @@
-"""The state of a second network or optimiser as plain arrays, which a checkpoint stores beside the first one's."""
+"""The state of a second network or optimiser as plain arrays, for the checkpoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 
 def to_arrays(name: str, part: torch.nn.Module | torch.optim.Optimizer) -> dict[str, np.ndarray]:
-    """Every tensor of the part's state, under names that begin with `name`."""
+    """Every tensor of the part's state, with names that begin with `name`."""
     if isinstance(part, torch.nn.Module):
         tensors = part.state_dict()
     else:
@@ -17,7 +17,7 @@ def to_arrays(name: str, part: torch.nn.Module | torch.optim.Optimizer) -> dict[
 
 
 def from_arrays(name: str, part: torch.nn.Module | torch.optim.Optimizer, arrays: dict[str, np.ndarray]) -> None:
-    """Puts the part back to what `to_arrays` stored. An optimiser keeps its settings."""
+    """Restores the part from what `to_arrays` stored. An optimiser keeps its settings."""
     prefix = f"{name}/"
     tensors = {k.removeprefix(prefix): torch.from_numpy(v) for k, v in arrays.items() if k.startswith(prefix)}
     if isinstance(part, torch.nn.Module):

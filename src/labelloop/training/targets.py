@@ -1,4 +1,4 @@
-"""Labels as rows of probabilities, and rows put together with their targets."""
+"""Labels as rows of probabilities, and selections and unions of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labelloop.types import MISSING, Floats, Labels, Rows
 
 
 def one_hot(labels: Labels, num_classes: int) -> Floats:
-    """Labels as rows of probabilities [N, C]; a missing label becomes a row of zeros, which no loss counts."""
+    """Labels as rows of probabilities [N, C]; a missing label becomes a row of zeros, which losses ignore."""
     rows = zeros((len(labels), num_classes))
     known = np.flatnonzero(labels != MISSING)
     rows[known, labels[known]] = 1
@@ -29,7 +29,7 @@ def take(rows: Rows, chosen: NDArray) -> Rows:
 
 
 def together(first: Rows, second: Rows) -> Rows:
-    """The rows of both, which must share one store of inputs, without extra columns: no classifier reads those."""
+    """The rows of both, which must share one store of inputs, without extra columns, which no classifier uses."""
     return Rows(
         first.inputs,
         np.concatenate([first.index, second.index]),

@@ -1,4 +1,4 @@
-"""Class-dependent label noise as a matrix T[true, noisy]: its estimate from clean rows, and the loss it corrects.
+"""The transition matrix T[true, noisy] of class-dependent noise: its estimate from clean rows, and the corrected loss.
 
 Patrini et al., "Making Deep Neural Networks Robust to Label Noise", CVPR 2017, for the forward correction.
 """
@@ -17,15 +17,15 @@ from labelloop.types import Problem
 
 
 def forward_corrected_nll(logits: Tensor, labels: Tensor, transition: Tensor, eps: float = 0.0) -> Tensor:
-    """-log(Σ_k T[k, noisy label] p_k + eps) of every row: the noisy labels' loss of a model of the true ones.
+    """-log(Σ_k T[k, noisy label] p_k + eps) of every row: the loss on noisy labels of a model of the true ones.
 
     Args:
         logits: Of the true class [B, C].
         labels: The noisy labels [B].
         transition: T[true, noisy] [C, C]; rows sum to 1.
-        eps: Bounds the loss of a label that the matrix rules out.
+        eps: Bounds the loss of a label that has probability 0 under the matrix.
     """
-    # In logarithms, so that an identity matrix gives cross-entropy exactly, however small the probability.
+    # In logarithms, so that an identity matrix gives exactly cross-entropy, however small the probability.
     joint = F.log_softmax(logits, dim=1) + torch.log(transition)[:, labels].T  # [B, C]
     likelihood = torch.logsumexp(joint, dim=1)  # [B]
     return -(torch.logaddexp(likelihood, likelihood.new_tensor(math.log(eps))) if eps > 0 else likelihood)
@@ -52,6 +52,6 @@ def need_every_class(problem: Problem) -> None:
     if len(missing):
         names = some(repr(problem.class_names[number]) for number in missing)
         raise DataError(
-            f"no clean row of class {names}: this method estimates from clean rows how the labels of each class go "
-            "wrong; verify at least one row of every class, or use another method"
+            f"no clean row of class {names}: this method estimates the label noise of each class from clean rows; "
+            "verify at least one row of every class, or use another method"
         )

@@ -1,7 +1,7 @@
-"""A checkpoint within a long epoch: a run that is killed loses minutes, and ends in the same bytes.
+"""A checkpoint within a long epoch: a killed run loses only minutes, and ends with the same bytes.
 
-checkpoint/within.json says how many steps of which epoch are done and names a file of tensors. All else that an epoch
-needs is in the checkpoint of the epoch before, which stays beside it. A damaged one is not used: the epoch begins anew.
+checkpoint/within.json names the epoch, its finished steps and a file of tensors. The rest of the state is in the
+checkpoint of the previous epoch, which is kept. If the checkpoint within is damaged, the epoch starts again.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from labelloop.runs.files import read_json, write_json
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.checkpoint import packed, read_tensors, unpacked, write_tensors
 
-EVERY = 300.0  # seconds between two of them
+EVERY = 300.0  # seconds between two checkpoints
 PLACE = "within.json"
 
 
 @dataclass
 class WithinEpoch:
-    """The network that is followed, and where its place is kept.
+    """The network to checkpoint, and where.
 
     Attributes:
         folder: Of the checkpoint.
-        model: Epochs of other networks are not kept.
+        model: The network; epochs of other networks are ignored.
         optimizer: Its optimiser.
         average: Its averaged weights, if any.
         every: Seconds between two checkpoints.
@@ -43,11 +43,11 @@ class WithinEpoch:
     _last: float = field(default_factory=time.monotonic)
 
     def resume(self, epoch: int, model: torch.nn.Module) -> tuple[int, float]:
-        """Puts everything back to the steps that were done of this epoch; returns their number and the sum of losses.
+        """Restores the state after the finished steps of this epoch; returns their number and the sum of their losses.
 
         Args:
             epoch: The epoch that begins.
-            model: What is trained in it.
+            model: The network that it trains.
         """
         self._last = time.monotonic()
         if model is not self.model or not (self.folder / PLACE).exists():
@@ -70,13 +70,13 @@ class WithinEpoch:
         return place["step"], float(arrays["loss"][0])
 
     def after_step(self, epoch: int, step: int, loss: torch.Tensor, model: torch.nn.Module) -> None:
-        """Keeps the place, if it is time.
+        """Writes a checkpoint, if it is time.
 
         Args:
             epoch: Counted from 1.
-            step: Steps of it that are done.
+            step: Its finished steps.
             loss: The sum of their losses.
-            model: What is trained.
+            model: The network that is trained.
         """
         if model is not self.model or time.monotonic() - self._last < self.every:
             return

@@ -1,6 +1,6 @@
-"""The one place where data, noise, method and run meet: for `fit`, the demo, `bench` and the estimator alike.
+"""The one place where data, noise, method and run come together: for `fit`, the demo, `bench` and the estimator.
 
-Rows of a user's table, or of a data set with corrupted labels, are a Problem. With a method and its settings it is a
+The rows of a table, or of a data set with corrupted labels, form a Problem. With a method and its settings it becomes a
 Task, which is checked, tried out, and trained in memory or in a run folder.
 """
 
@@ -68,22 +68,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What surrounds a run. Of all this only the seed decides the result.
+    """Options of a run apart from method and data. Of these, only the seed determines the result.
 
     Attributes:
         seed: The same seed on the same machine gives the same result, bit for bit.
         device: "auto", "cpu", "cuda", ...
         workers: Processes that load the items of a dataset.
         progress: Whether to draw a progress bar; None draws one only in a terminal.
-        folder: Where to record the run and keep checkpoints; None keeps everything in memory.
+        folder: The run folder, with records and checkpoints; None keeps everything in memory.
         resume: Continue the interrupted run in `folder`.
         overwrite: Replace the run in `folder`.
         report: Write report.html into `folder`.
-        dry_run: Only read and check, where rows come from a file.
-        before: Called when all is checked, just before training.
-        ranks: The processes that share the run; the first one alone writes.
-        max_memory: About how much memory to use, in bytes or as 4G; larger arrays go to files beside `folder`. None
-            takes half of the machine's.
+        dry_run: Only read and check, if rows come from a file.
+        before: Called after all checks, just before training.
+        ranks: The processes that share the run; only the first one writes.
+        max_memory: About how much memory to use, in bytes or as 4G; larger arrays are kept in files next to `folder`.
+            None uses half of the machine's memory.
         half: Keep soft labels in half precision.
     """
 
@@ -111,14 +111,14 @@ class RunOptions:
             raise UsageError("resume and overwrite are about the run in a folder; give output_dir too")
 
     def memory_limit(self) -> AbstractContextManager[object]:
-        """Bounds the memory of what is done inside."""
+        """Bounds the memory used inside."""
         size = self.max_memory
-        if size is None and self.ranks.here > 1:  # each has its part of the machine
+        if size is None and self.ranks.here > 1:  # the processes of a machine share its memory
             size = usual_limit() // self.ranks.here
         return memory_limit(size, self.folder, half=self.half)
 
     def runtime(self, folder: RunFolder | None = None, truth: Truth | None = None, name: str = "training") -> Runtime:
-        """Where a method runs, with or without a folder and someone who knows the truth."""
+        """The runtime of a method, with or without a folder and the truth."""
         return Runtime(self.seed, self.device, folder, truth, self.progress, self.workers, name, self.ranks)
 
 
@@ -129,8 +129,8 @@ class Task:
     Attributes:
         method: A name in METHODS.
         config: Its settings, with every "auto" replaced.
-        problem: What the method is shown.
-        truth: What only the recorder sees.
+        problem: What the method gets.
+        truth: What only the recorder gets.
     """
 
     method: str
@@ -141,7 +141,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a task.
+    """The result of a task.
 
     Attributes:
         fitted: What the method returned.
@@ -170,7 +170,7 @@ def make_task(
         method: A name in METHODS.
         config: Its settings.
         problem: The rows.
-        truth: What is known of them that the method must not see.
+        truth: What is known about them that the method must not see.
         named_columns: Whether the inputs are columns with names, which have units of their own.
     """
     shown = shown_to(method, problem, truth)
@@ -180,21 +180,21 @@ def make_task(
 
 
 def shown_to(method: str, problem: Problem, truth: Truth) -> Problem:
-    """What a method is shown: the problem, and for the oracle alone one whose given labels are the true ones."""
+    """The problem that a method gets: for the oracle alone, the given labels are the true ones."""
     if not METHODS[method].is_oracle:
         return problem
     if truth.train_labels is None or (truth.train_labels == MISSING).all():
-        raise UsageError(f"method {method!r} needs the true training labels, and nobody knows those of this data set")
+        raise UsageError(f"method {method!r} needs the true training labels, which this data set does not have")
     return replace(problem, train=replace(problem.train, labels=truth.train_labels.copy()))
 
 
 def check_task(task: Task, source: str, options: RunOptions) -> None:
-    """Makes everything once before a folder is touched: a wrong setting must not leave a stub or cost an old run.
+    """Builds everything once before a folder is touched: a wrong setting must not leave a stub or delete an old run.
 
     Args:
-        task: What shall be trained.
-        source: What to call the rows in a message.
-        options: What surrounds the run.
+        task: What is to be trained.
+        source: The name of the rows in messages.
+        options: The options of the run.
     """
     task.config.check_schedule()
     if options.ranks.count > 1 and not METHODS[task.method].shares_batches:
@@ -223,7 +223,7 @@ def check_method(task: Task) -> None:
 
 
 def build_network(task: Task, seed: int) -> TwoHeadClassifier:
-    """The network that the task begins with."""
+    """The initial network of the task."""
     return new_classifier(task.config, task.problem, seed)
 
 
@@ -243,7 +243,7 @@ def new_record(
     source: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> RunRecord:
-    """What run.json says when a run begins."""
+    """The content of run.json when a run begins."""
     return RunRecord(
         kind=kind,
         method=task.method,
@@ -257,7 +257,7 @@ def new_record(
 
 
 def ended(record: RunRecord, fitted: Fitted, final: FinalLabels | None) -> RunRecord:
-    """What run.json says when a run is finished."""
+    """The content of run.json when a run is finished."""
     return replace(
         record,
         state="finished",
@@ -270,12 +270,12 @@ def ended(record: RunRecord, fitted: Fitted, final: FinalLabels | None) -> RunRe
 
 
 def train(task: Task, options: RunOptions, record: RunRecord, folder: RunFolder | None = None) -> Trained:
-    """Trains a task, in a run folder if there is one, which says what became of it whatever happens.
+    """Trains a task. A run folder, if there is one, records how it ended, whatever happens.
 
     Args:
         task: What is trained.
-        options: What surrounds the run.
-        record: What run.json says while it runs.
+        options: The options of the run.
+        record: The content of run.json while it runs.
         folder: From `open_run`; None keeps everything in memory.
     """
     runtime = options.runtime(folder, task.truth)
@@ -302,7 +302,7 @@ def train(task: Task, options: RunOptions, record: RunRecord, folder: RunFolder 
 
 
 def _as_the_first_has_it(fitted: Fitted, final: FinalLabels | None, ranks: Ranks) -> tuple[Fitted, FinalLabels | None]:
-    """What came of a task, the same in every process but for what only the writer needs."""
+    """The result of a task, the same in every process except for what only the writer needs."""
     fitted = replace(fitted, rounds=tuple(ranks.from_first(lambda: fitted.rounds)))
     if final is None:
         return fitted, None

@@ -1,4 +1,4 @@
-"""Corrected labels without training: from probabilities or embeddings that are already there, in arrays."""
+"""Corrected labels without training, from existing probabilities or embeddings in arrays."""
 
 from __future__ import annotations
 
@@ -36,23 +36,22 @@ class CorrectionResult:
     """What `correct` returns. Rows are in the order they came in.
 
     Attributes:
-        corrected_labels: A label for every row, in the type of the labels that came in; the clean one where there
-            is one.
+        corrected_labels: A label for every row, in the type of the input labels; the clean label if there is one.
         corrected_proba: The same as probabilities [n, C].
-        label_score: How much the corrected probabilities believe the given label; low is bad, NaN without a label.
-        predicted_proba: What the probabilities or embeddings alone say, brought in line with the clean rows [n, C].
-        cross_fitted_proba: For clean rows, what `corrected_proba` would be had the row no clean label; NaN in
+        label_score: The corrected probability of the given label; low values are suspicious, NaN without a label.
+        predicted_proba: Predictions from the probabilities or embeddings alone, calibrated on the clean rows [n, C].
+        cross_fitted_proba: For clean rows, `corrected_proba` as it would be without the row's clean label; NaN in
             other rows. Compare it with the clean labels to see how good the correction is [n, C].
-        classes: The classes in the user's type [C].
-        weights: The components that were chosen for rows with a given label, and their weights, which sum to 1.
+        classes: The classes in the type of the input labels [C].
+        weights: The components used for rows with a given label, and their weights, which sum to 1.
         weights_without_label: The same for rows without a given label.
         clean_rows: How many clean rows were "paired" with a given label, and how many "unpaired".
-        data: What run.json says of the rows: their source, how many there are of each kind, and the classes.
-        estimate: How good the corrected labels are, estimated on clean rows that were held out, with 95%
-            intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
-        guard: What was chosen against the given labels, by how much and how sure that is: `line` in words.
-        labels: One row for every row, with the columns of labels.parquet.
-        rows: What `labelloop refit` needs of every row; None if that would be too large.
+        data: The description of the rows in run.json: their source, how many there are of each kind, and the classes.
+        estimate: How good the corrected labels are, estimated on held-out clean rows, with 95% intervals:
+            `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` as text.
+        guard: How many given labels were changed and kept, and the evidence for it; `line` is a summary.
+        labels: The table of labels.parquet, one row per input row.
+        rows: The arrays that `labelloop refit` needs; None if they would be too large.
     """
 
     corrected_labels: NDArray
@@ -96,19 +95,19 @@ def correct(
     class_names: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> CorrectionResult:
-    """Corrects noisy labels with the help of a few clean ones, in seconds and without training a network.
+    """Corrects noisy labels with a few clean ones, in seconds and without training a network.
 
-    Give clean labels to rows that keep their given label, where you can: only such pairs show what a given label is
-    worth. With fewer than 20 it is estimated from the noisy rows. A given label is changed only where the clean rows
-    can tell that changing it does more good than harm.
+    Keep the given label of clean rows where you can: only such pairs measure how reliable given labels are. With fewer
+    than 20 pairs, it is estimated from the noisy rows. A given label is changed only where the clean rows show that
+    changes fix more labels than they break.
 
     Args:
         y: The given labels [n]; blank, NaN, None or -1 where there is none.
-        y_clean: The clean labels [n], missing in the same way where a row has none.
+        y_clean: The clean labels [n], with missing ones marked in the same way.
         pred_probs: Out-of-sample probabilities of the given label [n, C], from any model that was cross-validated on
-            the given labels. Columns in the order of the sorted classes, or of `class_names`.
-        embeddings: Features [n, D] from any network, or the columns of a table; with fewer than 128 columns trees are
-            cross-validated on them too.
+            the given labels. Columns are in the order of the sorted classes, or of `class_names`.
+        embeddings: Features [n, D] from any network, or the columns of a table; with fewer than 128 columns, trees
+            are cross-validated on them too.
         ids: A name for every row; without it, the row number.
         class_names: The classes in the order of the columns; without it, the labels that occur, sorted.
         seed: The same seed gives the same result.
@@ -119,7 +118,7 @@ def correct(
 
     Warns:
         UserWarning: There are few clean rows, a class has none, none is paired, or the probabilities look as if the
-            model had been trained on the rows it is asked about.
+            model had been trained on the rows that it predicts.
     """
     probabilities = None if pred_probs is None else _matrix(pred_probs, "pred_probs", "[n, C]")
     features = None if embeddings is None else _matrix(embeddings, "embeddings", "[n, D]")
@@ -138,14 +137,14 @@ def correct(
 def correct_table(
     table: Table, pred_probs: Floats | None, embeddings: Floats | None, seed: int = 0, *, named: bool = False
 ) -> CorrectionResult:
-    """The same for a table, as it comes from a file. Test rows in it are left out: their corrected label is missing.
+    """The same for a table read from a file. Test rows are left out: their corrected label is missing.
 
     Args:
         table: The rows.
         pred_probs: Out-of-sample probabilities [n, C], or None.
         embeddings: Features [n, D], or None.
         seed: The same seed gives the same result.
-        named: Whether the features are columns with names of their own, as those of a table.
+        named: Whether the features are columns with names, like those of a table.
     """
     seed = whole_seed(seed)
     if pred_probs is not None:
@@ -156,11 +155,11 @@ def correct_table(
     check(made)
     classes, given, clean = made.classes, made.given, made.clean_labels
     if table.split is not None:
-        clean = np.where(table.split == "test", MISSING, clean)  # what is tested on must not teach
+        clean = np.where(table.split == "test", MISSING, clean)  # test rows must not be learnt from
     data = data_record(table.source, text_of(classes), given, clean)
     clean_rows = {"paired": data["clean_paired"], "unpaired": data["clean_unpaired"]}
     if sum(clean_rows.values()) < 2:
-        raise DataError("only one clean row; verify more, so that some can judge what others teach")
+        raise DataError("only one clean row; verify more, since some must judge the correction")
     _warn_if_few(clean_rows, len(classes))
     if pred_probs is not None:
         _warn_if_memorised(pred_probs, given, clean)
@@ -252,12 +251,12 @@ def _warn_if_few(clean_rows: dict[str, int], num_classes: int) -> None:
 
 
 def _warn_if_memorised(pred_probs: Floats, given: Labels, clean: Labels) -> None:
-    """Warns of probabilities that repeat the given labels, wrong ones included: a model repeats what it was shown."""
+    """Warns about probabilities that repeat the given labels, including wrong ones, as an overfitted model does."""
     best = pred_probs.argmax(axis=1)
     noisy, paired = (given != MISSING) & (clean == MISSING), (given != MISSING) & (clean != MISSING)
     agreement = (best == given)[noisy].mean()
     wrong = int((given != clean)[paired].sum())
-    if wrong >= 5:  # out of sample, the wrong labels can hardly be foreseen
+    if wrong >= 5:  # out of sample, wrong labels can hardly be predicted
         suspicious = agreement > 1 - 0.5 * wrong / paired.sum()
     else:
         suspicious = agreement > 0.98 and agreement > (best == clean)[clean != MISSING].mean() + 0.05

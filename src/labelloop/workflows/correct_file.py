@@ -1,4 +1,4 @@
-"""`correct` on a file: find the columns, correct, write the table, and say in a few lines what came out."""
+"""`correct` on a file: find the columns, correct, write the table, and summarise the result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Outputs:
 
     Attributes:
         file: A .csv or .parquet file, with the columns of labels.parquet.
-        folder: A run folder, which `labelloop export` starts from. This, `file` or both.
+        folder: A run folder, for `labelloop export`. This, `file` or both.
         overwrite: Whether to replace `file`, and the run in `folder`.
         report: Whether to write report.html into `folder`.
     """
@@ -69,7 +69,7 @@ def correct_file(
     dry_run: bool = False,
     max_memory: str | int | None = None,
 ) -> str:
-    """Corrects the labels of a file without training, and returns a summary for people.
+    """Corrects the labels of a file without training, and returns a summary as text.
 
     Args:
         path: A .csv, .tsv, .parquet, .jsonl or .npz file, or a Hugging Face data set; with an encoder, also images.
@@ -79,8 +79,8 @@ def correct_file(
             pred_probs, else all columns whose names begin with p_.
         class_names: The classes in the order of the probabilities.
         seed: The same seed gives the same result.
-        dry_run: Only read, and return what was understood.
-        max_memory: As for `fit`.
+        dry_run: Only read the file, and return how it was understood.
+        max_memory: As in `fit`.
     """
     with memory_limit(max_memory, to.folder or to.file):
         return _correct_file(path, options, to, pred_probs_columns, class_names, seed, dry_run)
@@ -147,7 +147,7 @@ def _readable(table: Table) -> Table:
 
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
-    """A run folder as `fit` leaves it, without a model."""
+    """Writes a run folder like that of `fit`, without a model."""
     folder.write_targets(result.corrected_proba)
     folder.write_labels(result.labels)
     if result.rows is not None:
@@ -174,7 +174,7 @@ def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: 
 
 
 def _column_names(path: Path) -> list[str]:
-    """The names of the columns or arrays of a file, without reading it. What is wrong is said by `read_table`."""
+    """The names of the columns or arrays of a file, without reading it. `read_table` reports what is wrong with it."""
     if is_hub_dataset(path):
         return read_hub_dataset(path).arrow.column_names
     if path.is_dir() and parts_of(path):
@@ -208,7 +208,7 @@ def _ending(to: Outputs, table: Table) -> str:
 
 
 def _summary(result: CorrectionResult) -> str:
-    """What came out, in a few lines."""
+    """The result in a few lines."""
     rows = len(result.labels)
     used = ", ".join(f"{name} {weight:.2f}" for name, weight in result.weights.items() if weight >= 0.005)
     paired, unpaired = result.clean_rows["paired"], result.clean_rows["unpaired"]

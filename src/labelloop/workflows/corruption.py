@@ -15,7 +15,7 @@ from labelloop.noise import NOISES, Noisy
 from labelloop.seeds import stream
 from labelloop.types import Labels
 
-OWN_RATE = ("recorded", "matrix")  # the record or the matrix sets the rate, whatever one asks for
+OWN_RATE = ("recorded", "matrix")  # the record or the matrix sets the rate
 OURS = ("labels", "num_classes", "rate", "rng", "images", "index")  # arguments of every noise, never options
 
 
@@ -32,7 +32,7 @@ def check_noise_options(noise: str, options: Mapping[str, Any]) -> None:
 
 
 def _find(path: Any) -> Any:
-    """A file of labels that is not here is looked for where data sets are: a grid need not know that place."""
+    """A label file, found here or in the folder of the data sets, so that grids need not name that folder."""
     candidates = [place / str(path) for place in places(None)] if path and not Path(str(path)).exists() else []
     return next((candidate for candidate in candidates if candidate.exists()), path)
 
@@ -52,17 +52,17 @@ def corrupt(
         labels: The true labels [N] of the first rows of a data set, or of all.
         num_classes: How many classes there are.
         noise: A name in NOISES.
-        rate: The nominal rate, where the noise has one.
+        rate: The nominal rate, if the noise has one.
         options: Further options of the noise.
-        seed: Names the random stream: the same seed gives the same labels.
-        inputs: Gives what instance-dependent noise looks at [N, ...].
+        seed: The same seed gives the same labels.
+        inputs: Returns the inputs of instance-dependent noise [N, ...].
     """
     check_noise_options(noise, options)
     arguments = dict(options)
     if noise == "instance" and rate > 0:
         arguments["images"] = inputs()
     if noise == "recorded":
-        arguments["index"] = np.arange(len(labels))  # a record of the whole data set serves its first rows too
+        arguments["index"] = np.arange(len(labels))  # so that a record of the whole data set also fits its first rows
         arguments["path"] = _find(options.get("path"))
     own_rate: Any = None if noise in OWN_RATE else rate
     return NOISES[noise](labels, num_classes, own_rate, stream(seed, "noise", noise), **arguments)

@@ -1,4 +1,4 @@
-"""What reviewers decided of a run, as clean labels."""
+"""The decisions of a run's reviewers, as clean labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labelloop.types import MISSING, Labels
 
 
 def decided_labels(folder: Path, classes: Sequence[Any], rows: int) -> Labels:
-    """The labels that reviewers of a run settled on, as numbers [n], -1 elsewhere.
+    """The labels on which the reviewers of a run agreed, as numbers [n], -1 elsewhere.
 
     Args:
         folder: The run folder.
@@ -22,12 +22,12 @@ def decided_labels(folder: Path, classes: Sequence[Any], rows: int) -> Labels:
         rows: How many rows it has.
 
     Raises:
-        DataError: Nobody has decided anything.
+        DataError: There are no decisions.
     """
     decided = reviewed_labels(folder)
     if not decided:
         raise DataError(
-            f"nobody has decided anything in {folder}: run `labelloop review {folder}`, or give a clean file"
+            f"there are no review decisions in {folder}: run `labelloop review {folder}`, or give a clean file"
         )
     place = {str(name): k for k, name in enumerate(classes)}
     labels = np.full(rows, MISSING)

@@ -1,4 +1,4 @@
-"""The demo: real digits, corrupted labels, the closed loop beside the baselines a sceptic asks for."""
+"""The demo: real digits, corrupted labels, and the closed loop compared with the simplest baselines."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
     if seeds < 1:
         raise UsageError(f"--seeds must be at least 1, not {seeds}")
     for place in (folder, *(folder / f"{method}-seed{seed}" for method in TITLES for seed in range(seeds))):
-        _is_demo(place)  # refuses before the first run, not in the middle
+        _is_demo(place)  # refuses before the first run
     started = time.perf_counter()
     results: dict[str, list[Result]] = {method: [] for method in TITLES}
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a network this small only loses time by sharing its sums out
+    torch.set_num_threads(1)  # threads would only slow down so small a network
     try:
         with tqdm(total=len(TITLES) * seeds, unit="run", disable=None, leave=False) as bar:
             for seed in range(seeds):
@@ -66,7 +66,7 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
 
 
 def _run(method: str, seed: int, folder: Path) -> Result:
-    """One method on the rows that `labelloop bench` would give it."""
+    """One method on the same rows as in `labelloop bench`."""
     setting = NoisySetting("digits", clean=CLEAN_ROWS, noise=NOISE, rate=RATE, seed=seed)
     data = load_data(setting)
     problem, truth, _ = noisy_problem(setting, data)
@@ -91,7 +91,7 @@ def _is_demo(place: Path) -> bool:
     if not holds_run(place):
         return False
     if not read_record(place).about.get("demo"):
-        raise DataError(f"{place} holds a run that is no demo; give another folder with --output-dir")
+        raise DataError(f"{place} holds a run that is not a demo; give another folder with --output-dir")
     return True
 
 

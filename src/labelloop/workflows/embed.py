@@ -19,14 +19,14 @@ from labelloop.workflows.encode import read_inputs
 
 
 def embed_file(path: Path, options: ReadOptions, output: Path, *, overwrite: bool = False, device: str = "auto") -> str:
-    """Encodes the texts or images of a file, and writes X, ids and the labels there are to an .npz file.
+    """Encodes the texts or images of a file, and writes X, ids and existing labels to an .npz file.
 
     Args:
         path: A table, a folder of images, or a Hugging Face data set.
         options: How to read it, with the encoder.
-        output: An .npz file. A row for every row of the input, in its order; NaN where an image cannot be read.
+        output: An .npz file, with one row per input row in the same order; NaN where an image cannot be read.
         overwrite: Whether to replace it.
-        device: To encode on.
+        device: The device to encode on.
     """
     if output.suffix != ".npz":
         raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; give an .npz file")

@@ -1,4 +1,4 @@
-"""Texts and images through an encoder, wherever a table comes from."""
+"""Encodes texts and images, whatever the source of the table."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from labelloop.errors import UsageError
 from labelloop.progress import clock
 from labelloop.types import EncoderForm, RawInputs
 
-TRAINED_FACTOR = 0.1  # of the learning rate, for an encoder that was trained before
-TRAINABLE = ("closed-loop", "cross-entropy")  # methods that keep a learning rate for the encoder alone
+TRAINED_FACTOR = 0.1  # of the learning rate, for a pretrained encoder
+TRAINABLE = ("closed-loop", "cross-entropy")  # methods with a separate learning rate for the encoder
 NETWORK = "labelloop.encoders.network:pretrained"
 
 
@@ -36,15 +36,15 @@ def read_inputs(
     place: str | None = None,
     device: str = "auto",
 ) -> Table:
-    """Reads a file, and makes inputs of its texts or images where an encoder is asked for.
+    """Reads a file, and turns its texts or images into inputs if an encoder is set.
 
     Args:
         path: The file or folder.
         options: How to read it.
-        form: How a model or an earlier table made its inputs; without it, `options.encoder`, or hashed words of texts.
-        shape: Of one input of the model or the earlier table.
+        form: How a model or an earlier table made its inputs; without it, `options.encoder`, or hashed words for texts.
+        shape: The shape of one input of the model or the earlier table.
         place: Where the encoder of a model is now.
-        device: To encode on.
+        device: The device to encode on.
     """
     if form is not None:
         options = replace(options, encoder=form.name)
@@ -73,7 +73,7 @@ def encode_table(
     device: str = "auto",
     progress: bool | None = None,
 ) -> Table:
-    """A table of texts or images with what the encoder makes of them as its inputs; see `encoded_inputs`."""
+    """A table of texts or images with their features as its inputs; see `encoded_inputs`."""
     assert isinstance(table.inputs, RawInputs)
     assert form is not None
     found = encoded_inputs(table.inputs, form, table.source, place=place, shape=shape, device=device, progress=progress)
@@ -93,7 +93,7 @@ def encode_table(
 
 
 def raw_or_not(rows: Any, encoder: str | None, trained: bool) -> Any:
-    """Rows of a caller as texts or images for an encoder; as they are where there is none."""
+    """The caller's rows as texts or images for an encoder; unchanged if there is none."""
     if encoder is None and trained:
         raise UsageError("train_encoder trains an encoder further; name one with encoder")
     if encoder is None and _are_texts(rows):
@@ -109,12 +109,12 @@ def _are_texts(rows: Any) -> bool:
 
 
 def shape_of(table: Table) -> Sequence[int] | None:
-    """Of one input, where inputs are an array: new texts get as many tokens."""
+    """The shape of one input, if inputs are an array: new texts get as many tokens."""
     return table.inputs.shape[1:] if isinstance(table.inputs, np.ndarray) else None
 
 
 def trained_config(config: TrainingConfig, table: Table, method: str) -> TrainingConfig:
-    """The settings with the encoder of a table as the network, if it is to be trained."""
+    """The settings, with the encoder of a table as the network if it is to be trained."""
     form = table.encoder_form
     if config.encoder_learning_rate_factor != 1 and method not in TRAINABLE:
         raise UsageError(
@@ -128,7 +128,7 @@ def trained_config(config: TrainingConfig, table: Table, method: str) -> Trainin
     if config.network != "auto":
         raise UsageError(f"train_encoder makes the encoder the network; leave network = {config.network!r} out")
     if form.kind == "text":
-        config = replace(config, mixup=0.0)  # it blends numbers, and a text is a row of tokens
+        config = replace(config, mixup=0.0)  # tokens of texts cannot be blended
     factor = TRAINED_FACTOR if config.encoder_learning_rate_factor == 1 else config.encoder_learning_rate_factor
     return replace(
         config,
@@ -140,16 +140,16 @@ def trained_config(config: TrainingConfig, table: Table, method: str) -> Trainin
 
 
 def hint(table: Table) -> str | None:
-    """What a pretrained encoder would change, for those who have none; None where there is nothing to say."""
+    """A hint about pretrained encoders for runs without one; None if it does not apply."""
     form = table.encoder_form
     if form is not None and form.name == WORDS:
         return (
-            "the texts are hashed words; an encoder that knows their meaning mostly corrects more: --encoder"
+            "the texts are hashed words; an encoder that knows their meaning usually corrects more: --encoder"
             " sentence-transformers:all-MiniLM-L6-v2 (docs/text-embeddings.md)"
         )
     if form is None and (table.image_form is not None):
         return (
-            "the network learnt to see from these images alone; a pretrained encoder mostly corrects more: --encoder"
+            "the network was trained on these images alone; a pretrained encoder usually corrects more: --encoder"
             " transformers:facebook/dinov2-small (docs/image-folder.md)"
         )
     return None

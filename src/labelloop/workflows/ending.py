@@ -1,4 +1,4 @@
-"""What every run ends with: what its rows look like, and a report. Neither can spoil a run that is whole."""
+"""What every run ends with: a preview of its rows, and a report. If either fails, the finished run stays intact."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from labelloop.workflows.preview import make_preview
 def leave_report(
     folder: Path, table: Table, labels: pa.Table, wanted: bool = True, progress: bool | None = None
 ) -> None:
-    """Keeps what the rows look like, and writes report.html.
+    """Stores a preview of the rows, and writes report.html.
 
     Args:
         folder: The folder of a finished run.
         table: Its rows.
         labels: Its labels.parquet.
         wanted: Whether to write the report, which `labelloop report` can do later too.
-        progress: Whether to show that it takes long; None shows it only in a terminal.
+        progress: Whether to show the time it takes; None shows it only in a terminal.
     """
     try:
         with clock("writing the report", progress):
@@ -38,11 +38,11 @@ def leave_report(
 
 
 def leave_report_after_refit(folder: Path, old: Path, wanted: bool = True) -> None:
-    """The same after a refit, whose rows look as they did before.
+    """The same after a refit, which keeps the preview of the old run.
 
     Args:
         folder: The folder of the new run.
-        old: That of the run that was fitted again.
+        old: The folder of the old run.
         wanted: Whether to write the report.
     """
     try:

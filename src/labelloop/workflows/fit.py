@@ -60,23 +60,23 @@ class Result:
 
     Attributes:
         model: The trained classifier: `predict`, `predict_proba`, `transform`, `save`.
-        corrected_labels: A label for every row, in the type of the labels that came in; the clean one where there
-            is one. Missing for rows that were only tested on, and without a label where the method corrects none.
+        corrected_labels: A label for every row, in the type of the input labels; the clean label if there is one.
+            Missing for test rows, and for unlabelled rows if the method does not correct labels.
         corrected_proba: The same as probabilities [n, C]; NaN where missing.
-        label_score: How much the corrected probabilities believe the given label; low is bad, NaN without a label.
-        predicted_proba: What the classifier says of every row [n, C].
-        classes: The classes in the user's type [C].
+        label_score: The corrected probability of the given label; low values are suspicious, NaN without a label.
+        predicted_proba: The classifier's probabilities for every row [n, C].
+        classes: The classes in the type of the input labels [C].
         history: A record for every epoch.
         rounds: A record for every correction, with the combination weights.
-        labels_from: The method, or "held-out networks" where enough rows have both labels and judge these no worse:
-            then instant correction made the labels, from networks that had not seen the row.
-        estimate: How good the corrected labels are, estimated on clean rows that were held out, with 95%
-            intervals: `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` in words.
+        labels_from: The method, or "held-out networks" if instant correction made the labels from networks that had
+            not seen the row: with the default recipe, unless paired rows show that the loop's own are clearly better.
+        estimate: How good the corrected labels are, estimated on held-out clean rows, with 95% intervals:
+            `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` as text.
         stop_reason: Why the training ended: "epoch limit".
         config: The settings, with every "auto" replaced.
         output_dir: The run folder, or None.
-        labels: One row for every row, with the columns of labels.parquet.
-        record: What run.json says, or would say.
+        labels: The table of labels.parquet, one row per input row.
+        record: The content of run.json, also if it was not written.
     """
 
     model: TrainedModel
@@ -129,38 +129,38 @@ def fit(
     processes: int | None = None,
     max_memory: str | int | None = None,
 ) -> Result:
-    """Trains a classifier on noisy labels with the help of a few clean ones, and corrects the noisy ones.
+    """Trains a classifier on noisy labels with a few clean ones, and corrects the noisy labels.
 
     Args:
         X: Features [n, D], images [n, H, W, C], a data frame of numbers, or a map-style dataset of inputs.
         y: The given labels [n]; blank, NaN, None or -1 where there is none.
-        y_clean: The clean labels [n], missing in the same way where a row has none.
-        X_test: Inputs to report the test accuracy on, after every epoch.
+        y_clean: The clean labels [n], with missing ones marked in the same way.
+        X_test: Inputs on which to report the test accuracy after every epoch.
         y_test: Their true labels.
-        y_true: True labels of all rows, where known. They go into the record and nowhere else.
+        y_true: True labels of all rows, if known. They are used only for recording.
         ids: A name for every row; without it, the row number.
         extra: Further columns [n, E] for the correction network, used if `corrector.inputs` names "extra".
         class_names: The classes in the wanted order; without it, the labels that occur, sorted.
-        allow_overlap: Only warn of test rows with the same input as a clean row: coarse rows may only look alike.
-        config: Settings: a configuration of the method, or a dict of what differs from the recipe.
+        allow_overlap: Only warn about test rows with the same input as a clean row: coarse inputs may coincide.
+        config: Settings: a configuration of the method, or a dict of settings that override the recipe.
         recipe: A name in RECIPES to start from, when `config` is not a whole configuration.
         method: A name in METHODS.
         seed: The same seed on the same machine gives the same result, bit for bit.
-        output_dir: Where to record the run and keep checkpoints; None keeps everything in memory.
+        output_dir: The run folder, with records and checkpoints; None keeps everything in memory.
         resume: Continue the interrupted run in `output_dir`.
         overwrite: Replace the run in `output_dir`.
         device: "auto", "cpu", "cuda", ...
         workers: Processes that load the items of a dataset.
         progress: Whether to draw a progress bar; None draws one only in a terminal.
-        report: Whether to write report.html into `output_dir`, where there is one.
-        encoder: Makes features of X, which are then texts, or images as paths, bytes, Pillow images or uint8 arrays:
+        report: Whether to write report.html into `output_dir`, if there is one.
+        encoder: Turns X (texts, or images as paths, bytes, Pillow images or uint8 arrays) into features:
             "sentence-transformers:NAME", "transformers:NAME", "timm:NAME" (a name or a folder), or "module:factory".
         train_encoder: Train the encoder too, at a lower learning rate, instead of encoding every row once.
-        processes: How many processes share the training, each of which a launcher such as torchrun has started and
-            calls `fit` with the same arguments; refused if it is another number. All get the same result, and the first
-            one writes. None trains in this process alone, whatever started it.
-        max_memory: About how much memory to use, such as "4G"; larger arrays go to files beside `output_dir`. None
-            takes half of the machine's.
+        processes: How many processes share the training. A launcher such as torchrun must have started that many, and
+            each calls `fit` with the same arguments. All get the same result, and the first one writes files. None
+            trains in this process alone, whatever started it.
+        max_memory: About how much memory to use, such as "4G"; larger arrays are kept in files next to `output_dir`.
+            None uses half of the machine's memory.
     """
     ranks = ALONE if processes is None else join(processes)
     X, X_test = (raw_or_not(rows, encoder, train_encoder) for rows in (X, X_test))
@@ -204,7 +204,9 @@ def fit_table(
             made = make_problem(table)
             check(made, test, allow_overlap=allow_overlap)
             if len(made.clean) < 2:
-                raise DataError(f"{table.source}: only one clean row; verify more, so some can judge what others teach")
+                raise DataError(
+                    f"{table.source}: only one clean row; verify more, since some must judge the correction"
+                )
             task = _task(made, method, config, _truth(made, test, y_true))
             check_task(task, table.source, options)
             shared = {} if options.ranks.count == 1 else {"processes": options.ranks.count}
@@ -230,7 +232,7 @@ def fit_table(
 
 
 def fit_plain(table: Table, config: TrainingConfig, options: RunOptions) -> Result:
-    """Cross-entropy on the given labels, which are returned as they came, with nothing said of their quality."""
+    """Cross-entropy on the given labels, which are returned unchanged, without an estimate of their quality."""
     made = make_problem(table)
     if len(made.classes) < 2:
         raise DataError(
@@ -248,7 +250,7 @@ def fit_plain(table: Table, config: TrainingConfig, options: RunOptions) -> Resu
 
 
 def list_unreadable(folder: Path, table: Table) -> Path:
-    """Writes unreadable.csv: the images that could not be used, with their ids and why."""
+    """Writes unreadable.csv: the images that could not be read, with their ids and the reasons."""
     rows = [(str(table.ids[bad.row]), bad.path, bad.reason) for bad in table.unreadable]
     found = pa.table(dict(zip(("id", "path", "reason"), map(list, zip(*rows, strict=True)), strict=True)))
     return write_unreadable(folder, found)
@@ -285,7 +287,7 @@ def _truth(made: TableProblem, test: Table | None, y_true: ArrayLike | None) -> 
 
 
 def _describe(made: TableProblem, truth: Truth) -> dict[str, Any]:
-    """What the rows were, so that a run is never resumed on others."""
+    """Describes the rows, so that a run is never resumed on other rows."""
     table, problem = made.table, made.problem
     parts = [part for rows in (problem.train, problem.clean) for part in (rows.index, rows.labels, rows.clean_labels)]
     test = None
@@ -299,7 +301,7 @@ def _describe(made: TableProblem, truth: Truth) -> dict[str, Any]:
 
 
 def _sha256(*parts: Any) -> str:
-    """Of the arrays among the parts; a dataset is not read through."""
+    """The checksum of the arrays among the parts; the items of a dataset are not read."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -309,7 +311,7 @@ def _sha256(*parts: Any) -> str:
 
 
 def _extracted(trained: Trained, made: TableProblem) -> Extracted:
-    """What the network says of every row that can be read; zeros in the others."""
+    """The network's outputs for every row that can be read; zeros in the others."""
     table = made.table
     usable = np.flatnonzero(table.usable)
     rows = Rows(table.inputs, usable, made.given[usable], made.clean_labels[usable])
@@ -318,7 +320,7 @@ def _extracted(trained: Trained, made: TableProblem) -> Extracted:
 
 
 def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: TableProblem) -> FinalLabels:
-    """The labels of a baseline, and what its clean rows can tell."""
+    """The labels of a baseline, and what can be estimated on its clean rows."""
     predicted = softmax(extracted.logits[made.clean], axis=1)
     found = judge_baseline(task.method, method_named(task.method).clean_rows, task.problem, predicted)
     return FinalLabels(trained.fitted.targets, task.method, found)
@@ -398,7 +400,7 @@ def _store(
 
 
 def _in_all_rows(values: Floats, rows: Labels, count: int) -> Floats:
-    """Values of some rows at their place among all, zeros elsewhere; the same array where it has all rows."""
+    """Values of some rows at their positions among all rows, zeros elsewhere; the same array if it has all rows."""
     if np.array_equal(rows, np.arange(count)):
         return values
     everywhere = zeros((count, *values.shape[1:]), values.dtype)

@@ -1,4 +1,4 @@
-"""What `LabelLoopClassifier` needs: arrays in, a result out, and a plain classifier where no row has a clean label."""
+"""What `LabelLoopClassifier` needs: fits arrays, with a plain classifier if no row has a clean label."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from labelloop.workflows.fit import Result, fit_plain, fit_table
 
 @dataclass(frozen=True)
 class EstimatorFit:
-    """What an estimator is made of.
+    """What an estimator consists of.
 
     Attributes:
         result: What `fit` returned.
@@ -47,16 +47,16 @@ def fit_estimator(
     options: RunOptions,
     encoder: tuple[str | None, bool] = (None, False),
 ) -> EstimatorFit:
-    """Fits the closed loop, or cross-entropy with a warning where no row has a clean label.
+    """Fits the closed loop, or cross-entropy with a warning if no row has a clean label.
 
     Args:
         inputs: The inputs [n, ...].
         given: The given labels [n], missing where a row has none.
         clean: The clean labels [n], missing where a row has none, or None.
-        column_names: The names of the columns, where they have any.
+        column_names: The names of the columns, if they have any.
         recipe: A name in RECIPES to start from.
-        layers: What differs from it; the last one wins.
-        options: What surrounds the run.
+        layers: Settings that override it; the last one wins.
+        options: The options of the run.
         encoder: The encoder of texts or images, and whether to train it.
     """
     inputs = raw_or_not(inputs, *encoder)
@@ -93,7 +93,7 @@ def known_labels(labels: ArrayLike) -> tuple[NDArray, NDArray[np.bool_]]:
 
 
 def _config(method: str, recipe: str, layers: Sequence[Mapping[str, Any]]) -> TrainingConfig:
-    """The settings of a method. A key of the loop is no mistake where a plain classifier is trained."""
+    """The settings of a method. Keys of the loop are ignored if a plain classifier is trained."""
     known, concerned = ({one.name for one in fields(method_named(name).config)} for name in ("closed-loop", method))
     kept = [{k: v for k, v in layer.items() if k in concerned or k not in known} for layer in layers]
     return recipe_config(method, recipe, *kept)

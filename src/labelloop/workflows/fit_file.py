@@ -1,4 +1,4 @@
-"""`fit` on a file: read, run, and say in a few lines what came out."""
+"""`fit` on a file: read, run, and summarise the result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_UNREADABLE = 0.01  # of the rows
 
 @dataclass(frozen=True)
 class Settings:
-    """A method and its settings, as they are given on the command line: the overrides win over the file.
+    """A method and its settings, as given on the command line: overrides take precedence over the file.
 
     Attributes:
         method: A name in METHODS.
@@ -65,16 +65,16 @@ def fit_file(
     allow_overlap: bool = False,
     max_unreadable: float = MAX_UNREADABLE,
 ) -> str:
-    """Trains on a file, writes the run folder, and returns a summary for people.
+    """Trains on a file, writes the run folder, and returns a summary as text.
 
     Args:
         path: A table, a folder of Parquet parts, a folder of images, or a Hugging Face data set.
         columns: How to read it.
         settings: The method and its settings.
-        run: What surrounds the run; it has a folder unless it is a dry run.
+        run: The options of the run; it has a folder unless it is a dry run.
         noisy_labels: A noise file, whose labels replace the given ones.
         test: A file of rows with true labels to report the accuracy on.
-        allow_overlap: As for `fit`.
+        allow_overlap: As in `fit`.
         max_unreadable: The share of images that may be unreadable.
     """
     with run.memory_limit():
@@ -115,13 +115,13 @@ def fit_file(
 
 
 def processes_text(ranks: Ranks) -> str:
-    """How many processes take part, as a line: where there are several, and where a launcher might have meant to."""
+    """A line about the number of processes, if there are several or a launcher might have meant to start several."""
     said = f"{ranks.count} processes take part" if ranks.count > 1 else alone_among_others()
     return f"{said}\n" if said else ""
 
 
 def _test_rows(path: Path, test: Path | None, columns: ReadOptions, table: Table, device: str) -> Table | None:
-    """The rows of the test file, or of the test split that a data set has of its own, read as the table was."""
+    """The rows of the test file, or of the data set's own test split, read in the same way as the table."""
     columns = replace(columns, hub_split="test")
     if test is not None:
         return read_inputs(test, columns, table.encoder_form, shape=shape_of(table), device=device)
@@ -144,7 +144,7 @@ def _like(table: Table, options: ReadOptions) -> ReadOptions:
 
 
 def _with_labels(test: Table) -> Table | None:
-    """The test split of a data set: its labels are true where nobody verified any; None where it has none at all."""
+    """The test split of a data set. Without clean labels, its labels count as true; None if it has no labels."""
     known = [values is not None and not typed(values)[1].all() for values in (test.labels, test.clean_labels)]
     if not any(known):
         warnings.warn(f"{test.source}: no row of the split 'test' has a label, so it is not used", stacklevel=2)
@@ -153,7 +153,7 @@ def _with_labels(test: Table) -> Table | None:
 
 
 def _check_unreadable(table: Table, most: float, run: RunOptions) -> None:
-    """Warns of images that cannot be read, and stops where they are more than a share of the rows."""
+    """Warns about images that cannot be read, and stops if they are more than a share of the rows."""
     count = len(table.unreadable)
     if not count:
         return
@@ -175,7 +175,7 @@ def _check_unreadable(table: Table, most: float, run: RunOptions) -> None:
 
 
 def summary(table: Table, result: Result) -> str:
-    """What came out, in a few lines."""
+    """The result in a few lines."""
     assert result.output_dir is not None
     lines = [f"{len(table)} rows, {len(result.classes)} classes, {len(result.rounds)} corrections"]
     if result.rounds:

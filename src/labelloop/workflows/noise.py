@@ -1,6 +1,6 @@
 """A file of corrupted labels: Parquet with id, label (the one that was corrupted), noisy_label and clean_label.
 
-It carries what made it and a checksum, so that a damaged file, or one made from other rows, is recognised.
+It records its settings and a checksum, so that a damaged file, or one made from other rows, is detected.
 """
 
 from __future__ import annotations
@@ -152,19 +152,21 @@ def read_noise_file(path: Path) -> NoiseFile:
         stored = about["sha256"]
         found = NoiseFile(columns["id"], columns["label"], columns["noisy_label"], columns["clean_label"], about)
     if _checksum(columns) != stored:
-        raise DataError(f"{path}: the labels do not fit their checksum: the file was changed or damaged; make it again")
+        raise DataError(
+            f"{path}: the labels do not match their checksum: the file was changed or damaged; make it again"
+        )
     return found
 
 
 def stored_checksum(path: Path) -> str:
-    """The checksum that the file carries, without reading its labels."""
+    """The checksum stored in the file, without reading its labels."""
     with _readable(path):
         return str(json.loads((pq.read_schema(path).metadata or {})[KEY])["sha256"])
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Says of any error of reading what it means for a user."""
+    """Turns any read error into a message for the user."""
     try:
         yield
     except FileNotFoundError:
@@ -178,7 +180,7 @@ def _readable(path: Path) -> Iterator[None]:
 def with_noisy_labels(table: Table, path: Path) -> tuple[Table, NDArray]:
     """The table with given and clean labels from a noise file, and its own labels, which are the true ones.
 
-    A file that sets no rows aside as clean leaves the clean labels of the table as they are.
+    If the file has no clean rows, the clean labels of the table stay.
     """
     if table.labels is None:
         raise DataError(f"{table.source} has no labels to compare with those that {path} was made from")
@@ -212,7 +214,7 @@ def labels_from_file(path: Path, data: LabelledData) -> Noisy:
 
 
 def _source(source: str, columns: ReadOptions) -> tuple[Table, Any]:
-    """The rows to corrupt, and a function that gives what instance-dependent noise looks at."""
+    """The rows to corrupt, and a function that returns the inputs of instance-dependent noise."""
     if source in DATASETS and not Path(source).exists():
         data = load_dataset(source)
         table = from_arrays(data.inputs, data.labels, source=source, class_names=data.class_names)

@@ -1,4 +1,4 @@
-"""A data set by name, with labels that are corrupted: the same for experiments and for the demo."""
+"""A data set by name, with corrupted labels: the same for experiments and for the demo."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from labelloop.workflows.noise import labels_from_file, path_in, stored_checksum
 
 @dataclass(frozen=True)
 class NoisySetting:
-    """All that decides the rows and their labels, and nothing of the method.
+    """Everything that determines the rows and their labels, and nothing about the method.
 
     Attributes:
         dataset: A name in DATASETS.
         dataset_options: Its options, such as {"limit": 20000}.
-        clean: How many clean rows are drawn, each class in proportion, before any label is corrupted. 0 takes those
-            that the data set itself names.
+        clean: How many clean rows are drawn, stratified by class, before any label is corrupted. 0 uses the clean rows
+            that the data set defines.
         paired: Whether the clean rows also have a noisy label.
         noise: A name in NOISES, "none", or "file".
-        rate: The nominal rate, where the noise does not bring its own.
+        rate: The nominal rate, if the noise does not set its own.
         noise_options: Options of the noise; the path of a noise file.
         seed: Names every random stream.
     """
@@ -60,7 +60,7 @@ class NoisySetting:
             check_noise_options(self.noise, self.noise_options)
 
     def deciding(self) -> dict[str, Any]:
-        """What tells settings apart: not the rate, where the noise brings its own, nor where a noise file lies."""
+        """What distinguishes settings: not the rate if the noise sets its own, nor the path of a noise file."""
         decides = asdict(self)
         if self.noise in (*OWN_RATE, "none", "file"):
             decides["rate"] = None
@@ -70,7 +70,7 @@ class NoisySetting:
 
 
 def load_data(setting: NoisySetting) -> LabelledData:
-    """The data set of a setting. One that draws rows itself, as Clothing1M its clean share, draws by the seed."""
+    """The data set of a setting. One that draws rows itself, as Clothing1M draws its clean share, uses the seed."""
     options = dict(setting.dataset_options)
     if "seed" in inspect.signature(DATASETS[setting.dataset]).parameters:
         options.setdefault("seed", setting.seed)
@@ -78,7 +78,7 @@ def load_data(setting: NoisySetting) -> LabelledData:
 
 
 def noisy_problem(setting: NoisySetting, data: LabelledData) -> tuple[Problem, Truth, Noisy]:
-    """Draws the clean rows, then corrupts the labels. The method plays no part, so all methods get the same labels."""
+    """Draws the clean rows, then corrupts the labels, independently of the method: all methods get the same labels."""
     if data.given_labels is not None and (setting.noise != "none" or setting.clean):
         raise UsageError(
             f'data set {data.name!r} brings its own noise and clean rows: set noise = "none" and clean = 0'

@@ -22,13 +22,15 @@ from labelloop.types import MISSING, Labels
 from labelloop.workflows.refit import LAST_EPOCH, has_row_numbers
 
 COUNT = 200
-CHANGED_SOONER = 0.1  # of confidence: changed labels were wrong more often than they said (benchmarks/review_orders.py)
+CHANGED_SOONER = (
+    0.1  # of confidence: changed labels were wrong more often than their confidence says (benchmarks/review_orders.py)
+)
 OURS = ("given_label", "proposed_label", "confidence", "why", "clean_label")
 LONGEST = 2000  # characters of a cell: texts are shown, not kept
 
 
 def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tuple[str, dict[str, Any]]:
-    """Writes the rows to verify next, and returns a summary for people and the learning curve.
+    """Writes the rows to verify next, and returns a summary as text and the learning curve.
 
     Args:
         folder: A finished run of `fit` or `correct`.
@@ -70,7 +72,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
 
 
 def _shown(stored: StoredRun, rows: Labels) -> pa.Table:
-    """The rows to look at: what they are, what was given and is proposed, why, and a blank for the clean label."""
+    """The rows to verify: their columns, given and proposed label, the reason, and a blank for the clean label."""
     labels = stored.run.labels.take(pa.array(rows))
     given, proposed = (labels[name].to_pylist() for name in ("given_label", "corrected_label"))
     confidence = np.asarray(labels["corrected_confidence"])
@@ -82,7 +84,7 @@ def _shown(stored: StoredRun, rows: Labels) -> pa.Table:
 
 
 def _own(stored: StoredRun, rows: Labels, taken: set[str]) -> dict[str, Any]:
-    """The columns of the input, as they are written there; none where it is gone or has changed."""
+    """The columns of the input, as written there; none if it no longer exists or has changed."""
     source = stored.run.record.source or {}
     path = Path(str(source.get("path", "")))
     if source.get("sha256") is None or not path.is_file() or sha256_of(path) != source["sha256"]:
@@ -114,8 +116,8 @@ def _why(given: list[Any], proposed: list[Any], confidence: Any) -> list[str]:
 def rows_to_verify(stored: StoredRun, count: int) -> Labels:
     """The unverified rows whose corrected label is most likely wrong, the likeliest first.
 
-    To verify a row gains 1 − confidence of a right label, and such rows mostly teach more than random ones. A changed
-    label comes a little sooner than its confidence says: see CHANGED_SOONER.
+    Verifying a row gains 1 − confidence right labels on average, and such rows are mostly more informative than random
+    ones. A changed label comes a little earlier than its confidence says: see CHANGED_SOONER.
     """
     open_rows = np.flatnonzero((stored.clean == MISSING) & ~np.isnan(stored.targets).any(axis=1))
     targets, given = stored.targets[open_rows], stored.given[open_rows]
@@ -129,7 +131,7 @@ def curve_lines(curve: dict[str, Any]) -> list[str]:
     lines += [f"  {point['clean_rows']:>7}  {_interval(point)}" for point in curve["measured"]]
     now, then = curve["beyond"]
     lines.append(f"  {now['clean_rows']:>7}  {_interval(now)}  today, if the errors follow a power law")
-    lines.append(f"  {then['clean_rows']:>7}  {_interval(then)}  with as many random rows more as are planned")
+    lines.append(f"  {then['clean_rows']:>7}  {_interval(then)}  with as many random rows on top as are planned")
     gain = curve["gain"]
     worth = "worth it" if gain["low"] > 0.005 else "perhaps worth it" if gain["high"] > 0.005 else "hardly worth it"
     return [*lines, f"  {gain['more']} more would add {_interval(gain)} points: {worth}"]

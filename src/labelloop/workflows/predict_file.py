@@ -69,7 +69,7 @@ def predict_file(
 
 
 def _columns_of(model: TrainedModel) -> dict[str, Any]:
-    """The columns of a file that hold a model's features. An embedding beside others has the names e[0], e[1], ..."""
+    """The columns of a file that hold a model's features. An embedding among other columns is named e[0], e[1], ..."""
     if not model.encoding:
         return {"feature_columns": model.column_names}
     width = len(model.column_names) - sum(len(column.encoded_names) for column in model.encoding)

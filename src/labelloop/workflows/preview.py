@@ -1,4 +1,4 @@
-"""What rows look like, kept with a run: a thumbnail, a text or a few values, of a stated sample of the rows."""
+"""Previews of rows, stored with a run: a thumbnail, a text or a few values of a sample of the rows."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from labelloop.errors import DataError
 from labelloop.large_arrays import Releaser
 from labelloop.runs.preview import Preview
 
-MOST = {"image": 10_000, "text": 100_000, "values": 100_000}  # rows that are kept
-SIDE = 96  # pixels of a thumbnail, at most
-LETTERS = 300  # of a text, and 40 of a value
+MOST = {"image": 10_000, "text": 100_000, "values": 100_000}  # rows that are stored
+SIDE = 96  # the most pixels of a thumbnail's side
+LETTERS = 300  # of a text; 40 of a value
 COLUMNS = 8
-BATCH = 128  # rows looked at at a time
-TEXTS = ("text", "sentence", "content", "comment", "review", "body")  # columns that are shown where rows are arrays
+BATCH = 128  # rows read at a time
+TEXTS = ("text", "sentence", "content", "comment", "review", "body")  # columns that are shown if rows are arrays
 
 
 def make_preview(table: Table, labels: pa.Table) -> Preview | None:
-    """What the rows look like that a person will want to see; None where that is not known.
+    """Previews of the rows that a person will want to see; None if they cannot be shown.
 
     Args:
         table: The rows.
-        labels: Their labels.parquet, which says which rows matter: the clean ones, the doubtful ones and the changes.
+        labels: Their labels.parquet, which tells which rows matter: clean rows, doubtful rows and changes.
     """
     looks = _looks(table)
     if looks is None:
@@ -50,7 +50,7 @@ def make_preview(table: Table, labels: pa.Table) -> Preview | None:
 
 
 def wanted_rows(labels: pa.Table, most: int) -> NDArray[np.int64]:
-    """At most so many rows, in order: a third clean ones, then in turn the most doubtful and the surest changes."""
+    """At most `most` rows, in order: a third clean rows, then the most doubtful and most confident changes in turn."""
     count = len(labels)
     if count <= most:
         return np.arange(count)
@@ -71,7 +71,7 @@ Looks = tuple[str, tuple[str, ...], Callable[[Rows], list[Any]]]
 
 
 def _looks(table: Table) -> Looks | None:
-    """The kind of preview, the names of its values, and a function from rows to what they look like."""
+    """The kind of preview, the names of its values, and a function that makes the previews of some rows."""
     inputs, raw = table.inputs, table.raw
     if raw is not None and raw.kind == "text":
         return "text", (), lambda rows: [_cut(raw.items[row], LETTERS) for row in rows.tolist()]
@@ -113,7 +113,7 @@ def _values(shown: pa.Table) -> list[list[str]]:
 
 
 def _own_columns(origin: Mapping[str, Any]) -> pa.Table | None:
-    """The columns of the file that the rows came from; None where it has none, or is gone."""
+    """The columns of the file that the rows came from; None if it has none or no longer exists."""
     path, kind = Path(str(origin.get("path", ""))), origin.get("kind")
     try:
         if kind in ("csv", "tsv", "parquet", "jsonl", "json"):
@@ -153,7 +153,7 @@ def _cut(value: Any, most: int) -> str:
 
 
 def _scale(inputs: NDArray) -> tuple[float, float]:
-    """From and to which value pixels go: 0 to 255, 0 to 1, or what a first part of the images has."""
+    """The range of the pixels: 0 to 255, 0 to 1, or that of the first images."""
     if inputs.dtype == np.uint8:
         return 0.0, 255.0
     part = inputs[:1000]
@@ -176,7 +176,7 @@ def _thumbnail(pixels: NDArray, scale: tuple[float, float]) -> bytes | None:
 
 
 def _thumbnail_of_file(path: Path) -> bytes | None:
-    """None where the image is gone or cannot be decoded."""
+    """A thumbnail; None if the image no longer exists or cannot be decoded."""
     from PIL import Image
 
     try:
@@ -188,7 +188,7 @@ def _thumbnail_of_file(path: Path) -> bytes | None:
 
 
 def _thumbnail_of_any(item: Any) -> bytes | None:
-    """The same of an image as an encoder takes it."""
+    """The same for an image in any form that an encoder takes."""
     try:
         return _thumbnail_of_file(item) if isinstance(item, Path) else _encoded(opened(item))
     except Exception:  # a damaged image can fail in any way

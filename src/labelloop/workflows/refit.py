@@ -1,4 +1,4 @@
-"""Clean rows come back: the correction of a finished run is fitted again with them, without training."""
+"""Refits the correction of a finished run with new clean rows, without training."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ LAST_EPOCH = (
     "judged on the network as it was trained, with labels that the clean rows had helped to correct, so the estimate "
     "may be somewhat too high"
 )
-CHOSEN = "rows that were chosen to be verified teach, but do not judge: they are no random sample"
+CHOSEN = "rows that were picked to be verified are learnt from but do not judge: they are not a random sample"
 
 
 def refit_run(
     folder: Path, clean_file: Path | None, output_dir: Path, *, overwrite: bool = False, report: bool = True
 ) -> str:
-    """Corrects the labels of a run anew with new clean rows; returns a summary for people.
+    """Corrects the labels of a run again with new clean rows; returns a summary as text.
 
     Args:
         folder: A finished run of `fit` or `correct`.
-        clean_file: Clean labels, such as in the file that `labelloop plan` wrote: see `read_clean_labels`. None
-            takes what was decided in `labelloop review`.
+        clean_file: Clean labels, for example in the file that `labelloop plan` wrote: see `read_clean_labels`. None
+            uses the decisions made in `labelloop review`.
         output_dir: The folder of the new run.
         overwrite: Whether to replace the run in it.
         report: Whether to write report.html into it.
@@ -83,7 +83,7 @@ def refit_run(
     return "\n".join(
         [
             f"{int(new.sum())} new clean rows, {int((clean != MISSING).sum())} clean rows in all",
-            f"{moved} corrected labels are others than before",
+            f"{moved} corrected labels have changed",
             *([guard["line"]] if guard else []),
             *estimate_lines(found),
             f"everything is in {output_dir} (the corrected labels: labels.parquet)",
@@ -93,18 +93,18 @@ def refit_run(
 
 
 def _of_before(about: dict[str, Any], guard: dict[str, Any] | None) -> dict[str, Any]:
-    """What still holds of the run before: all but what its guard said of labels that were made anew."""
+    """What still holds from the old run: everything but its guard's decision, since the labels are new."""
     kept = {key: value for key, value in about.items() if key != "guard"}
     return kept if guard is None else {**kept, "guard": guard}
 
 
 def corrected(stored: StoredRun) -> tuple[Floats, Floats, Floats | None, dict[str, Any] | None]:
-    """Soft labels from all clean rows, and those that clean rows would have without their own clean label.
+    """Soft labels learnt from all clean rows, and cross-fitted ones of the clean rows.
 
     Returns:
-        Of all rows [n, C], NaN where a row had none; of clean rows [n, C], NaN elsewhere or where they are too few;
-        how likely clean rows without a given label are to be right, for `estimate`; and what the guard chose, if it was
-        asked.
+        Soft labels of all rows [n, C], NaN where a row had none; cross-fitted ones of the clean rows [n, C], NaN
+        elsewhere or if there are too few; the probability that clean rows without a given label would be right, for
+        `estimate`; and what the guard decided, if there is one.
     """
     known = np.flatnonzero(~np.isnan(stored.targets).any(axis=1))
     targets, unseen = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
@@ -131,7 +131,7 @@ def has_row_numbers(stored: StoredRun) -> bool:
 
 
 def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
-    """The labels of a clean file, as numbers [n], -1 where it says nothing."""
+    """The labels of a clean file as numbers [n], -1 for rows it does not have."""
     ids, source = np.array(stored.run.labels["id"].to_pylist()), stored.run.record.source or {}
     columns = tuple(name for name in (source.get("id_column"), source.get("file_name_column")) if name)
     classes = np.array(stored.run.classes)
@@ -140,7 +140,7 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
     tested = np.flatnonzero((labels != MISSING) & np.isnan(stored.targets).any(axis=1))
     if len(tested):
         raise DataError(
-            f"{path}: {some(tested)} are test rows of {stored.run.path}, which must not teach; leave them out"
+            f"{path}: {some(tested)} are test rows of {stored.run.path}, which must not be learnt from; leave them out"
         )
     return labels
 
@@ -148,7 +148,9 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
 def _judged(stored: StoredRun, said: Floats, expected: Floats | None) -> dict[str, Any]:
     judges = stored.judges
     if judges.sum() < MIN_CLEAN:
-        return no_estimate(f"fewer than {MIN_CLEAN} clean rows were not chosen for being uncertain")
+        return no_estimate(
+            f"there are fewer than {MIN_CLEAN} clean rows besides those that were picked because they were uncertain"
+        )
     notes = [CHOSEN] if (judges != (stored.clean != MISSING)).any() else []
     notes += [] if stored.instant else [LAST_EPOCH]
     expected = None if expected is None else expected[judges]

@@ -1,4 +1,4 @@
-"""A review of a run: its rows in the order of the plan, its clean rows beside them, and a refit with the decisions."""
+"""The review of a run: its rows in the order of the plan, next to clean rows, and a refit with the decisions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def open_review(folder: Path, port: int = 0, reviewer: str = "") -> ReviewServer
     """A server for the review of a run, on this machine only. `serve_forever` starts it.
 
     Args:
-        folder: A finished run. One that keeps nothing to fit again with can be reviewed too, but not refitted.
+        folder: A finished run. A run without stored features can be reviewed, but not refitted.
         port: 0 takes a free one.
-        reviewer: The name that the page begins with.
+        reviewer: The initial name on the page.
     """
     if not 0 <= port <= 65535:
         raise UsageError(f"a port is a number from 0 to 65535, not {port}")

@@ -1,4 +1,4 @@
-"""What a command says before it begins and after it ends: what was understood, and what came of it, by class."""
+"""What a command prints before it begins and after it ends: how it understood the data, and the result by class."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from labelloop.errors import some
 from labelloop.runs.export_names import export_name
 from labelloop.types import MISSING
 
-CLASSES = 30  # more are not listed one by one
-NAMES = 8  # of columns of a kind
-LOUD = 10  # classes that shrank and are named
-SHRUNK = 0.5  # a class that keeps less of its rows than this is pointed out
+CLASSES = 30  # the most classes that are listed one by one
+NAMES = 8  # the most columns of a kind that are named
+LOUD = 10  # the most shrunken classes that are named
+SHRUNK = 0.5  # a class that keeps a smaller share of its rows is reported
 
 
 def understood_text(table: Table) -> str:
-    """What was understood of the rows: columns, classes with counts, features by kind, what is left out or missing."""
+    """How the rows were understood: columns, classes with counts, features by kind, what is left out or missing."""
     lines = [f"{table.source}: {len(table)} rows"]
     said = table.understood or Understood()
     lines += [f"  {use.what}: {use.column!r}{' (guessed by its name)' if use.guessed else ''}" for use in said.uses]
@@ -95,7 +95,7 @@ def _occurs(table: Table, mark: str) -> bool:
 
 
 def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str, Any]) -> str:
-    """What came out, by class: given and corrected labels, clean rows, good ones broken and wrong ones fixed.
+    """The result by class: given and corrected labels, clean rows, good labels broken and wrong ones fixed.
 
     Args:
         labels: labels.parquet.
@@ -135,7 +135,7 @@ def _counts(labels: pa.ChunkedArray) -> Counter[Any]:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """A table of text; the largest classes where there are many."""
+    """A table as text; only the largest classes if there are many."""
     shown = sorted(rows, key=lambda row: -row[1])[:CLASSES] if len(rows) > CLASSES else rows
     cells = [[str(cell) for cell in row] for row in (head, *shown)]
     widths = [max(len(row[j]) for row in cells) for j in range(len(head))]
@@ -153,7 +153,7 @@ def next_steps(folder: Any, source: Mapping[str, Any] | None) -> str:
 
     Args:
         folder: The run folder.
-        source: Where its rows came from, as run.json holds it; None where that is not known.
+        source: The entry `source` of run.json; None if unknown.
     """
     run = shlex.quote(str(folder))
     to = export_name(source)

@@ -1,4 +1,4 @@
-"""Instant correction: the closed loop's correction and combination on their own, for scores that are already there."""
+"""Instant correction: the closed loop's correction and combination on their own, for existing scores."""
 
 from __future__ import annotations
 

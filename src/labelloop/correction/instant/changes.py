@@ -1,7 +1,7 @@
-"""What changing labels does to clean rows: it sets the guard, and it says how good the labels returned are.
+"""What changing labels would do to clean rows. This sets the guard, and estimates how good the returned labels are.
 
-A clean row without a given label is given one as labels go wrong, again and again, so that it can judge too. It then
-judges by what was estimated of the noise, which pairs would not have to.
+So that a clean row without a given label can judge too, labels are drawn for it many times from the estimated noise.
+Its verdict is then only as good as that estimate; paired rows do not depend on it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
 
 DRAWS = 20  # simulated labels of a clean row under each noise model
-SIMULATED = 0.5  # what a clean row counts for whose given label is simulated: the noise may be estimated wrong
+SIMULATED = 0.5  # weight of a clean row whose given label is simulated, since the estimated noise may be wrong
 
 
 @dataclass(frozen=True)
 class Changes:
-    """The guard, and what the judges say of labels that it lets through.
+    """The guard, and how the labels that it returns do on the judges.
 
     Attributes:
         guard: Set by all judges.
-        erased: The share of good labels of every class that changes are believed to break [C].
-        cross_fitted: What the judges would be returned without their own help, but for the guard [M, C].
-        expected_right: How likely a judge without a given label is to be right, under each noise model [M, K]; NaN
-            where it has one, or where pairs are enough.
+        erased: The estimated share of good labels of every class that changes break [C].
+        cross_fitted: Soft labels returned for the judges, learnt without them; only the guard has seen them [M, C].
+        expected_right: For judges without a given label, the probability that the returned label is right, under each
+            noise model [M, K]; NaN for the others, or if there are enough pairs.
         rows: How many judges count.
         given_right: The share of their given labels that are right.
-        corrected_right: The share of those returned that are right.
+        corrected_right: The share of their returned labels that are right.
     """
 
     guard: Guard
@@ -46,11 +46,11 @@ class Changes:
     corrected_right: float
 
     def record(self, said: Floats, targets: Floats, given: Labels, clean: Labels) -> dict[str, Any]:
-        """What was chosen, against what, by how much and how sure that is, for run.json.
+        """The entry "guard" of run.json: how many labels were changed and kept, and the evidence for it.
 
         Args:
             said: Soft labels before the guard [n, C].
-            targets: Those returned [n, C].
+            targets: The soft labels returned [n, C].
             given: Given labels [n], -1 where missing.
             clean: Clean labels [n], -1 where missing.
         """
@@ -74,34 +74,32 @@ class Changes:
 
 
 def guard_line(found: dict[str, Any]) -> str:
-    """The choice in a line."""
-    how = "clean rows, their given labels simulated" if found["labels_simulated"] else "clean rows with a given label"
-    held = f"; {found['held_back']} held back, where clean rows cannot tell" if found["held_back"] else ""
+    """The guard's decision in one line."""
+    how = "clean rows with simulated given labels" if found["labels_simulated"] else "clean rows with a given label"
+    held = f"; {found['held_back']} changes held back for lack of evidence" if found["held_back"] else ""
     if not found["changed"]:
-        return (
-            f"all {found['rows']} given labels kept: on {found['clean_rows']} {how}, no change is sure to do good{held}"
-        )
+        return f"all {found['rows']} given labels kept: {found['clean_rows']} {how} do not show that changes help{held}"
     if not found["clean_rows"]:
-        return f"{found['changed']} of {found['rows']} given labels changed{held}; no clean row shows what that does"
+        return f"{found['changed']} of {found['rows']} given labels changed{held}; no clean row shows the effect"
     return (
         f"{found['changed']} of {found['rows']} given labels changed{held}; on {found['clean_rows']} {how},"
-        f" {100 * found['corrected_right']:.1f}% are right against {100 * found['given_right']:.1f}% as given; that"
-        f" changes fix more than they break is {100 * found['sure']:.1f}% sure"
+        f" {100 * found['corrected_right']:.1f}% are right after correction and {100 * found['given_right']:.1f}% as"
+        f" given; the probability that changes fix more than they break is {100 * found['sure']:.1f}%"
     )
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """The judges with one given label each, real or drawn [M, C], [M]."""
+    """The judges with one given label each, real or drawn: soft labels [M, C] and given labels [M]."""
 
     said: Floats
     given: Labels
-    alone: Floats  # by the noise model alone
-    model: int  # under which noise model it was drawn
+    alone: Floats  # from the noise model alone
+    model: int  # the noise model that it was drawn from
 
 
 def _set(trials: Sequence[_Trial], labels: Labels, given: Labels, counts: Labels) -> Guard:
-    """The guard that the trials ask for."""
+    """The guard that follows from the trials."""
     worth = np.where(given == MISSING, SIMULATED, 1.0) / len(trials)  # [M]
     lead, fixed, broken = [], [], []
     for trial in trials:
@@ -115,7 +113,7 @@ def _set(trials: Sequence[_Trial], labels: Labels, given: Labels, counts: Labels
 
 
 def _erased(trials: Sequence[_Trial], guard: Guard, labels: Labels, given: Labels) -> Array:
-    """The share of good labels of every class that changes are believed to break [C]."""
+    """The estimated share of good labels of every class that changes break [C]."""
     worth = np.where(given == MISSING, SIMULATED, 1.0) / len(trials)  # [M]
     good, broken = np.zeros(len(guard.counts)), np.zeros(len(guard.counts))
     for trial in trials:
@@ -131,12 +129,12 @@ def look_at_changes(
     """Counts what changes would do to the judges.
 
     Args:
-        noise: How labels go wrong.
+        noise: The estimated noise.
         answer: What would be returned without a guard.
-        alone: What the noise model alone says.
-        q_unseen: What the inputs alone say of the judges [M, C].
-        simulate: Whether judges without a given label get simulated ones; else only paired ones count.
-        rng: Draws them.
+        alone: The answer of the noise model alone.
+        q_unseen: P(y | x) of the judges from the inputs alone [M, C].
+        simulate: Whether judges without a given label get simulated ones; if not, only paired judges count.
+        rng: Draws the simulated labels.
     """
     judges = noise.judges
     labels, given = judges.labels, judges.given

@@ -1,4 +1,4 @@
-"""Candidates that know only the clean rows: logistic regression on the inputs, and on tables a forest."""
+"""Candidates that learn from the clean rows only: logistic regression on the inputs, and for tables a forest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labelloop.types import Floats, Labels
 
 @dataclass(frozen=True)
 class CleanOnly:
-    """What a learner of clean rows says of others."""
+    """A classifier of the inputs, fitted to clean rows only."""
 
     says: Callable[[Floats], Floats]
 
@@ -23,14 +23,14 @@ class CleanOnly:
 
 
 def clean_logistic(evidence: Evidence, rows: Labels, strength: float) -> CleanOnly:
-    """Fits it to the clean rows."""
+    """Fits a logistic regression to the clean rows."""
     assert evidence.inputs is not None
     inputs, labels = evidence.inputs[rows], evidence.clean[rows]
     return CleanOnly(clean_rows.clean_logistic(inputs, labels, evidence.num_classes, strength, evidence.scale))
 
 
 def clean_forest(evidence: Evidence, rows: Labels) -> CleanOnly:
-    """Fits it to the clean rows."""
+    """Fits a forest to the clean rows."""
     assert evidence.inputs is not None
     inputs, labels = evidence.inputs[rows], evidence.clean[rows]
     return CleanOnly(clean_rows.clean_forest(inputs, labels, evidence.num_classes, evidence.seed))

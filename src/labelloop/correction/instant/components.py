@@ -1,4 +1,4 @@
-"""Components of the one convex combination: cross-fitted on the clean rows, weighed by what they say of unseen ones."""
+"""Components of the convex combination: cross-fitted on the clean rows, and weighted by their held-out predictions."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from labelloop.types import MISSING, Floats, Labels
 EVERYBODY = -1  # no fold is left out
 DUST = 1e-6  # a weight that the solver leaves in place of zero
 
-Candidate = Callable[[Evidence, Labels], Said]  # learns from the clean rows that it is shown
+Candidate = Callable[[Evidence, Labels], Said]  # learns from the clean rows it is given
 
 
 @dataclass(frozen=True)
 class Judges:
-    """Clean rows that judge, and those that teach: no row judges what it taught.
+    """The clean rows that judge and those that are learnt from: no row judges a fit that it was part of.
 
     Attributes:
-        evidence: What is known of all rows.
+        evidence: What is known about all rows.
         rows: Positions of the judges [M].
         fold: Their folds [M].
-        teachers: Positions of all clean rows, and their folds.
-        teacher_fold: Likewise.
-        learnt: What a candidate learnt without a fold, so that it is asked twice and taught once.
+        teachers: Positions of all clean rows.
+        teacher_fold: Their folds.
+        learnt: A cache of fits by candidate and left-out fold, so that each is made once.
     """
 
     evidence: Evidence
@@ -49,11 +49,11 @@ class Judges:
         return cls(evidence, rows, fold, rows, fold)
 
     def among(self, mask: NDArray[np.bool_]) -> Judges:
-        """Some of them judge; all teach."""
+        """Only some of them judge; candidates still learn from all."""
         return Judges(self.evidence, self.rows[mask], self.fold[mask], self.teachers, self.teacher_fold, self.learnt)
 
     def ask(self, candidate: Candidate, without: int) -> Said:
-        """What a candidate learns from the clean rows of all folds but one."""
+        """The candidate fitted to the clean rows of all folds but one."""
         key = (candidate, without)
         if key not in self.learnt:
             self.learnt[key] = candidate(self.evidence, self.teachers[self.teacher_fold != without])
@@ -80,9 +80,9 @@ class Component:
     """One component of the combination.
 
     Attributes:
-        name: For people.
-        unseen: What it says of the judges without having learnt from them [M, C].
-        final: Makes what it says of all rows, having learnt from all clean rows [n, C].
+        name: For display.
+        unseen: Its cross-fitted predictions for the judges [M, C].
+        final: Computes its predictions for all rows, from a fit to all clean rows [n, C].
     """
 
     name: str
@@ -90,13 +90,13 @@ class Component:
     final: Callable[[], Floats]
 
     def among(self, mask: NDArray[np.bool_]) -> Component:
-        """The same with some of the judges."""
+        """The same component with only some of the judges."""
         return Component(self.name, self.unseen[mask], self.final)
 
 
 @dataclass(frozen=True)
 class Combined:
-    """The combination: of all rows [n, C], of the judges by weights formed without them [M, C], and its weights."""
+    """The combination for all rows [n, C], for the judges with weights fitted without them [M, C], and its weights."""
 
     final: Floats
     unseen: Floats
@@ -104,7 +104,7 @@ class Combined:
 
 
 def best_of_each(judges: Judges, families: Mapping[str, Sequence[Candidate]], *, use_given: bool) -> list[Component]:
-    """Of each family the candidate that the judges like best."""
+    """The candidate of each family with the lowest loss on the judges."""
     found = []
     for name, candidates in families.items():
         said = [_unseen(judges, candidate, use_given) for candidate in candidates]
@@ -114,14 +114,14 @@ def best_of_each(judges: Judges, families: Mapping[str, Sequence[Candidate]], *,
 
 
 def combination(judges: Judges, components: Sequence[Component]) -> Combined:
-    """Eq. 5 on what the components say of rows they have not seen; a component without weight is not made."""
+    """Eq. 5 on the components' held-out predictions; components without weight are not computed for all rows."""
     unseen, labels = [component.unseen for component in components], judges.labels
     weights = fit_simplex_weights(unseen, labels)
     weights = np.where(weights < DUST, 0, weights) / weights[weights >= DUST].sum()
     used = [j for j, weight in enumerate(weights) if weight > 0]
     final = combine([components[j].final() for j in used], weights[used])
     out = np.empty_like(unseen[0])
-    for k in np.unique(judges.fold):  # the weights, too, are formed without the row
+    for k in np.unique(judges.fold):  # the weights, too, are fitted without the row
         others = judges.fold != k
         without = fit_simplex_weights([p[others] for p in unseen], labels[others]) if others.any() else weights
         out[~others] = combine([p[~others] for p in unseen], without)

@@ -1,8 +1,8 @@
-"""Candidates learnt from the clean rows, judged on clean rows they did not see, and combined as in Eq. 2 and 5.
+"""Candidates learnt from the clean rows, judged on clean rows they have not seen, and combined as in Eq. 2 and 5.
 
-Cross-fitted: every clean row teaches, and every clean row judges opinions that were formed without it. Rows are
-labelled in three steps: what the inputs say (no given label), how given labels go wrong and what they add (noise.py),
-and a guard that changes a given label only where the clean rows can tell that it does good (guard.py).
+All of this is cross-fitted: every clean row is learnt from, and judges only fits that were made without it. Rows are
+labelled in three steps: predict the true label from the inputs alone; estimate the noise and add what the given label
+says (noise.py); and change a given label only where the clean rows show that changes help (guard.py).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from labelloop.large_arrays import by_chunks, put
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Floats, Labels
 
-SAMPLE = 5000  # noisy rows that noise models look at: more change nothing and take time
+SAMPLE = 5000  # noisy rows that noise models are fitted to: more change nothing and take time
 FLOOR = 1e-5  # of a probability, before its logarithm
-MANY = 30  # classes: with more, only what has few parameters is fitted
+MANY = 30  # classes: with more, only models with few parameters are fitted
 
-STRENGTHS = (3, 30)  # how firmly scores are believed as they are; more values than two changed nothing
-ALIKE = (1, 30)  # how firmly classes are held to be alike
+STRENGTHS = (3, 30)  # of the penalty that pulls towards the scores as they are; more than two values changed nothing
+ALIKE = (1, 30)  # of the penalty that pulls classes towards each other
 
 
-NOISE_MODELS: dict[str, list[Candidate]] = {  # asked with and without the given label
+NOISE_MODELS: dict[str, list[Candidate]] = {  # used with and without the given label
     "noise model": [partial(noise_model, influence=1, strength=s) for s in STRENGTHS],
     "noise model, mostly noisy rows": [partial(noise_model, influence=10, strength=s) for s in STRENGTHS],
 }
@@ -47,15 +47,15 @@ class Corrected:
 
     Attributes:
         targets: Corrected soft labels of all rows [n, C].
-        predicted: The same from the scores alone, as if no row had a given label [n, C].
+        predicted: The same without the given labels, as if no row had one [n, C].
         weights: The weight of every component for rows with a given label.
         weights_without_label: The same for rows without one.
-        cross_fitted: What `targets` would be for clean rows by opinions and weights formed without the row; NaN in
-            other rows [n, C].
-        expected_right: For clean rows without a given label, the chance that they would be right had they been given
-            one as labels go wrong: for every noise model, NaN in other rows [n, K].
-        scores: The log-probabilities that all of it is made from [n, E].
-        guard: What was chosen against the given labels, and how sure that is, for run.json.
+        cross_fitted: `targets` of the clean rows, with components and weights fitted without the row; NaN in other
+            rows [n, C].
+        expected_right: For clean rows without a given label, the probability that they would be right with a label
+            drawn from each noise model; NaN in other rows [n, K].
+        scores: The log-probabilities that all of this is made from [n, E].
+        guard: What the guard decided, and how sure that is, for run.json.
     """
 
     targets: Floats
@@ -69,7 +69,7 @@ class Corrected:
 
 
 def side_by_side(sources: Sequence[NDArray], dtype: DTypeLike | None = None) -> NDArray:
-    """Log-probabilities of several sources as one [n, E], each row of each centred."""
+    """Log-probabilities of several sources in one array [n, E], each centred row by row."""
 
     def centred(rows: slice) -> NDArray:
         return np.hstack([part - part.mean(axis=1, keepdims=True) for part in (source[rows] for source in sources)])
@@ -79,7 +79,7 @@ def side_by_side(sources: Sequence[NDArray], dtype: DTypeLike | None = None) -> 
 
 
 def families_without_given(evidence: Evidence) -> dict[str, list[Candidate]]:
-    """Ways to say the true label from the inputs alone; of each family the best candidate is kept."""
+    """Ways to predict the true label from the inputs alone; the best candidate of each family is kept."""
     found: dict[str, list[Candidate]] = {
         "recalibrated": [partial(structured, strength=s, use_given=False) for s in ALIKE]
     }
@@ -94,7 +94,7 @@ def families_without_given(evidence: Evidence) -> dict[str, list[Candidate]]:
 
 
 def families_with_given(evidence: Evidence) -> dict[str, list[Candidate]]:
-    """Ways to say it from the inputs and the given label, which paired rows teach."""
+    """Ways to predict the true label from the inputs and the given label, learnt from paired rows."""
     found: dict[str, list[Candidate]] = {
         "label corrector": [partial(structured, strength=s, use_given=True) for s in ALIKE]
     }
@@ -123,8 +123,8 @@ def correct_scores(
         given: Given labels [n], -1 where missing.
         clean: Clean labels [n], -1 where missing; at least two rows have one.
         num_classes: C.
-        seed: Deals rows into folds and draws the noisy rows that noise models look at.
-        inputs: The rows themselves [n, D], for components that know only the clean rows.
+        seed: Deals rows into folds and draws the noisy rows that noise models are fitted to.
+        inputs: The rows themselves [n, D], for components that learn from the clean rows only.
         table: Whether the inputs are columns of a table.
     """
     noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
@@ -183,7 +183,7 @@ def _in_rows(values: Floats, rows: Labels, count: int) -> Floats:
 
 
 def _keep_absent(said: Floats, evidence: Evidence, rows: Labels) -> Floats:
-    """Leaves classes without a clean row to the scores, since nothing that was learnt is about them."""
+    """Takes classes without a clean row from the scores, since nothing was learnt about them."""
     absent = np.bincount(evidence.clean[evidence.clean != MISSING], minlength=evidence.num_classes) == 0  # [C]
     if not absent.any():
         return said

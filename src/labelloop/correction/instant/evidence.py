@@ -1,4 +1,4 @@
-"""All that is known of the rows whose labels are corrected."""
+"""All that is known about the rows whose labels are corrected."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from labelloop.methods.closed_loop.learners.clean_rows import Scale
 from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import Floats, Labels
 
-# How firmly the weight of the constant column is held at zero; it keeps a class without clean rows possible.
+# The penalty on the weight of the constant column, so that a class without clean rows stays possible.
 CONSTANT_STRENGTH = 0.1
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of the rows.
+    """All that is known about the rows.
 
     Attributes:
         scores: Log-probabilities of one or more sources side by side.
         given: Given labels, -1 where missing.
         clean: Clean labels, -1 where missing.
-        sample: Positions of some rows that have only a given label.
+        sample: Positions of a sample of the rows that have only a given label.
         num_classes: C.
-        inputs: The rows themselves as numbers, for learners of the clean rows alone; None if they are not at hand.
-        table: Whether the inputs are columns of a table, which trees suit.
-        seed: For learners that draw.
+        inputs: The rows themselves as numbers, for learners that use only clean rows; None if not available.
+        table: Whether the inputs are columns of a table, which suit trees.
+        seed: For learners that use random numbers.
     """
 
     scores: NDArray[np.floating]  # [n, E]
@@ -43,7 +43,7 @@ class Evidence:
 
     @cached_property
     def scale(self) -> Scale:
-        """Mean and deviation of the inputs, found once for all learners."""
+        """Mean and deviation of the inputs, computed once for all learners."""
         assert self.inputs is not None
         return Scale.of(self.inputs)
 
@@ -59,12 +59,12 @@ class Evidence:
 
     @property
     def centre(self) -> Array:
-        """The weights [E + 1, C] that believe the scores: the geometric mean of their sources."""
+        """The weights [E + 1, C] that take the scores as they are: the geometric mean of their sources."""
         eyes = [np.eye(self.num_classes)] * self.sources
         return np.vstack([*eyes, np.zeros((1, self.num_classes))]) / max(self.sources, 1)
 
     def strength(self, columns: float) -> Array:
-        """`columns` for every score, little for the constant [E + 1]."""
+        """The penalty `columns` for every score, and a small one for the constant [E + 1]."""
         return np.append(np.full(self.scores.shape[1], columns), CONSTANT_STRENGTH)
 
     def one_hot(self, labels: Labels) -> Array:
@@ -73,7 +73,7 @@ class Evidence:
 
 
 class Said(Protocol):
-    """A fitted way to say what the true label is."""
+    """A fitted predictor of the true label."""
 
     def about(self, evidence: Evidence, rows: Labels, *, use_given: bool) -> Floats:
         """Probabilities [len(rows), C]."""

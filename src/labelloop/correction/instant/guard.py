@@ -1,29 +1,30 @@
-"""When a given label is changed: only where the clean rows can tell that changing it does more good than harm.
+"""When a given label is changed: only where the clean rows show that changing it does more good than harm.
 
-Four bounds, all from counting clean rows, and all gone with enough of them:
+Four rules, all based on counts of clean rows; with enough clean rows none of them has an effect:
 
-1. *Do changes fix more than they break?* Among clean rows whose label would be changed by a margin p_k - p_g above t, W
-   turn right and L turn wrong, each judged by a correction formed without the row. Half a broken label is counted
-   before any is seen, so the net number of labels fixed is at least W - (L + ½) - sqrt(W + L + ½), one standard error
-   below what was seen. The guard takes the smallest margin t where this bound is above zero and within one label of its
-   highest value; where there is none, every given label is kept.
-2. *Is the class known at all?* Of M clean rows n_g are of class g. The log-odds of a class that was counted so have the
+1. *Do changes fix more than they break?* Of the clean rows whose label would change with a margin p_k - p_g above t, W
+   become right and L become wrong, each judged by a correction fitted without the row. With a prior of half a broken
+   label, the net number of labels fixed is at least W - (L + ½) - sqrt(W + L + ½), one standard error below the count.
+   The guard takes the smallest margin t where this bound is positive and within one label of its maximum; if there is
+   none, every given label is kept.
+2. *Is the class known at all?* Of M clean rows, n_g are of class g. The log-odds of a class counted this way have the
    standard error s_g = sqrt(1 / (n_g + ½) + 1 / (M - n_g + ½)), so g must lose to k even at the upper bound of its
-   odds: p_k > p_g exp(Z s_g). A class that nobody verified is changed only where p_k is six times as likely.
-3. *Is a class erased?* The soft labels say how many of the given labels g are right: Σ p_g over the rows that have
-   them, at the upper bound of the odds of g. If fewer are kept, some good ones are broken; of e_g good labels g among
-   the clean rows, b_g were, so the share of them that is believed to be broken is (b_g + ½) / (e_g + 1). As many of the
-   missing labels are given back, the likeliest first: next to none where the class is well known, half of them where
-   nobody verified it.
-4. *Is the class rare?* Of a rare class nearly every label may be broken while the share of right labels rises. If the
-   believed share π_g of a class is below half of an even one, breaking its labels counts by class with the chance that
-   they are broken unseen, and by row otherwise: (1 - e_g) + e_g / (C π_g) times as much as another label, with e_g the
-   share of rule 3. A label g is kept unless p_k is as many times as likely. p is here the mean of the soft labels and
-   of what the noise model alone says: a combination fitted to clean rows that are nearly all of other classes ranks
-   the rows of this one badly.
+   odds: p_k > p_g exp(Z s_g). If no clean row is of class g, k must be six times as likely.
+3. *Is a class erased?* The soft labels imply how many of the given labels g are right: Σ p_g over the rows that have
+   them, at the upper bound of the odds of g. If fewer are kept, some good ones are broken. Of e_g good labels g among
+   the clean rows, b_g were broken, so the estimated share is (b_g + ½) / (e_g + 1). That share of the missing labels is
+   given back, the likeliest first: next to none of them if the class is well known, half of them if no clean row is of
+   that class.
+4. *Is the class rare?* Nearly every label of a rare class may be broken while overall accuracy rises. If the estimated
+   share π_g of a class is below half of an even share, breaking one of its labels counts (1 - e_g) + e_g / (C π_g)
+   times as much as breaking another, where e_g is now the share of rule 3: by class with the probability that labels
+   are broken unseen, and by row otherwise. A label g is kept unless p_k is that many times as likely. Here p is the
+   mean of the soft labels and of the noise model's own: a combination fitted to clean rows that are nearly all of other
+   classes ranks the rows of this class badly.
 
-Where caution keeps a label that the correction would change, both are as likely: nobody knows which is right.
-Laplace's rule bounds every confidence: what never failed in M rows is right next time with chance (M + 1) / (M + 2).
+Where the guard keeps a label that the correction would change, both labels get the same probability, because nothing
+shows which is right. Laplace's rule bounds every confidence: what never failed in M rows is right the next time with
+probability (M + 1) / (M + 2).
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ from labelloop.large_arrays import by_chunks, put
 from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
 
-BROKEN_BEFORE = 0.5  # labels broken before any is seen
-KEEP_ALL = 1.0  # a margin that no class has
+BROKEN_BEFORE = 0.5  # prior count of broken labels
+KEEP_ALL = 1.0  # a margin that no class reaches
 Z = 1.28  # one-sided 90%
-RARE = 0.5  # a class with less than this part of an even share
-TIE = 1.001  # a label that caution keeps is as likely as the likeliest other
+RARE = 0.5  # a class is rare below this fraction of an even share
+TIE = 1.001  # a label that the guard keeps gets the probability of the likeliest class, and wins the tie
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What the clean rows say of changing labels.
+    """The rules for changing labels, set by the clean rows.
 
     Attributes:
         counts: Clean rows of every class [C].
-        margin: By how much another class has to lead.
-        fixed: W at this margin; not whole where given labels are simulated.
+        margin: The margin by which another class must lead.
+        fixed: W at this margin; not a whole number where given labels are simulated.
         broken: L at this margin.
-        worth: What breaking a label of each class counts for [C]; above 1 for rare classes that few clean rows know.
+        worth: The weight of breaking a label of each class [C]; above 1 for rare classes with few clean rows.
     """
 
     counts: Labels
@@ -65,18 +66,18 @@ class Guard:
 
     @property
     def sure(self) -> float:
-        """The chance that changes fix more than they break: P(share fixed > ½) with Beta(W + 1, L + ½ + 1)."""
+        """The probability that changes fix more than they break: P(share fixed > ½) with Beta(W + 1, L + ½ + 1)."""
         return float(betainc(self.broken + BROKEN_BEFORE + 1, self.fixed + 1, 0.5))
 
     @property
     def bounds(self) -> Array:
-        """exp(Z s_g): how many times likelier than class g another one has to be [C]."""
+        """exp(Z s_g): how many times as likely as class g another class has to be [C]."""
         total = self.counts.sum()
         return np.exp(Z * np.sqrt(1 / (self.counts + 0.5) + 1 / (total - self.counts + 0.5)))
 
     @property
     def ceiling(self) -> float:
-        """The highest confidence that M clean rows can speak for."""
+        """The highest confidence that M clean rows can support."""
         return float((self.counts.sum() + 1) / (self.counts.sum() + 2))
 
     def moves(self, said: Floats, given: Labels) -> NDArray[np.bool_]:
@@ -86,11 +87,11 @@ class Guard:
         return (best != given) & ((given == MISSING) | bounded)
 
     def minding(self, sizes: Array, erased: Array) -> Guard:
-        """The guard that also minds rare classes.
+        """The guard with the rule for rare classes.
 
         Args:
-            sizes: How many rows each class is believed to have [C].
-            erased: The share of good labels of each class that is believed to be broken [C].
+            sizes: The estimated number of rows of each class [C].
+            erased: The estimated share of good labels of each class that is broken [C].
         """
         even = len(sizes) * sizes / sizes.sum()  # C π
         return replace(self, worth=np.where(even < RARE, 1 - erased + erased / np.maximum(even, 1e-9), 1.0))
@@ -101,7 +102,7 @@ class Guard:
         Args:
             said: Soft labels [n, C].
             given: Given labels [n], -1 where missing.
-            alone: What the noise model alone says [n, C], if that is not what was said.
+            alone: Soft labels of the noise model alone [n, C]; None if they are `said`.
         """
         lost = self.moves(said, given) & ((given == MISSING) | (margins(said, given) > self.margin))
         if self.worth is None or not (self.worth > 1).any():
@@ -114,7 +115,7 @@ class Guard:
         return lost
 
     def apply(self, said: Floats, given: Labels, alone: Floats | None = None) -> Floats:
-        """Soft labels to return [n, C]: those said, but where caution keeps the given label."""
+        """Soft labels to return [n, C]: `said`, except where the guard keeps the given label."""
         return by_chunks(
             lambda rows: self._applied(said[rows], given[rows], None if alone is None else alone[rows]), said.shape
         )
@@ -128,10 +129,10 @@ class Guard:
         """The third rule, on what `apply` returns for all rows [n, C].
 
         Args:
-            out: What it returns [n, C].
-            said: What it was told [n, C].
+            out: What it returned [n, C].
+            said: The soft labels it was called with [n, C].
             given: Given labels [n], -1 where missing.
-            erased: The share of good labels of each class that is believed to be broken [C].
+            erased: The estimated share of good labels of each class that is broken [C].
         """
         best, back = out.argmax(axis=1), []
         for g in range(out.shape[1]):
@@ -148,7 +149,7 @@ class Guard:
         return changed
 
     def _bounded(self, out: Array) -> Floats:
-        """No confidence above the ceiling; what is left goes evenly to the other classes."""
+        """Caps confidences at the ceiling; the rest goes to the other classes in proportion."""
         rows, best = np.arange(len(out)), out.argmax(axis=1)
         top = out[rows, best]
         over = top > self.ceiling
@@ -161,7 +162,7 @@ class Guard:
 
 
 def _keep(out: Array, rows: Labels, given: Labels) -> Array:
-    """Makes the given label of some rows as likely as the likeliest."""
+    """Makes the given label of some rows as likely as the likeliest class."""
     out[rows, given[rows]] = TIE * out[rows].max(axis=1, initial=0.0)
     out[rows] /= out[rows].sum(axis=1, keepdims=True)
     return out
@@ -173,12 +174,12 @@ def margins(said: Floats, given: Labels) -> Array:
 
 
 def set_guard(lead: Array, fixed: Array, broken: Array, counts: Labels) -> Guard:
-    """The guard with the margin beyond which the most labels are surely fixed.
+    """The guard whose margin follows from the lower bound of rule 1.
 
     Args:
-        lead: Margins of changes that clean rows would see [K].
-        fixed: What each counts for as a label that turns right [K].
-        broken: As one that turns wrong [K].
+        lead: Margins of the changes to clean rows [K].
+        fixed: The weight of each as a label that becomes right [K].
+        broken: Its weight as a label that becomes wrong [K].
         counts: Clean rows of every class [C].
     """
     order = np.argsort(-lead, kind="stable")

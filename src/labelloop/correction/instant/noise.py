@@ -1,7 +1,8 @@
-"""What a given label adds to what the inputs say, through two estimates of how labels go wrong.
+"""What a given label adds to a prediction from the inputs, under two estimates of the noise.
 
-One holds that noise follows the class alone, the other that it may follow the row (methods/closed_loop/simulation.py).
-Noisy rows and a few clean ones cannot tell for sure which is right, so without pairs the two count alike.
+One assumes that noise depends on the class alone, the other that it may depend on the row as well
+(methods/closed_loop/simulation.py). Noisy rows and a few clean ones do not show which is right, so without pairs both
+get the same weight.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from labelloop.methods.closed_loop.simulation import (
 )
 from labelloop.types import MISSING, Floats, Labels
 
-ROW_CLASSES = 60  # with more classes the estimate that follows the row takes minutes
+ROW_CLASSES = 60  # with more classes, the estimate of row-dependent noise takes minutes
 STEPS = 200
-AGAIN = 10  # steps from an estimate that differs by a few pairs
+AGAIN = 10  # steps when starting from an estimate that differs by a few pairs
 POWERS = np.geomspace(0.05, 1.0, 40)
 Z_FLAT = 1.645  # one-sided 95%
 BY_CLASS, BY_ROW = "given label, noise by class", "given label, noise by row"
@@ -34,13 +35,13 @@ BY_CLASS, BY_ROW = "given label, noise by class", "given label, noise by row"
 
 @dataclass(frozen=True)
 class Noise:
-    """How labels go wrong.
+    """The estimated noise.
 
     Attributes:
         judges: The clean rows.
         transition: T[true, given] [C, C].
-        without: T formed without each fold of the paired rows.
-        by_row: The estimate that may follow the row; None with many classes.
+        without: T estimated without each fold of the paired rows.
+        by_row: The estimate of row-dependent noise; None if there are many classes.
     """
 
     judges: Judges
@@ -49,7 +50,7 @@ class Noise:
     by_row: RowNoise | None
 
     def log_p(self, rows: Labels | slice) -> Array:
-        """Log-probabilities of the given label, of some rows [m, C]."""
+        """Log-probabilities of the given label for some rows [m, C]."""
         return _log_p(self.judges.evidence, rows)
 
     def components(self, q: Floats, q_unseen: Floats) -> list[Component]:
@@ -57,7 +58,7 @@ class Noise:
 
         Args:
             q: P(y | x) of all rows [n, C].
-            q_unseen: The same of the judges by what did not learn from them [M, C].
+            q_unseen: The same for the judges, learnt without them [M, C].
         """
         given, rows = self.judges.given, self.judges.rows
         by_class = np.empty(q_unseen.shape)
@@ -80,7 +81,7 @@ class Noise:
         return found
 
     def pooled(self, q: Floats, q_unseen: Floats) -> Combined:
-        """Their mean: without pairs nothing tells which of them is right."""
+        """The mean of both: without pairs nothing shows which of them is right."""
         found = self.components(q, q_unseen)
         equal = np.full(len(found), 1 / len(found))
         weights = {component.name: 1 / len(found) for component in found}
@@ -88,7 +89,7 @@ class Noise:
         return Combined(final, combine([component.unseen for component in found], equal), weights)
 
     def draw(self, rng: np.random.Generator) -> list[Labels]:
-        """Given labels that the judges might have had, drawn under each estimate; the real one where there is one."""
+        """Given labels for the judges, drawn from each estimate; paired judges keep their real one."""
         labels, rows, given = self.judges.labels, self.judges.rows, self.judges.given
         laws = [self.transition[labels]]
         if self.by_row is not None:
@@ -98,7 +99,7 @@ class Noise:
         return [np.where(given != MISSING, given, labels) for labels in drawn]
 
     def believed(self, q_unseen: Floats, given: Labels) -> Floats:
-        """The pooled posterior of the judges, had they been given these labels [M, C]."""
+        """The pooled posterior of the judges if these were their given labels [M, C]."""
         said = [label_posterior(q_unseen, self.transition, given)]
         if self.by_row is not None:
             said.append(self.by_row.posterior(q_unseen, self.log_p(self.judges.rows), given))
@@ -106,14 +107,14 @@ class Noise:
 
 
 def least_sharp(q_unseen: Floats, labels: Labels) -> float:
-    """The smallest power τ of q that the clean rows do not rule out, at 95%.
+    """The smallest power τ of q that the clean rows do not rule out at the 95% level.
 
-    Noise is what separates the given labels from q, so a q that is too sure of itself makes good labels look wrong. Few
-    clean rows leave open how sure q may be; the cautious answer is the flattest q that they allow, and with it the
-    least noise: the loss of q^τ on rows that q has not seen may exceed the lowest by z² / 2.
+    Noise is estimated from the disagreement between given labels and q, so an overconfident q makes good labels look
+    wrong. A few clean rows do not determine how confident q may be. The cautious choice is the flattest q that they
+    allow, which implies the least noise: the held-out loss of q^τ may exceed the lowest loss by z² / 2.
 
     Args:
-        q_unseen: P(y | x) of the clean rows by what did not learn from them [M, C].
+        q_unseen: P(y | x) of the clean rows, learnt without them [M, C].
         labels: Their clean labels [M].
     """
     losses = np.array([-np.log(np.maximum(_true(flatten(q_unseen, tau), labels), 1e-12)).sum() for tau in POWERS])
@@ -139,11 +140,11 @@ def _floats(values: Array) -> Floats:
 
 
 def estimate_noise(judges: Judges, q: Floats) -> Noise:
-    """Estimates it from the sampled noisy rows, and the matrix also from the paired ones.
+    """Estimates the noise from the sampled noisy rows, and the matrix from the paired clean rows too.
 
     Args:
         judges: The clean rows.
-        q: P(y | x) of all rows by what has not seen their given label [n, C].
+        q: P(y | x) of all rows, from models that have not seen their given label [n, C].
     """
     evidence = judges.evidence
     sample, classes = evidence.sample, evidence.num_classes

@@ -1,7 +1,7 @@
-"""What can be said of a row's true label from its scores and its given label: three ways to learn it from clean rows.
+"""Three models of a row's true label given its scores and its given label, learnt from clean rows.
 
-Each way ends in the same form, logits = scores · weights + (a row of numbers for the given label), so that they can
-be compared, combined, and asked about a row without a given label.
+All have the form logits = scores · weights + (a row of numbers for the given label), so they can be compared, combined,
+and applied to rows without a given label.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from labelloop.correction.instant.evidence import Evidence
 from labelloop.methods.closed_loop.learners.logistic import Array, descend, fit_logistic, log_softmax
 from labelloop.types import MISSING, Floats, Labels
 
-# Rows that a row of the noise matrix is worth before any is seen: they say that the given label tells nothing.
+# Prior rows for each row of the noise matrix; they make the given label uninformative.
 PRIOR_ROWS = 5.0
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """A fitted way to say what the true label is."""
+    """A fitted linear predictor of the true label."""
 
     weights: Array  # [E, C]
     of_given: Array  # [C given, C] what a given label adds to the logits
@@ -34,20 +34,20 @@ class Opinion:
 
 
 def recalibrated(evidence: Evidence, rows: Labels, strength: float) -> Opinion:
-    """The scores alone, brought in line with the clean rows. The given label is ignored."""
+    """The scores alone, recalibrated on the clean rows. The given label is ignored."""
     targets = evidence.one_hot(evidence.clean[rows])
     weights = fit_logistic(evidence.columns(rows), targets, evidence.centre, evidence.strength(strength))
     return Opinion(weights, np.zeros((evidence.num_classes, evidence.num_classes)))
 
 
 def label_corrector(evidence: Evidence, rows: Labels, strength: float, given_strength: float) -> Opinion:
-    """The correction network without a hidden layer: given label and scores to the true label.
+    """The correction network without a hidden layer: predicts the true label from the given label and the scores.
 
     Args:
-        evidence: What is known.
-        rows: Clean rows; the paired ones are learnt from.
-        strength: How firmly the scores are believed as they are.
-        given_strength: How firmly the given label is ignored.
+        evidence: What is known about the rows.
+        rows: Clean rows; only the paired ones are learnt from.
+        strength: Of the penalty that pulls towards the scores as they are.
+        given_strength: Of the penalty that pulls towards ignoring the given label.
     """
     c, rows = evidence.num_classes, rows[evidence.given[rows] != MISSING]
     x = np.hstack([evidence.one_hot(evidence.given[rows]), evidence.columns(rows)])  # [m, C + E]
@@ -58,16 +58,16 @@ def label_corrector(evidence: Evidence, rows: Labels, strength: float, given_str
 
 
 def noise_model(evidence: Evidence, rows: Labels, influence: float, strength: float) -> Opinion:
-    """Bayes with a noise matrix: p(true | x) · T[true, given], both fitted at once to clean and to noisy rows.
+    """Bayes with a noise matrix: p(true | x) · T[true, given], fitted jointly to clean and noisy rows.
 
-    A clean row is likely when p(true | x) is high, and T[true, given] where it is paired. A noisy row is likely when
-    Σ_true p(true | x) T[true, given] is. Only the matrix assumes that noise depends on nothing but the class.
+    The likelihood of a clean row is p(true | x), times T[true, given] if it is paired. That of a noisy row is
+    Σ_true p(true | x) T[true, given]. Only the matrix assumes that noise depends on nothing but the class.
 
     Args:
-        evidence: What is known.
+        evidence: What is known about the rows.
         rows: Clean rows to learn from.
-        influence: What the sampled noisy rows together count for, in clean rows.
-        strength: How firmly the scores are believed as they are.
+        influence: The total weight of the sampled noisy rows, as a multiple of the clean rows.
+        strength: Of the penalty that pulls towards the scores as they are.
     """
     c, centre, firm = evidence.num_classes, evidence.centre, evidence.strength(strength)[:, None]
     x, x_noisy = evidence.columns(rows), evidence.columns(evidence.sample)
@@ -95,7 +95,7 @@ def noise_model(evidence: Evidence, rows: Labels, influence: float, strength: fl
         return float(value + 0.5 * (firm * away**2).sum()), np.concatenate([slope.ravel(), slope_matrix.ravel()])
 
     weights = fit_logistic(x, targets, centre, firm[:, 0])
-    if seen.sum() < PRIOR_ROWS * c + 1:  # no pairs: start where the scores alone put the given labels
+    if seen.sum() < PRIOR_ROWS * c + 1:  # no pairs: start from the matrix that the scores alone suggest
         seen_first = np.exp(log_softmax(x_noisy @ weights)).T @ given_one_hot + prior
     else:
         seen_first = seen

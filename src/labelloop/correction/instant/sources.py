@@ -1,4 +1,4 @@
-"""Where scores come from: probabilities that are there, embeddings, or the columns of a table."""
+"""Where scores come from: existing probabilities, embeddings, or the columns of a table."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def correct_labels(
         num_classes: C.
         pred_probs: Out-of-sample probabilities [n, C].
         embeddings: Features [n, D].
-        table: Whether the features are columns of a table, which trees suit.
-        seed: Deals rows into folds and draws the noisy rows that noise models look at.
+        table: Whether the features are columns of a table, which suit trees.
+        seed: Deals rows into folds and draws the noisy rows that noise models are fitted to.
     """
     sources = []
     if pred_probs is not None:
@@ -37,5 +37,5 @@ def correct_labels(
         sources.append(by_chunks(lambda rows: np.log(np.maximum(p[rows], FLOOR)), p.shape, p.dtype))
     if embeddings is not None:
         sources += column_scores(embeddings, given, num_classes, table, seed)
-    scores = side_by_side(sources, np.float32)  # as a run keeps them
+    scores = side_by_side(sources, np.float32)  # as a run stores them
     return correct_scores(scores, given, clean, num_classes, seed, inputs=embeddings, table=table)

@@ -1,8 +1,8 @@
-"""A label corrector with few parameters: what a handful of clean rows, or hundreds of classes, can bear.
+"""A label corrector with few parameters, for a handful of clean rows or hundreds of classes.
 
 logit_k = Σ_s (τ_s + δ_sk) · score_sk + b_k + (γ + ε_k) · [k is the given label]
 
-Temperatures τ and the worth γ of a given label are shared by all classes; δ, b and ε are what a class may differ by.
+Temperatures τ and the worth γ of a given label are shared by all classes; δ, b and ε are deviations of a single class.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from labelloop.correction.instant.evidence import Evidence
 from labelloop.methods.closed_loop.learners.logistic import Array, descend, log_softmax
 from labelloop.types import MISSING, Floats, Labels
 
-TEMPERATURE_STRENGTH = 1.0  # of τ towards believing the scores as they are
-BIAS_STRENGTH = 1.0  # of b towards 0
-WORTH_STRENGTH = 0.3  # of γ towards what it is when most labels are right
-RIGHT = 0.7  # the share of labels that are right before any is seen
+TEMPERATURE_STRENGTH = 1.0  # of the penalty that pulls τ towards the scores as they are
+BIAS_STRENGTH = 1.0  # of that on b, towards 0
+WORTH_STRENGTH = 0.3  # of that on γ, towards its value when the share RIGHT of the labels is right
+RIGHT = 0.7  # the prior share of labels that are right
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Structured:
     Attributes:
         slopes: τ_s + δ_sk [S, C].
         bias: b [C].
-        worth: γ + ε_k [C]; zeros if it never saw a given label.
+        worth: γ + ε_k [C]; zeros if fitted without given labels.
     """
 
     slopes: Array
@@ -51,13 +51,13 @@ def _by_source(evidence: Evidence, rows: Labels, slopes: Array) -> Array:
 
 
 def structured(evidence: Evidence, rows: Labels, strength: float, *, use_given: bool) -> Structured:
-    """Fits it to clean rows; with `use_given`, to those that have a given label.
+    """Fits the corrector to clean rows; with `use_given`, to those that have a given label.
 
     Args:
-        evidence: What is known.
+        evidence: What is known about the rows.
         rows: Clean rows to learn from.
-        strength: How firmly classes are held to be alike.
-        use_given: Whether the given label may count.
+        strength: Of the penalty that pulls classes towards each other.
+        use_given: Whether to use the given label.
     """
     if use_given:
         rows = rows[evidence.given[rows] != MISSING]

@@ -1,4 +1,4 @@
-"""q(y | x): from what a network of the given labels says of a row to what its true label is, learnt on clean rows."""
+"""q(y | x): turns a network's prediction of the given label into one of the true label, learnt on clean rows."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from scipy.special import log_softmax, softmax
 from labelloop.methods.closed_loop.simulation import Array
 from labelloop.types import Labels
 
-LOWEST = -12.0  # log probabilities below this tell nothing more
-WIDEST = 32  # classes up to which every class may speak for every other one
-PENALTY = 30.0  # of the squared distance of a coefficient from where it is without evidence
-SCALE_PENALTY = 1.0  # of the squared distance of the common scale from 1
+LOWEST = -12.0  # log probabilities below this add no information
+WIDEST = 32  # classes up to which the whole matrix of coefficients is fitted
+PENALTY = 30.0  # on the squared distance of a coefficient from its prior
+SCALE_PENALTY = 1.0  # on the squared distance of the common scale from 1
 
 
 def fit_beliefs(log_p: Array, labels: Labels) -> Array:
     """Coefficients [C + 1, C] of a logistic regression from log p(ỹ | x) to the true label, the last row the offsets.
 
-    They are drawn to a multiple of the identity. The multiple is the one number that few rows can tell: noise makes
-    p(ỹ | x) flatter than q(y | x). Without rows it is 1, and q = p. So few rows, or a class without any, do little
-    harm. With many classes only the diagonal and the offsets may differ from it.
+    They are shrunk towards a multiple of the identity. The multiple is the one number that a few rows can determine:
+    noise makes p(ỹ | x) flatter than q(y | x). Without rows it is 1, and q = p, so few rows, or a class without any, do
+    little harm. With many classes only the diagonal and the offsets are free.
 
     Args:
         log_p: Of clean rows [m, C].

@@ -16,18 +16,18 @@ from labelloop.errors import UsageError
 from labelloop.large_arrays import by_chunks, row_chunks, soft_dtype
 from labelloop.types import MISSING, Floats, Labels
 
-TINY = 1e-12  # keeps log finite where every component gives the true class no chance
+TINY = 1e-12  # keeps log finite where every component gives the true class probability 0
 
 Weights = NDArray[np.float64]
 
 
 def mixture_loss(weights: Weights, true_class: NDArray[np.float64]) -> float:
-    """Cross-entropy of the mixture; true_class[k, i] is what component k gives the true class of row i."""
+    """Cross-entropy of the mixture; true_class[k, i] is component k's probability of the true class of row i."""
     return float(-np.log(np.maximum(weights @ true_class, TINY)).mean())
 
 
 def mixture_gradient(weights: Weights, true_class: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Derivative of `mixture_loss` by the weights."""
+    """The gradient of `mixture_loss` with respect to the weights."""
     mixed = np.maximum(weights @ true_class, TINY)  # [M]
     return -(true_class / mixed).mean(axis=1)  # [K]
 
@@ -42,7 +42,7 @@ def _true_class(components: Sequence[Floats], labels: Labels) -> NDArray[np.floa
 
 
 def check_components(components: Sequence[Floats]) -> list[Floats]:
-    """The components as arrays, refused where they cannot be mixed."""
+    """The components as arrays. Refuses components that cannot be mixed."""
     arrays = [np.asarray(component) for component in components]
     if not arrays:
         raise UsageError("there are no components; give at least one array of rows that sum to 1")
@@ -60,7 +60,7 @@ def check_components(components: Sequence[Floats]) -> list[Floats]:
 
 
 def check_labels(labels: Labels, rows: int, num_classes: int) -> None:
-    """Refuses clean labels that are missing, out of range or not one for every row."""
+    """Refuses clean labels that are missing or out of range, or another number of them than rows."""
     if labels.shape != (rows,):
         raise UsageError(f"{rows} rows, but labels of the shape {labels.shape}; give one clean label for every row")
     if not rows:
@@ -78,9 +78,9 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
     """Finds the weights of Eq. 5.
 
     Args:
-        components: What each component says of the clean_val rows, each [M, C] with rows that sum to 1.
-        labels: Their clean labels, [M].
-        previous: The weights of the round before, for all components but the newest.
+        components: Each component's soft labels of the clean_val rows [M, C]; rows sum to 1.
+        labels: Their clean labels [M].
+        previous: The weights of the previous round, for all components but the newest.
 
     Returns:
         Weights [K], non-negative, summing to 1.
@@ -93,7 +93,7 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
     check_labels(labels, *components[0].shape)
     true_class = _true_class(components, labels)
     count = len(components)
-    # From a vertex SLSQP can stop at once, far from the minimum; from the middle not. PAPER.md, guess 15.
+    # Started at a vertex, SLSQP can stop at once, far from the minimum; so it starts in the middle. PAPER.md, guess 15.
     found = minimize(
         mixture_loss,
         np.full(count, 1 / count),
@@ -119,10 +119,10 @@ def combination_weights(
 
     Args:
         combination: Which of the two.
-        components: What each component says of the clean_val rows, each [M, C].
+        components: Each component's soft labels of the clean_val rows [M, C].
         labels: Their clean labels [M].
-        previous: The weights of the round before.
-        prior: How many rows speak for each component before any is seen [K]; zeros leave Eq. 5 as it is.
+        previous: The weights of the previous round.
+        prior: Prior rows for each component [K]; zeros leave Eq. 5 as it is.
     """
     if combination == "latest":
         return np.eye(len(components))[-1]
@@ -130,10 +130,10 @@ def combination_weights(
 
 
 def with_prior(weights: Weights, rows: int, prior: Weights) -> Weights:
-    """(M ω + prior) / (M + Σ prior): the weights of M rows, as if `prior[k]` rows more had spoken for component k.
+    """(M ω + prior) / (M + Σ prior): the weights from M rows, as if `prior[k]` further rows had chosen component k.
 
-    A handful of rows says little about weights: Eq. 5 on a single one may put all weight on any component. The mixture
-    loses at most log(1 + Σ prior / M) of its loss on the M rows, which vanishes with more of them.
+    A handful of rows says little about weights: Eq. 5 on a single row may put all weight on any component. The prior
+    raises the loss on the M rows by at most log(1 + Σ prior / M), which vanishes as M grows.
     """
     return (rows * weights + prior) / (rows + prior.sum()) if prior.any() else weights
 

@@ -23,28 +23,28 @@ class Config(TrainingConfig):
     Attributes:
         noisy_loss_weight: λ of Eq. 1.
         noisy_loss_weight_after: λ once the labels are being corrected; -1 keeps `noisy_loss_weight`.
-        simulation: The noisy label of a clean row that has none: "posterior", what the noisy head expects of it (the
-            paper), or a label drawn from the clean one as labels go wrong, anew in every pass: by class alone
-            ("transition"), or as the row has it too ("by_row"). How they do is learnt by two networks, each trained
-            on half of the rows for the epochs of the warm-up, which also correct every label once before the loop.
-        beliefs: What says how likely each true label is before the loop begins: "networks", those two, or "all": where
-            inputs are columns of numbers, also learners of the given labels and of the clean rows alone.
-        warm_up: Epochs before the first correction; with half-networks theirs, before the loop's own network begins,
-            whose labels are first corrected after `correct_every` epochs.
+        simulation: The noisy label of a clean row that has none: "posterior", the noisy head's prediction (the paper),
+            or a label drawn, anew in every pass, given the clean label: from noise that depends on the class alone
+            ("transition"), or on the row too ("by_row"). Two half-networks, each trained on half of the rows for the
+            epochs of the warm-up, estimate the noise and correct every label once before the loop.
+        beliefs: Where q(y | x) comes from before the loop begins: "networks", the half-networks alone, or "all", where
+            inputs are columns of numbers also learners of the given labels and of the clean rows alone.
+        warm_up: Epochs before the first correction. With half-networks, the epochs of each of them; the loop's own
+            labels are then first corrected after `correct_every` epochs.
         correct_every: Epochs between corrections.
         correct_until: The share of the epochs after which labels are no longer corrected.
         clean_fit_fraction: Share of the clean rows that train the correction network; the rest are clean_val.
         combination: "convex" (Eq. 2), or "latest": the newest correction alone.
-        combination_prior: Clean rows that count before any is seen, so that weights are not left to a handful: at the
-            start half of them for the given labels and half for the half-networks, in every round for the weights of
-            the start. 0 is Eq. 5.
+        combination_prior: The size of a prior on the combination weights, in clean rows, for when there are few. At
+            the start it is split evenly between given labels and half-networks; in every round it stands for the
+            weights of the start. 0 is Eq. 5.
         clean_rows_train: Whether the clean rows also train the classifier with their clean labels: "never" (the
-            paper), "always", "after_warm_up", or "after_last_correction", when no correction is left that a network
-            with memorised clean rows could spoil.
-        clean_row_repeats: How often an epoch shows a clean row, where they train; 0: as often as a noisy row tells less
-            than a clean one, from how many first labels of the clean rows are right.
-        final_labels: The labels to return: "loop", those that the loop ends with (the paper), or "held_out", labels
-            made once more by networks that have not seen the row, unless pairs judge those of the loop surely better.
+            paper), "always", "after_warm_up", or "after_last_correction", when memorised clean rows can no longer
+            spoil a correction.
+        clean_row_repeats: How often each epoch repeats a clean row, where clean rows train the classifier. 0 chooses it
+            by how many noisy rows are worth one clean row, from the share of their first labels that is right.
+        final_labels: The labels to return: "loop", those that the loop ends with (the paper), or "held_out", new labels
+            from networks that have not seen the row, unless paired rows show that the loop's are clearly better.
         corrector: Settings of the correction network.
     """
 
@@ -110,21 +110,21 @@ class Config(TrainingConfig):
         return max((epoch for epoch in range(1, self.epochs) if self.corrects_after(epoch)), default=0)
 
     def of_half_networks(self) -> Config:
-        """The settings of the half-networks: the whole schedule in the warm-up, and nothing that slows it.
+        """The settings of the half-networks: the whole schedule within the warm-up, without mixup or crops.
 
-        They need not be kept from memorising: they are judged by rows that they have not seen.
+        They need no protection against memorising, because they only predict rows that they have not seen.
         """
         augment = "none" if self.augment == "crop-flip" else self.augment
         return replace(self, epochs=self.warm_up, mixup=0.0, augment=augment)
 
     def of_the_loop(self) -> Config:
-        """The settings of the loop itself: where half-networks have done the warm-up, it begins with their labels."""
+        """The settings of the loop itself: with half-networks, the warm-up is only up to the first correction."""
         if self.simulation == "posterior":
             return self
         return replace(self, warm_up=min(self.correct_every, max(self.epochs - 1, 1)))
 
     def wants(self, name: str) -> bool:
-        """Whether the correction network, or a candidate for it, asks for this input."""
+        """Whether the correction network, or a candidate for it, uses this input."""
         return any(name in candidate.split("+") for candidate in self.corrector.inputs)
 
     def noisy_loss_weight_in(self, epoch: int) -> float:

@@ -1,4 +1,4 @@
-"""The correction network r(noisy label, columns; φ): a two-layer network from what is known of a row to its label.
+"""The correction network r(noisy label, columns; φ): a two-layer network that predicts the true label of a row.
 
 It is trained on clean_fit and selected on clean_val. The noisy label of a clean row is the real one where the row is
 paired, else the simulated posterior f_n(x).
@@ -33,17 +33,17 @@ class CorrectorConfig:
     """Settings of the correction network. The defaults are the paper's; see PAPER.md for where it says so.
 
     Attributes:
-        inputs: What it sees beside the noisy label: names of INPUTS, several joined by "+". With more than one entry
-            each is a candidate, and the one best on clean_val is kept.
+        inputs: Its inputs besides the noisy label: names of INPUTS, several joined by "+". With more than one entry,
+            each is a candidate, and the best on clean_val is kept.
         hidden: Hidden units.
         optimizer: "sgd", or "adamw", which small clean sets need.
         learning_rate: Until the loss on clean_val first rises.
         low_learning_rate: From then on.
         momentum: Of SGD.
         weight_decay: Of either optimiser.
-        batch_size: Rows a step.
+        batch_size: Rows per step.
         max_epochs: Passes over clean_fit, at most.
-        patience: Passes without improvement on clean_val, after the drop of the learning rate, that end the training.
+        patience: Training ends after this many passes without improvement on clean_val, once the rate has dropped.
         standardise: Whether the columns are scaled to mean 0 and deviation 1 on clean_fit.
     """
 
@@ -110,7 +110,7 @@ class Corrector:
     epochs: int
 
     def summary(self) -> dict[str, str | float | int]:
-        """What is worth recording."""
+        """What a run records about it."""
         return {
             "inputs": self.inputs,
             "clean_val_loss": self.clean_val_loss,
@@ -140,17 +140,17 @@ def fit_corrector(
     seed: int = 0,
     redraw: Redraw | None = None,
 ) -> Corrector:
-    """Trains a correction network for every candidate of `config.inputs` and keeps the one best on clean_val.
+    """Trains a correction network for every candidate of `config.inputs` and keeps the best on clean_val.
 
     Args:
         noisy: Noisy labels of all clean rows [M, C]: one-hot where known, else the simulated posterior.
-        columns: What else is known of the clean rows, by name, each [M, any].
+        columns: Further inputs for the clean rows, by name, each [M, any].
         labels: Clean labels [M].
         clean_fit: Positions of the rows to train on.
         clean_val: Positions of the rows to select on.
         config: Settings.
         seed: For the initial weights and the order of the rows.
-        redraw: Noisy labels of all clean rows [M, C] for one pass, drawn from a stream; without it `noisy` in each.
+        redraw: Draws noisy labels of all clean rows [M, C] for one pass; without it, every pass uses `noisy`.
 
     Raises:
         UsageError: No rows, a label that is missing or out of range, an unknown input, or a value that is not a number.
@@ -184,7 +184,7 @@ def _fit_one(
     mean, scale = np.zeros(picked.shape[1], np.float32), np.ones(picked.shape[1], np.float32)
     if config.standardise:
         mean, deviation = picked[clean_fit].mean(axis=0), picked[clean_fit].std(axis=0)
-        # Rounding alone gives a constant column a tiny deviation, and dividing by that would blow it up.
+        # Rounding gives a constant column a tiny deviation, and dividing by that would blow it up.
         scale = np.where(deviation > 1e-6 * np.abs(mean), deviation, 1).astype(np.float32)
     picked = (picked - mean) / scale
     x_val, y_val = _assemble(noisy[clean_val], picked[clean_val]), torch.from_numpy(labels[clean_val])
@@ -229,7 +229,7 @@ def _fit_one(
 def set_gradients(network: CorrectionNetwork, x: torch.Tensor, y: torch.Tensor) -> None:
     """Stores the gradient of the mean cross-entropy in the network's parameters.
 
-    Written out, because for so small a network autograd takes longer than the arithmetic.
+    Written by hand, because autograd takes longer than the arithmetic of so small a network.
 
     Args:
         network: Its gradients are replaced.
@@ -245,7 +245,7 @@ def set_gradients(network: CorrectionNetwork, x: torch.Tensor, y: torch.Tensor) 
 
 
 def _check_columns(columns: Mapping[str, Floats], config: CorrectorConfig, rows: int) -> None:
-    """Refuses columns of another length or with values that are not numbers, among those that are asked for."""
+    """Refuses columns in use that have another length or hold values that are not numbers."""
     for name in dict.fromkeys(name for candidate in config.inputs for name in candidate.split("+")):
         if name not in columns:
             continue  # `_pick` says so

@@ -1,7 +1,7 @@
-"""Two half-networks, each trained on half of the noisy rows: what they say of a row has nothing of its own label in it.
+"""Two half-networks, each trained on half of the noisy rows, so that every row is predicted without its own label.
 
-They are the warm-up, and take the place of the noisy head. From them and the clean rows comes how labels go wrong,
-a noisy label for every clean row, and a first correction of every noisy row, all before the loop begins.
+They are the warm-up, and take the place of the noisy head. They and the clean rows give an estimate of the noise, a
+noisy label for every clean row, and a first correction of every noisy row, all before the loop begins.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.training.targets import one_hot, take
 from labelloop.types import MISSING, Correction, Floats, Labels, Problem, Rows
 
-SAMPLE = 2000  # rows by which a half-network is judged after each epoch
-NOISE_ROWS = 10_000  # rows that tell how noise follows the row: more change little and take time
-ROW_CLASSES = 60  # with more classes an estimate that follows the row takes minutes
+SAMPLE = 2000  # rows on which a half-network is evaluated after each epoch
+NOISE_ROWS = 10_000  # rows for the estimate of row-dependent noise: more change little and take time
+ROW_CLASSES = 60  # with more classes, the estimate of row-dependent noise takes minutes
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What is known before the loop begins, by networks that have not seen the row.
+    """What is known before the loop begins, from networks that have not seen the row.
 
     Attributes:
-        chances: P(ỹ | y, x) of the clean rows, how their label may go wrong [M, C].
+        chances: P(ỹ | y, x) of the clean rows, the distribution of their noisy label [M, C].
         labels: A noisy label for every clean row: the real one where there is one, else drawn from `chances` [M].
         noisy_train: p(ỹ | x) of the noisy rows [N, C].
-        noisy_clean: The same of the clean rows [M, C].
+        noisy_clean: The same for the clean rows [M, C].
         train: P(y | x, ỹ) of the noisy rows, the first correction [N, C].
-        clean: The same of the clean rows, for their noisy label [M, C].
-        weights: What each of those that speak of the inputs counts for [K].
-        gap: How much more often the half-networks agree with labels that they have seen than with others.
+        clean: The same for the clean rows, given their noisy label [M, C].
+        weights: The weight of each learner in q(y | x) [K].
+        gap: The half-networks' agreement with labels they were trained on, minus that with the others.
     """
 
     chances: Floats
@@ -60,14 +60,15 @@ class HeldOut:
     gap: float
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Everything, as a checkpoint holds it."""
+        """All fields, as a checkpoint stores them."""
         found = {f"held_out_{field.name}": np.asanyarray(getattr(self, field.name)) for field in fields(self)}
-        # Copies: the targets may be one of these arrays, and a file holds no memory twice. What is large has its own.
+        # Copies: the targets may be one of these arrays, and a safetensors file cannot hold shared memory twice. Large
+        # arrays have files of their own.
         return {name: array if is_on_disk(array) else array.copy() for name, array in found.items()}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> HeldOut | None:
-        """What `to_arrays` stored, if it did."""
+        """What `to_arrays` stored, or None if it stored nothing."""
         if "held_out_chances" not in arrays:
             return None
         values: dict[str, Any] = {field.name: arrays[f"held_out_{field.name}"] for field in fields(cls)}
@@ -75,11 +76,11 @@ class HeldOut:
 
 
 def hold_out(problem: Problem, clean_fit: Labels, config: Config, runtime: Runtime) -> HeldOut:
-    """Trains the half-networks, and estimates from them how labels go wrong.
+    """Trains the half-networks, and estimates the noise from them.
 
     Args:
         problem: Training rows with given labels, and the clean rows.
-        clean_fit: The clean rows that may teach.
+        clean_fit: The clean rows whose pairs the estimate of the noise may use.
         config: Settings.
         runtime: Device and seed.
     """
@@ -94,14 +95,14 @@ def hold_out(problem: Problem, clean_fit: Labels, config: Config, runtime: Runti
         gaps.append(gap)
     on = Correction(log_p, np.log(np.exp(log_p_clean).mean(axis=0)))
     gap = float(np.mean(gaps))
-    # Of several processes one goes on from here, and tells the others.
+    # With several processes, only the first one continues from here, and sends the others the result.
     return HeldOut(**runtime.from_first(lambda: vars(_from_networks(problem, on, gap, clean_fit, config, seed))))
 
 
 def _from_networks(
     problem: Problem, on: Correction, gap: float, clean_fit: Labels, config: Config, seed: int
 ) -> HeldOut:
-    """All that follows from log p(ỹ | x) by the half-networks."""
+    """All that follows from log p(ỹ | x) of the half-networks."""
     train, clean, log_p = problem.train, problem.clean, on.train
     noisy_clean = np.exp(on.clean)  # [M, C]
     q, weights = inputs_alone(problem, on, config, seed)
@@ -125,12 +126,12 @@ def _from_networks(
 
 
 def _noise(problem: Problem, q: Correction, on: Correction, clean_fit: Labels, config: Config) -> RowNoise:
-    """How labels go wrong, from noisy rows and from the paired rows that may teach."""
+    """The noise, estimated from the noisy rows and from the paired rows of clean_fit."""
     clean, given, classes = problem.clean, problem.train.labels, problem.num_classes
     paired = clean_fit[clean.labels[clean_fit] != MISSING]
     pairs = np.zeros((classes, classes))
     np.add.at(pairs, (clean.clean_labels[paired], clean.labels[paired]), 1)
-    enough = (given != MISSING).sum() >= classes * classes  # a matrix has as many numbers
+    enough = (given != MISSING).sum() >= classes * classes  # as many as a matrix has entries
     estimate = estimate_transition if enough else estimate_rate
     transition = estimate(q.train, given, pairs=pairs)
     if config.simulation == "transition" or not enough or classes > ROW_CLASSES:
@@ -145,7 +146,7 @@ def _noise(problem: Problem, q: Correction, on: Correction, clean_fit: Labels, c
 def _half_network(
     problem: Problem, mine: np.ndarray, number: int, config: Config, runtime: Runtime
 ) -> tuple[TwoHeadClassifier, float]:
-    """A network trained on some rows, as it was when it foretold the labels of the others best; and its gap."""
+    """A network trained on some rows, from the epoch that predicted the labels of the others best; and its gap."""
     train, short = problem.train, config.of_half_networks()
     known = train.labels != MISSING
     rows = take(train, mine & known)
@@ -178,7 +179,7 @@ def _log_p(network: TwoHeadClassifier, rows: Rows, runtime: Runtime) -> np.ndarr
 
 
 def _some(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """SAMPLE of the rows of a mask at most, as a mask."""
+    """A mask of at most SAMPLE of the rows in a mask."""
     chosen = np.zeros_like(mask)
     chosen[rng.permutation(np.flatnonzero(mask))[:SAMPLE]] = True
     return chosen

@@ -1,7 +1,7 @@
-"""q(y | x) by all that suits the data, mixed as in Eq. 2 and 5: no row is judged by what has seen its own label.
+"""q(y | x) from all learners that suit the data, combined as in Eq. 2 and 5; each predicts rows it has not learnt from.
 
-Learners of the given labels (the half-networks, and for columns of numbers a discriminant and trees) are brought in
-line with the clean rows; learners of the clean rows alone join them where the inputs are columns of numbers.
+Learners of the given labels (the half-networks, and for columns of numbers a discriminant and trees) are recalibrated
+on the clean rows. Where the inputs are columns of numbers, learners of the clean rows alone join them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from labelloop.splits import FOLDS, deal
 from labelloop.types import Correction, Floats, Labels, Problem
 
 FOLDS_OF_MANY = 2
-MANY_CLASSES = 100  # a learner has a number for every pair of classes: with more of them two folds have to do
-PRIOR_ROWS = 5.0  # clean rows that speak for the learners of the given labels alike before any is seen
-MOST_SCORES = 50_000_000  # rows times classes: beyond this only networks learn from the given labels
+MANY_CLASSES = 100  # a learner has a number for every pair of classes, so with more classes there are fewer folds
+PRIOR_ROWS = 5.0  # prior clean rows, split evenly among the learners of the given labels
+MOST_SCORES = 50_000_000  # rows times classes: beyond this, only networks learn from the given labels
 
 Values = NDArray[np.floating]
 Says = Callable[[Values], Values]  # rows of inputs, or of log-probabilities, to P(y | x) [n, C]
@@ -35,13 +35,13 @@ Learner = Callable[[Values, Labels], Says]  # from clean rows and their labels
 
 @dataclass(frozen=True)
 class _Part:
-    """One that says what the true label is.
+    """One predictor of the true label.
 
     Attributes:
-        clean: What it says of every clean row, taught by other folds [M, C].
-        learn: Learns from all clean rows: of several candidates only the best has to.
-        train: What it looks at in the noisy rows [N, any].
-        of_given: Whether it learnt from given labels, so that clean rows need only bring it in line.
+        clean: Its predictions for every clean row, learnt from the other folds [M, C].
+        learn: Learns from all clean rows; called only for the best of several candidates.
+        train: Its inputs for the noisy rows [N, any].
+        of_given: Whether it learnt from given labels, so that clean rows only recalibrate it.
     """
 
     clean: Floats
@@ -51,12 +51,12 @@ class _Part:
 
 
 def inputs_alone(problem: Problem, of_networks: Correction, config: Config, seed: int) -> tuple[Correction, Weights]:
-    """q(y | x) of the noisy and of the clean rows, each clean row by what learnt without it; and the weights [K].
+    """q(y | x) of the noisy and of the clean rows, each clean row's learnt without it; and the weights [K].
 
     Args:
         problem: Training rows with given labels, and the clean rows.
-        of_networks: log p(ỹ | x) by the half-networks.
-        config: Settings; its `beliefs` say who speaks.
+        of_networks: log p(ỹ | x) of the half-networks.
+        config: Settings; its `beliefs` choose the learners.
         seed: Deals the clean rows into folds.
     """
     labels, classes = problem.clean.clean_labels, problem.num_classes
@@ -79,7 +79,7 @@ def inputs_alone(problem: Problem, of_networks: Correction, config: Config, seed
 
 
 def _of_columns(problem: Problem, table: bool, fold: Labels, seed: int) -> Iterator[_Part]:
-    """Learners of inputs that are columns of numbers."""
+    """Learners for inputs that are columns of numbers."""
     inputs, labels, classes = problem.train.inputs, problem.clean.clean_labels, problem.num_classes
     picked = (taken(inputs, part.index) for part in (problem.train, problem.clean))
     rows = Correction(*(part.astype(np.float32, copy=False) for part in picked))
@@ -112,7 +112,7 @@ def _cross_fitted(train: Values, clean: Values, labels: Labels, fold: Labels, le
 
 
 def _keep_absent(said: Sequence[Values], labels: Labels) -> list[Values]:
-    """Gives classes without a clean row what the first part, the networks, gives them."""
+    """Takes the probability of classes without a clean row from the first part, the networks."""
     absent = np.bincount(labels, minlength=said[0].shape[1]) == 0  # [C]
     if not absent.any():
         return list(said)

@@ -19,7 +19,7 @@ from labelloop.types import Correction, Fitted, Problem
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
-    """Trains a classifier on labels that are corrected again and again while it learns.
+    """Trains a classifier on labels that are corrected repeatedly while it learns.
 
     Args:
         problem: Training rows with given labels, and the clean rows.
@@ -32,7 +32,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     val_labels = clean.clean_labels[clean_val]  # (2)
     model = runtime.prepare(new_classifier(config, problem, seed))
     optimizer = new_optimizer(model, config)
-    average = WeightAverage(model, optimizer, config.average_weights)  # its model is `model` where nothing is averaged
+    average = WeightAverage(model, optimizer, config.average_weights)  # without averaging, its model is `model` itself
     state = LoopState.restored(runtime.restore(model, optimizer, average), targets=noisy)  # ŷ_0 [N, C] (1)
 
     for epoch in runtime.epochs(loop.epochs):  # (3)
@@ -51,7 +51,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 state.first = state.first or on_clean
                 train_columns = columns(on_train, train.extra, config)
                 clean_columns = columns(on_clean, clean.extra, config)
-            if runtime.is_first:  # of several processes one corrects, and the others take its labels
+            if runtime.is_first:  # with several processes, the first one corrects and the others take its labels
                 # ȳ_0, ȳᵐ_0 (6)
                 base = Correction(noisy_view(train.labels, on_train), noisy_view(clean_labels, on_clean))
 

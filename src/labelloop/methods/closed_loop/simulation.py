@@ -1,8 +1,8 @@
-"""The noisy label of a clean row: how labels go wrong, estimated from the noisy rows themselves.
+"""The noisy label of a clean row, simulated with noise that is estimated from the noisy rows themselves.
 
-The paper shows the correction network f_n(x), which says nothing of y that x does not say. Here the noisy label is
-drawn from the *clean* one, through P(ỹ | y) or P(ỹ | y, x). Both are estimated from rows with a given label alone,
-once q(y | x) is known: a row is as likely as Σ_y q(y | x) P(ỹ | y, x). Pure numpy and scipy; no torch.
+The paper gives the correction network f_n(x), which contains nothing about y beyond x. Here the noisy label is drawn
+given the *clean* one, from P(ỹ | y) or P(ỹ | y, x). Both can be estimated from rows that have only a given label, once
+q(y | x) is known: the likelihood of a row is Σ_y q(y | x) P(ỹ | y, x). Pure numpy and scipy; no torch.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from labelloop.types import MISSING, Floats, Labels
 Array = NDArray[np.float64]
 
 TINY = 1e-300
-PRIOR_ROWS = 5.0  # rows that each row of the matrix is worth before any label is seen
-PRIOR_RIGHT = 0.7  # of these, the share whose label is right
+PRIOR_ROWS = 5.0  # prior rows for each row of the matrix
+PRIOR_RIGHT = 0.7  # the share of these whose label is right
 STEPS = 500
 RATE_STEPS = 30
 TOLERANCE = 1e-7  # of the log-likelihood of a row; a smaller gain ends EM
-BETA_SCALE = 1.0  # standard deviation of β before any label is seen
+BETA_SCALE = 1.0  # standard deviation of the prior of β
 
 
 def transition_prior(given: Labels, num_classes: int, rows: float = PRIOR_ROWS, right: float = PRIOR_RIGHT) -> Array:
-    """Counts [C, C] that are added to those of the data: most labels are right, the others are as labels usually are.
+    """Prior counts [C, C], added to those of the data: most labels are right, wrong ones follow the label frequencies.
 
     Args:
         given: Given labels [n], -1 where missing.
         num_classes: C.
-        rows: What each true class is worth, in rows.
+        rows: Prior rows for each true class.
         right: The share of them whose given label is the true one.
     """
     known = np.bincount(given[given != MISSING], minlength=num_classes) + 1.0  # one more, so that no label is ruled out
@@ -64,15 +64,15 @@ def estimate_transition(
     start: Array | None = None,
     steps: int = STEPS,
 ) -> Array:
-    """The matrix T[y, ỹ] that makes the given labels likeliest, by EM; every step raises the posterior of T.
+    """The matrix T[y, ỹ] of highest posterior given the labels, by EM; every step raises the posterior of T.
 
     Args:
-        q: P(y | x) of every row by something that has not seen its given label [n, C].
-        given: Given labels [n], -1 where missing; such rows say nothing.
+        q: P(y | x) of every row, from a model that has not seen its given label [n, C].
+        given: Given labels [n], -1 where missing; such rows are ignored.
         prior: Counts [C, C] to begin with; `transition_prior` by default.
-        pairs: How often each given label met each true one in rows where both are known [C, C].
+        pairs: Counts [true, given] of rows where both labels are known [C, C].
         start: T [C, C] to begin with; the prior and the pairs by default.
-        steps: At most.
+        steps: The maximum number of steps.
 
     Returns:
         T [C, C]; rows sum to 1.
@@ -101,9 +101,9 @@ def estimate_transition(
 
 
 def estimate_rate(q: Array | Floats, given: Labels, pairs: Array) -> Array:
-    """The same with one unknown, the share of labels that are right: wrong ones are as labels usually are.
+    """The same with one unknown, the share of labels that are right; wrong ones follow the label frequencies.
 
-    A matrix has C numbers for every class. Where a class has fewer rows, these rows would shape what is said of them.
+    A matrix has C numbers for every class. A class with fewer rows than that would fit its own rows too closely.
     """
     num_classes = q.shape[1]
     matrix = transition_prior(given, num_classes, rows=1.0)
@@ -123,7 +123,7 @@ class _Labelled:
     """Some rows that have a given label, sorted by it.
 
     Attributes:
-        beliefs: q of these rows [n, C], where all rows are one chunk.
+        beliefs: q of these rows [n, C], if all rows are one chunk.
         order: Their positions [n].
         labels: Their given labels [n].
         present: The labels that occur.
@@ -150,9 +150,9 @@ def _by_label(q: Array | Floats, given: Labels) -> Iterator[_Labelled]:
 
 @dataclass(frozen=True)
 class RowNoise:
-    """Noise that may follow the row: P(ỹ | y, x) ∝ exp(A[y, ỹ] + β log p(ỹ | x)).
+    """Noise that may depend on the row: P(ỹ | y, x) ∝ exp(A[y, ỹ] + β log p(ỹ | x)).
 
-    With β = 0 it is a matrix; with A constant and β = 1 the given label tells nothing that p does not.
+    With β = 0 it is a transition matrix; with constant A and β = 1, the given label adds nothing to p.
 
     Attributes:
         matrix: A [C, C].
@@ -181,11 +181,11 @@ class RowNoise:
 def estimate_row_noise(
     q: Array | Floats, log_p: Array | Floats, given: Labels, *, start: Array | None = None, prior: Array | None = None
 ) -> RowNoise:
-    """A and β by maximum posterior likelihood of the given labels.
+    """The A and β of highest posterior given the labels.
 
     Args:
         q: P(y | x) of every row [n, C], as in `estimate_transition`.
-        log_p: log P(ỹ | x) by something that has not seen the row's given label [n, C].
+        log_p: log P(ỹ | x), from a model that has not seen the row's given label [n, C].
         given: Given labels [n], -1 where missing.
         start: T [C, C] to begin with; that of EM by default.
         prior: Counts [C, C] of softmax(A); `transition_prior` by default.
@@ -217,7 +217,7 @@ def estimate_row_noise(
 
 
 class _RowTerms:
-    """exp(A), exp(β log p), their products' sums and P(ỹ_i | y, x_i): the terms of `RowNoise` for some rows."""
+    """exp(A), exp(β log p), the sums of their products and P(ỹ_i | y, x_i): the terms of `RowNoise` for some rows."""
 
     def __init__(self, noise: RowNoise, log_p: Array, given: Labels) -> None:
         self.odds = np.exp(noise.matrix - noise.matrix.max(axis=1, keepdims=True))  # [C, C]

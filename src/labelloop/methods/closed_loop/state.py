@@ -1,4 +1,4 @@
-"""What the rounds of the loop leave behind, and how a checkpoint holds it."""
+"""The state of the loop from round to round, and how a checkpoint stores it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.targets import one_hot
 from labelloop.types import Correction, Extracted, Floats, Labels, Rows
 
-MOST_REPEATS = 4  # of a clean row in an epoch: more of them are memorised
-FIRST = "first_"  # begins the names under which the file of round 1 keeps `first`
+MOST_REPEATS = 4  # of a clean row in an epoch: with more, the rows are memorised
+FIRST = "first_"  # prefix of the names under which the file of round 1 stores `first`
 
 
 @dataclass
 class LoopState:
-    """What one round hands to the next.
+    """What one round passes to the next.
 
     Attributes:
         targets: ŷ, the labels that the classifier is trained on [N, C].
         past: The corrections so far: past[k - 1] is (ȳ_k, ȳᵐ_k).
         rounds: A record of every correction.
-        held_out: What half-networks found before the loop began; None with the paper's simulation.
-        first: What the network of the first round said of the clean rows: no clean label had reached it yet.
-        start: The weights of the first targets: of the given labels, and of the half-networks where there are any.
+        held_out: The half-networks' results from before the loop; None with the paper's simulation.
+        first: The network's outputs for the clean rows in the first round, before any clean label could influence it.
+        start: The weights of the first targets: of the given labels, and of the half-networks if there are any.
     """
 
     targets: Floats
@@ -50,13 +50,13 @@ class LoopState:
         return len(self.past) + 1
 
     def begin(self, held_out: HeldOut, noisy: Floats, clean_labels: Labels, config: Config) -> None:
-        """Takes over what the half-networks found; the first targets are given labels and theirs, combined by Eq. 5.
+        """Stores the half-networks' results; the first targets combine given labels and theirs by Eq. 5.
 
-        All clean rows judge them: what the half-networks say of a clean row was formed without it.
+        All clean rows may judge here, because the predictions for a clean row were learnt without it.
         """
         self.held_out = held_out
         given, unlabelled = noisy, np.flatnonzero(~noisy.any(axis=1))
-        if len(unlabelled):  # such a row has only theirs
+        if len(unlabelled):  # such rows have only the half-networks' labels
             given = by_chunks(lambda rows: noisy[rows], noisy.shape)
             given[unlabelled] = held_out.train[unlabelled]
         base = Correction(given, one_hot(held_out.labels, noisy.shape[1]))
@@ -66,23 +66,23 @@ class LoopState:
         self.targets = combine([component.train for component in components], self.start)
 
     def components(self, base: Correction) -> list[Correction | HeldOut]:
-        """All that Eq. 2 combines: ȳ_0, what the half-networks say, and ȳ_1, ..., ȳ_t."""
+        """All that Eq. 2 combines: ȳ_0, the half-networks' labels, and ȳ_1, ..., ȳ_t."""
         return [base, *([self.held_out] if self.held_out else []), *self.past]
 
     def prior(self, config: Config) -> Weights:
-        """Rows that speak for each of `components` before any of clean_val is seen: for those of the start [K]."""
+        """Prior rows for each of `components`: only for those of the start [K]."""
         return config.combination_prior * np.append(self.start, np.zeros(len(self.past)))
 
     def repeats(self, clean: Rows, config: Config) -> int:
-        """How often an epoch shows a clean row: as configured, or as the first labels of the clean rows suggest."""
+        """How often an epoch repeats a clean row: as configured, or by the accuracy of the clean rows' first labels."""
         if config.clean_row_repeats or self.held_out is None:
             return config.clean_row_repeats or 1
         given = one_hot(self.held_out.labels, self.held_out.clean.shape[1])
-        first = combine([given, self.held_out.clean], self.start)  # [M, C], formed without the row's clean label
+        first = combine([given, self.held_out.clean], self.start)  # [M, C], made without the row's clean label
         return rows_that_tell_as_much(int((first.argmax(axis=1) == clean.clean_labels).sum()), *first.shape)
 
     def component_names(self) -> list[str]:
-        """What `components` are, for the record."""
+        """The names of `components`, for the record."""
         held_out = ["half-networks"] if self.held_out else []
         return ["given label", *held_out, *(f"correction {k}" for k in range(1, len(self.past) + 1))]
 
@@ -95,13 +95,13 @@ class LoopState:
         val_labels: Labels,
         corrector: Corrector,
     ) -> None:
-        """Takes over the new targets and records the round.
+        """Stores the new targets and records the round.
 
         Args:
-            epoch: After which epoch it was.
+            epoch: The epoch that it followed.
             targets: ŷ_{t+1} [N, C].
             weights: ω_t [K].
-            val: What each component says of clean_val, [K] arrays of [V, C].
+            val: Each component's soft labels of clean_val, [K] arrays of [V, C].
             val_labels: The clean labels of clean_val [V].
             corrector: The correction network of this round.
         """
@@ -130,7 +130,7 @@ class LoopState:
 
     @classmethod
     def restored(cls, saved: Checkpoint | None, targets: Floats) -> LoopState:
-        """The state of a checkpoint; without one the first state, with these targets."""
+        """The state of a checkpoint, or without one an initial state with these targets."""
         if saved is None:
             return cls(targets)
         past = [Correction(p["train"], p["clean"]) for p in saved.past]
@@ -142,15 +142,15 @@ class LoopState:
 
 
 def rows_that_tell_as_much(right: int, rows: int, num_classes: int) -> int:
-    """How many rows with such labels tell as much as one with its clean label, in whole rows, 1 to MOST_REPEATS.
+    """How many rows with labels of this accuracy are worth one clean row, as a whole number from 1 to MOST_REPEATS.
 
-    If a label is right with chance a and else any other class alike, P(label | x) = α q(y | x) + (1 - α) / C with
-    α = (a C - 1) / (C - 1). The signal in a row is α times as strong and its noise about the same, so 1 / α² of them
-    tell as much. Laplace's rule gives a.
+    If a label is right with probability a and otherwise uniform over the other classes, then
+    P(label | x) = α q(y | x) + (1 - α) / C with α = (a C - 1) / (C - 1). The signal in a row is α times as strong and
+    its variance about the same, so it takes 1 / α² rows. Laplace's rule estimates a.
 
     Args:
         right: Rows whose label was right.
-        rows: All rows that were looked at.
+        rows: All rows that were compared.
         num_classes: C.
     """
     chance = (right + 1) / (rows + 2)

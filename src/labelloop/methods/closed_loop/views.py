@@ -1,4 +1,4 @@
-"""What the loop shows to whom: labels as probabilities, columns for the correction network, rows to train on."""
+"""Views of the data: labels as probabilities, inputs of the correction network, rows to train on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def noisy_view(labels: Labels, extracted: Extracted) -> Floats:
-    """The noisy label of every row [N, C]: the given one where there is one, else the simulated posterior f_n(x)."""
+    """The noisy label of every row [N, C]: the given one if there is one, else the simulated posterior f_n(x)."""
     view = one_hot(labels, extracted.noisy_posterior.shape[1])
     unknown = np.flatnonzero(labels == MISSING)
     view[unknown] = extracted.noisy_posterior[unknown]
@@ -33,7 +33,7 @@ def noisy_view(labels: Labels, extracted: Extracted) -> Floats:
 def look(
     model: TwoHeadClassifier, problem: Problem, held_out: HeldOut | None, runtime: Runtime
 ) -> tuple[Extracted, Extracted, Labels]:
-    """What the network says of training rows and clean rows, and the noisy labels of the clean rows, -1 where unknown.
+    """The network's outputs for training and clean rows, and the noisy labels of the clean rows, -1 where unknown.
 
     With half-networks the posterior of the noisy label is theirs, and every clean row has a noisy label.
     """
@@ -48,7 +48,7 @@ def look(
 
 
 def redraw_of(clean: Rows, held_out: HeldOut | None) -> Redraw | None:
-    """How the correction network's pass gets its noisy labels: the real ones, and new draws where there is none."""
+    """Makes the noisy labels for a pass of the correction network: real ones, and new draws where there is none."""
     if held_out is None:
         return None
     chances = held_out.chances  # [M, C]
@@ -68,7 +68,7 @@ def draw_labels(posterior: NDArray[np.floating], rng: np.random.Generator) -> La
 
 
 def columns(extracted: Extracted, extra: Floats | None, config: Config) -> dict[str, Floats]:
-    """What the correction network asks for beside the noisy label, by name, each [N, any]."""
+    """The inputs of the correction network besides the noisy label, by name, each [N, any]."""
     named = {name: getattr(extracted, name) for name in ("features", "logits") if config.wants(name)}
     if config.wants("probabilities"):
         logits = extracted.logits
@@ -87,9 +87,9 @@ def rows_to_train_on(
         problem: Training rows and clean rows.
         targets: Labels of the training rows [N, C].
         noisy: Their given labels [N, C].
-        config: Says from when on clean rows train.
+        config: Says whether and when clean rows train.
         epoch: Counted from 1.
-        repeats: How often each clean row is among them.
+        repeats: How often each clean row is included.
     """
     weight = config.noisy_loss_weight_in(epoch)
     train, clean, when = problem.train, problem.clean, config.clean_rows_train

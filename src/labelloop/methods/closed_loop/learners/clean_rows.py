@@ -1,4 +1,4 @@
-"""Learners of the clean rows alone: logistic regression on standardised inputs, and on tables a forest."""
+"""Learners of the clean rows alone: logistic regression on standardised inputs, and for tables a forest."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from labelloop.methods.closed_loop.learners.forest import Forest, grow, votes
 from labelloop.methods.closed_loop.learners.logistic import Array, fit_logistic, log_softmax
 from labelloop.types import Floats, Labels
 
-STRENGTHS = (0.01, 0.1, 1.0)  # of the weights towards zero
+STRENGTHS = (0.01, 0.1, 1.0)  # of the penalty on the weights
 CONSTANT_STRENGTH = 0.1
 TREES = 100
-PRIOR_ROWS = 3.0  # rows spread over all classes that keep a learner of a few rows from being sure
+PRIOR_ROWS = 3.0  # prior rows, spread over all classes, that keep a learner of a few rows from overconfidence
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Scale:
 
     @classmethod
     def of(cls, inputs: Floats) -> Scale:
-        """That of these rows."""
+        """Mean and deviation of these rows."""
         mean, deviation = mean_and_deviation(inputs)
         return cls(mean, np.maximum(deviation, 1e-6))
 
@@ -58,7 +58,7 @@ def clean_logistic(inputs: Floats, labels: Labels, num_classes: int, strength: f
 
 @dataclass(frozen=True)
 class CleanForest:
-    """A forest, mixed with a few rows that say nothing."""
+    """A forest, mixed with a few prior rows spread over all classes."""
 
     forest: Forest
     num_classes: int

@@ -1,4 +1,4 @@
-"""Inputs that are columns of numbers, and what learners of their given labels say of every row."""
+"""Inputs that are columns of numbers, and out-of-sample predictions of their given labels."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from labelloop.seeds import integer, stream
 from labelloop.training.setup import NARROW
 from labelloop.types import Floats, Labels
 
-WIDEST = 2048  # columns that a discriminant is made of
+WIDEST = 2048  # the most columns for a discriminant
 TABLE, ARRAY = "table_inputs", "inputs"
 
 
 def suit_trees(columns: int, named: bool) -> bool:
-    """Whether inputs are columns of a table, with names of their own or few, which trees suit."""
+    """Whether inputs suit trees: columns of a table, which have names or are few."""
     return named or columns < NARROW
 
 
 def kind_of_inputs(inputs: Any, normalise: str) -> str | None:
-    """TABLE for columns of a table, ARRAY for others, None for what is no columns of numbers, or too many.
+    """TABLE for columns of a table, ARRAY for other columns of numbers, None for anything else or too many columns.
 
     Args:
-        inputs: Those of a problem.
-        normalise: As configured; "columns" is what `fit` sets for columns with names of their own.
+        inputs: The inputs of a problem.
+        normalise: As configured; `fit` sets "columns" for columns with names.
     """
     if not isinstance(inputs, np.ndarray) or inputs.ndim != 2 or inputs.shape[1] > WIDEST:
         return None
@@ -35,13 +35,13 @@ def kind_of_inputs(inputs: Any, normalise: str) -> str | None:
 
 
 def column_scores(inputs: Floats, given: Labels, num_classes: int, table: bool, seed: int) -> list[Array]:
-    """Out-of-sample scores of the given label from columns of numbers, one a learner [n, C].
+    """Out-of-sample scores of the given label from columns of numbers, one array [n, C] per learner.
 
     Args:
         inputs: The columns [n, D].
         given: Given labels [n], -1 where missing.
         num_classes: C.
-        table: Whether trees suit them.
+        table: Whether they suit trees.
         seed: Deals rows into folds.
     """
     found = [discriminant_scores(inputs, given, num_classes, stream(seed, "discriminant-folds"))]

@@ -16,11 +16,11 @@ SHRINKAGE = 0.01  # of the covariance towards a multiple of the identity, so tha
 
 
 def discriminant_scores(embeddings: Floats, given: Labels, num_classes: int, rng: np.random.Generator) -> Array:
-    """Log-probabilities of the given label, for every row from rows of other folds [n, C].
+    """Log-probabilities of the given label, each row's learnt from the other folds [n, C].
 
     Args:
         embeddings: Features [n, D].
-        given: Given labels [n], -1 where missing; such rows are scored and teach nothing.
+        given: Given labels [n], -1 where missing; such rows are scored but not learnt from.
         num_classes: C.
         rng: Deals the rows into folds.
     """
@@ -61,5 +61,5 @@ def _discriminant(counts: Array, sums: Array, squares: Array) -> tuple[Array, Ar
     within = (squares - (means * counts[:, None]).T @ means) / total  # [D, D]
     within += SHRINKAGE * max(np.trace(within) / len(within), 1e-6) * np.eye(len(within))
     weights = np.linalg.solve(within, means.T)  # [D, C]
-    # One row more for every class keeps a class that no row has possible.
+    # One more row for every class, so that a class without rows stays possible.
     return weights, np.log((counts + 1) / (total + len(counts))) - 0.5 * (means.T * weights).sum(axis=0)

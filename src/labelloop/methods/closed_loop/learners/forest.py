@@ -1,7 +1,7 @@
 """Random forests, with a bound on their work and memory.
 
-The trees are scikit-learn's own. On a few rows its forest spends most of its time on checks and copies of settings,
-once per tree, so the trees are grown here without them: the same trees, bit for bit, in a fraction of the time.
+The trees are scikit-learn's own. On small data, its forest spends most of the time on checks and copies of settings for
+each tree, so the trees are grown here without them: the same trees, bit for bit, in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import Floats, Labels
 
 # Trees x rows x classes. A split is weighed by every class, and a leaf holds a number for every class: 200 trees on
-# 20,000 rows of ten classes are within the bound, 500 classes are given fewer trees.
+# 20,000 rows of ten classes are within the bound; 500 classes get fewer trees.
 MOST_WORK = 40_000_000
 FEWEST = 10  # trees
 ENDLESS = np.iinfo(np.int32).max  # depth, and the range of a tree's seed
@@ -28,7 +28,7 @@ class Forest:
 
     classes: Labels
     trees: list[Any]
-    unseen: Array | None = None  # the votes on its own rows, by the trees that have not seen a row; zeros if all have
+    unseen: Array | None = None  # out-of-bag votes on its own rows; zeros if every tree has seen the row
 
 
 def tree_count(wanted: int, rows: int, classes: int) -> int:
@@ -45,7 +45,7 @@ def grow(inputs: Floats, labels: Labels, trees: int, seed: int, *, leaf: int, un
         trees: How many trees.
         seed: Draws rows and columns for each.
         leaf: The fewest rows in a leaf.
-        unseen: Whether to keep what trees say of the rows they have not seen.
+        unseen: Whether to keep the out-of-bag votes.
     """
     classes, places = np.unique(labels, return_inverse=True)
     rows = np.ascontiguousarray(inputs, dtype=np.float32)
@@ -54,13 +54,13 @@ def grow(inputs: Floats, labels: Labels, trees: int, seed: int, *, leaf: int, un
         if not np.isfinite(rows).all():
             raise ValueError("cells without a number are left to scikit-learn")
         grown = [_grown(rows, places, len(classes), int(each), leaf) for each in seeds]
-    except (ImportError, TypeError, ValueError):  # the parts of a tree are no public interface and may change
+    except (ImportError, TypeError, ValueError):  # the parts of a tree are not a public interface and may change
         grown = _grown_by_scikit_learn(rows, labels, trees, seed, leaf)
     return Forest(classes, grown, _unseen(grown, rows, len(classes), seeds) if unseen else None)
 
 
 def votes(forest: Forest, inputs: Floats) -> Array:
-    """What a forest says of rows [n, its classes]."""
+    """The votes of a forest on rows [n, its classes]."""
     rows = np.ascontiguousarray(inputs, dtype=np.float32)
     said = np.zeros((len(rows), len(forest.classes)))
     for tree in forest.trees:
@@ -79,7 +79,7 @@ def _grown_by_scikit_learn(inputs: Floats, labels: Labels, trees: int, seed: int
 
 
 def _grown(rows: Floats, places: Labels, num_classes: int, seed: int, leaf: int) -> Any:
-    """One tree as scikit-learn's forest grows it: on rows drawn with repeats, √D columns tried for a split."""
+    """One tree as scikit-learn's forest grows it: on a bootstrap sample, with √D columns tried for each split."""
     from sklearn.tree._criterion import Gini
     from sklearn.tree._splitter import BestSplitter
     from sklearn.tree._tree import DepthFirstTreeBuilder, Tree

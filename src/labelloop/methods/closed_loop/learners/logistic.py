@@ -1,4 +1,4 @@
-"""Multinomial logistic regression whose weights are drawn towards a given centre instead of towards zero."""
+"""Multinomial logistic regression whose weights are shrunk towards a given centre instead of zero."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 def log_softmax(logits: Array) -> Array:
     """The logarithm of the softmax of every row [n, C].
 
-    Worked out class by class: numpy reduces a few long rows several times faster than many short ones.
+    Computed class by class: numpy reduces a few long rows several times faster than many short ones.
     """
     by_class = np.array(logits.T, order="C")  # [C, n]
     by_class -= by_class.max(axis=0)
@@ -26,8 +26,8 @@ def fit_logistic(x: Array, targets: Array, centre: Array, strength: Array) -> Ar
     Args:
         x: Inputs [M, E].
         targets: Labels as rows that sum to 1 [M, C].
-        centre: Where the weights lie without data [E, C].
-        strength: How firmly every input is held there [E].
+        centre: The weights without data [E, C].
+        strength: The penalty of every input [E].
 
     Returns:
         Weights [E, C].

@@ -1,4 +1,4 @@
-"""Out-of-sample scores of the given label on tables, by the learners that win there: a forest and boosted trees.
+"""Out-of-sample scores of the given label on tables, from the learners that do best there: a forest and boosted trees.
 
 The forest scores a row by the trees that have not seen it (out of bag), so one fit is enough; boosting is cross-fitted.
 """
@@ -14,16 +14,16 @@ from labelloop.types import MISSING, Floats, Labels
 
 TREES = 200
 LEAF = 3  # rows: smaller leaves repeat single wrong labels
-MOST = 20_000  # rows that teach: more change little and take minutes
+MOST = 20_000  # rows to learn from: more change little and take minutes
 FOLDS = 4
-BOOSTED_CLASSES = 4  # a tree for every class and step: more take minutes
-BOOSTED_ROWS = 400  # fewer leave boosting behind the forest
+BOOSTED_CLASSES = 4  # boosting grows a tree for every class and step: with more classes it takes minutes
+BOOSTED_ROWS = 400  # with fewer rows, boosting does worse than the forest
 STEPS = 60
-SMOOTH = 1.0  # trees that spread their vote as the given labels are
+SMOOTH = 1.0  # prior trees, which vote with the frequencies of the given labels
 
 
 def forest_scores(inputs: Floats, given: Labels, num_classes: int, seed: int) -> Array:
-    """Log-probabilities of the given label, for every row by trees that have not seen it [n, C]."""
+    """Log-probabilities of the given label, each row's from trees that have not seen it [n, C]."""
     labelled = np.flatnonzero(given != MISSING)
     base = (np.bincount(given[labelled], minlength=num_classes) + 1) / (len(labelled) + num_classes)
     labelled = np.sort(np.random.default_rng(seed).permutation(labelled)[:MOST])
@@ -31,7 +31,7 @@ def forest_scores(inputs: Floats, given: Labels, num_classes: int, seed: int) ->
     forest = grow(inputs[labelled], given[labelled], trees, seed, leaf=LEAF, unseen=True)
     said = np.tile(SMOOTH * base, (len(inputs), 1))
     others = np.setdiff1d(np.arange(len(inputs)), labelled)
-    seen_by = trees * np.exp(-1)  # trees that have not seen a row, about
+    seen_by = trees * np.exp(-1)  # about how many trees have not seen a row
     assert forest.unseen is not None
     said[np.ix_(labelled, forest.classes)] += seen_by * forest.unseen
     if len(others):
@@ -40,7 +40,7 @@ def forest_scores(inputs: Floats, given: Labels, num_classes: int, seed: int) ->
 
 
 def boosted_scores(inputs: Floats, given: Labels, num_classes: int, rng: np.random.Generator) -> Array | None:
-    """The same by boosted trees of the other folds; None where they would be slow or weak."""
+    """The same from boosted trees of the other folds; None where they would be slow or weak."""
     labelled = given != MISSING
     if labelled.sum() < BOOSTED_ROWS or len(np.unique(given[labelled])) > BOOSTED_CLASSES:
         return None
