@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_runs import tiny, without_clocks
 
-from labelloop.bench.experiment import run_experiment
+from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS, logistic
