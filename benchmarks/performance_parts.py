@@ -325,6 +325,7 @@ def processes(sizes: Sizes) -> list[Measured]:
     return [
         Measured(f"{words} the busier one", found["busiest"], Target(0.6), about={"rows": rows, "wall": found["wall"]}),
         Measured(f"{words} both together", found["processor"], Target(1.2)),
+        Measured("the same by two processes that share nothing", found["over_apart"], Target(1.2)),
     ]
 
 

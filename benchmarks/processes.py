@@ -1,5 +1,8 @@
 """What sharing a run costs and brings: an epoch of small images in two processes against one, each with one thread.
 
+Two processes slow each other down even if they share nothing: they share the machine's memory, and often a core. So
+both are compared, too, with two that train half of the rows each and never talk.
+
     python benchmarks/processes.py [--rows 5120] [--repeats 5] [--output FILE]
 
 Wall time halves at best, and the processor time of both together stays that of one at best. Repeats are interleaved,
@@ -53,26 +56,37 @@ def work(rows: int) -> None:
     print(json.dumps({"wall": sum(wall[1:]), "processor": sum(processor[1:])}))
 
 
-def measured(count: int, rows: int) -> dict[str, float]:
-    """The same by `count` processes: the wall time of the slowest, the processor time of all and of the busiest."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(count)}
-    command = [sys.executable, __file__, "--rows", str(rows), "--work"]
-    alike = os.environ | {"OMP_NUM_THREADS": "1"} | meeting
-    started = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=alike | {"RANK": str(rank)})
-        for rank in range(count)
-    ]
+def measured(count: int, rows: int, *, apart: bool = False) -> dict[str, float]:
+    """The same by `count` processes: the wall time of the slowest, the processor time of all and of the busiest.
+
+    Args:
+        count: How many.
+        rows: Of all together.
+        apart: Whether each trains its part of the rows alone.
+    """
+    command = [sys.executable, __file__, "--rows", str(rows // count if apart else rows), "--work"]
+    size, started = 1 if apart else count, []
+    meeting = _free_port()
+    for rank in range(count):
+        own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port() if apart else meeting)}
+        own |= {"WORLD_SIZE": str(size), "RANK": str(0 if apart else rank), "OMP_NUM_THREADS": "1"}
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | own))
     said = [json.loads(process.communicate()[0]) for process in started]
     spent = [one["processor"] for one in said]
     return {"wall": max(one["wall"] for one in said), "processor": sum(spent), "busiest": max(spent)}
 
 
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def compared(rows: int, repeats: int) -> dict[str, list[float]]:
-    """Two processes over one, repeat by repeat."""
-    pairs = [(measured(1, rows), measured(2, rows)) for _ in range(repeats)]
-    return {name: [two[name] / one[name] for one, two in pairs] for name in ("wall", "processor", "busiest")}
+    """Two processes over one, and over two that share nothing, repeat by repeat."""
+    turns = [(measured(1, rows), measured(2, rows), measured(2, rows, apart=True)) for _ in range(repeats)]
+    found = {name: [two[name] / one[name] for one, two, _ in turns] for name in ("wall", "processor", "busiest")}
+    return found | {"over_apart": [two["processor"] / apart["processor"] for _, two, apart in turns]}
 
 
 def main() -> None:
@@ -89,8 +103,12 @@ def main() -> None:
     found = compared(options.rows, options.repeats)
     for name, ratios in found.items():
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        words = "processor time of the busier one" if name == "busiest" else f"{name} time"
-        print(f"{words}, two processes over one: {statistics.median(ratios):.2f} ({spread}, {len(ratios)} repeats)")
+        words = {"busiest": "processor time of the busier one, two processes over one"}.get(
+            name, f"{name} time, two processes over one"
+        )
+        if name == "over_apart":
+            words = "processor time, two processes over two that share nothing"
+        print(f"{words}: {statistics.median(ratios):.2f} ({spread}, {len(ratios)} repeats)")
     if load > 0.5:
         print(f"the machine was busy (load {load:.1f}): only the processor time means something")
     if options.output:
