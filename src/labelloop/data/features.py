@@ -26,7 +26,7 @@ from labelloop.data.columns import (
 from labelloop.data.dates import date_format, date_parts, in_words
 from labelloop.data.encoding import Column, encode_columns, fit_category, fit_date, fit_number, unusable
 from labelloop.data.table import to_float32
-from labelloop.data.understood import Feature, LeftOut
+from labelloop.data.understood import ONLY_NAMED, Feature, LeftOut
 from labelloop.data.written import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import release, zeros
@@ -121,7 +121,7 @@ def features_of(
         check_columns(expected, chosen, str(path))
     used = _used(embedding_column, parts[0].shape[1], fitted, feature_columns if as_they_are else None)
     used = [_with_remarks(use, raw.get(use.column), arrow[use.column].type) for use in used]
-    why = "only the named columns are used" if not by_default else f"the embedding {embedding_column!r} replaces it"
+    why = ONLY_NAMED if not by_default else f"the embedding {embedding_column!r} replaces it"
     done = {*roles.used, *(use.column for use in used), *(out.column for out in left_out)}
     left_out += [LeftOut(name, why) for name in names if name not in done]
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
