@@ -7,6 +7,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 Array = NDArray[np.float64]
+MANY = 30  # classes: with more, arrays are large, and single precision is all that the fit needs
+
+
+def precision(num_classes: int) -> type[np.floating]:
+    """The type to compute the loss and the slope of a fit in."""
+    return np.float32 if num_classes > MANY else np.float64
 
 
 def log_softmax(logits: Array) -> Array:
@@ -33,12 +39,14 @@ def fit_logistic(x: Array, targets: Array, centre: Array, strength: Array) -> Ar
         Weights [E, C].
     """
     firm = strength[:, None]
+    kind = precision(centre.shape[1])
+    x, targets = x.astype(kind, copy=False), targets.astype(kind, copy=False)
 
     def loss(flat: Array) -> tuple[float, Array]:
         weights = flat.reshape(centre.shape)
-        log_p = log_softmax(x @ weights)  # [M, C]
+        log_p = log_softmax(x @ weights.astype(kind, copy=False))  # [M, C]
         away = weights - centre
-        value = -(targets * log_p).sum() + 0.5 * (firm * away**2).sum()
+        value = -(targets * log_p).sum(dtype=np.float64) + 0.5 * (firm * away**2).sum()
         return float(value), (x.T @ (np.exp(log_p) - targets) + firm * away).ravel()
 
     return descend(loss, centre.ravel()).reshape(centre.shape)
