@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from labelloop.correction.instant.evidence import Evidence
 from labelloop.correction.instant.structured import structured
@@ -38,3 +39,18 @@ def test_single_precision_ends_where_double_precision_ends(fitted, monkeypatch):
     assert not (single == double).all(), "both were computed in the same precision"
     np.testing.assert_allclose(single, double, atol=0.01)
     assert abs((single.argmax(axis=1) == TRUTH[200:]).mean() - (double.argmax(axis=1) == TRUTH[200:]).mean()) <= 0.005
+
+
+def test_many_classes_are_fitted_in_one_thread():
+    def most():
+        return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+
+    before = most()
+    with threadpool_limits(2, user_api="blas"):
+        usual = most()
+        with logistic.few_threads(logistic.MANY):
+            assert most() == usual
+        with logistic.few_threads(logistic.MANY + 1):
+            assert most() == 1
+        assert most() == usual
+    assert most() == before
