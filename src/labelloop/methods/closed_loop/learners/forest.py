@@ -1,9 +1,9 @@
 """Random forests, with a bound on their work and memory.
 
 With many classes a split is drawn, not searched for (extremely randomised trees): to weigh every split by every class
-takes ten times as long and says no more. The trees are scikit-learn's own. On a few rows its forest spends most of its
-time on checks and copies of settings, once per tree, so the trees are grown here without them: the same trees, bit for
-bit, in a fraction of the time.
+takes ten times as long, for corrected labels that are no better. The trees are scikit-learn's own. On a few rows its
+forest spends most of its time on checks and copies of settings, once per tree, so the trees are grown here without
+them: the same trees, bit for bit, in a fraction of the time.
 """
 
 from __future__ import annotations
