@@ -84,6 +84,24 @@ def test_a_noise_that_brings_its_rate_says_so(table, tmp_path):
     assert read_noise_file(tmp_path / "n.parquet").about["nominal_rate"] == pytest.approx(1 / 6)
 
 
+@pytest.mark.filterwarnings("ignore:.*not among the features")
+def test_the_columns_that_a_noise_does_not_look_at_are_named(table, command, tmp_path):
+    rows = pa.csv.read_csv(table)
+    rows = rows.append_column("clean_label", rows["label"])
+    rows = rows.append_column("note", pa.array([f"n{n}" for n in range(90)]))
+    pa.csv.write_csv(rows, table)
+    asked = ("noise", table, "--overwrite", "--output", tmp_path / "n.parquet", "--noise")
+    said = command(*asked, "symmetric")[1]
+    assert "columns that symmetric noise does not use: 'clean_label', 'note', 'a', 'b'\n" in said
+    assert "columns that instance noise does not use: 'clean_label', 'note'\n" in command(*asked, "instance")[1]
+    for number in range(6):
+        rows = rows.append_column(f"x{number}", rows["a"])
+    pa.csv.write_csv(rows, table)
+    assert "'clean_label', 'note', 'a', 'b', 'x0' and 5 more\n" in command(*asked, "pair")[1]
+    pa.csv.write_csv(rows.select(["id", "label", "a"]), table)
+    assert "does not use" not in command(*asked, "instance")[1]
+
+
 def test_missing_labels_stay_missing(tmp_path):
     table = write_table(tmp_path / "rows.csv", ["" if n < 10 else NAMES[n % 3] for n in range(90)])
     make_noise_file(str(table), tmp_path / "n.parquet", Corruption(noise="symmetric", rate=1.0))

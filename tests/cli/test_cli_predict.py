@@ -59,6 +59,18 @@ def test_says_of_the_training_file_what_labels_parquet_says(run, labelloop):
     assert [row["predicted_label"] for row in rows] == labels_of(run)["predicted_label"]
 
 
+def test_the_columns_that_the_model_does_not_use_are_named(run, labelloop, tmp_path):
+    expected = labelloop("predict", run, write_csv(tmp_path / "new.csv", {"id": NEW.ids, **numbers(NEW)})).out
+    more = {"colour": ["red"] * 30, "label": ["ant"] * 30}
+    ended = labelloop("predict", run, write_csv(tmp_path / "new.csv", {"id": NEW.ids, **more, **numbers(NEW)}))
+    warning = "labelloop: warning: {}: columns that the model does not use: {}\n"
+    assert ended.err == warning.format(tmp_path / "new.csv", "'colour'"), "labels are no inputs"
+    assert ended.out == expected
+    more = {f"x{number}": np.arange(30.0) for number in range(8)}
+    ended = labelloop("predict", run, write_csv(tmp_path / "new.csv", {"id": NEW.ids, **numbers(NEW), **more}))
+    assert ended.err == warning.format(tmp_path / "new.csv", "'x0', 'x1', 'x2', 'x3', 'x4' and 3 more")
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_writes_a_file_and_replaces_one_only_when_asked(ending, run, new_rows, labelloop, tmp_path):
     output = tmp_path / f"found.{ending}"

@@ -122,6 +122,62 @@ def test_parquet_with_named_columns_and_both_sources(tmp_path):
     assert not pq.read_table(only_probabilities).equals(table)
 
 
+def said_of_columns(text: str) -> list[str]:
+    """The lines about columns, which come before those about classes."""
+    lines = text.splitlines()
+    return [line.strip() for line in lines[1 : next(n for n, line in enumerate(lines) if " classes; " in line)]]
+
+
+def test_beside_both_sources_every_column_is_said_once(tmp_path, capsys):
+    path = tmp_path / "rows.parquet"
+    columns = {
+        "pred_probs": WORLD.probabilities.tolist(),
+        "embedding": WORLD.embeddings.tolist(),
+        "noisy_label": WORLD.given,
+        "clean_label": pa.array(CLEAN, mask=CLEAN < 0),
+        "note": [f"n{i}" for i in range(800)],
+        "size": np.arange(800.0),
+    }
+    pq.write_table(pa.table(columns), path)
+    arguments = ["correct", str(path), "--output", str(tmp_path / "labels.parquet")]
+    expected = [
+        "given label: 'noisy_label' (guessed by its name)",
+        "clean label: 'clean_label' (guessed by its name)",
+        "features: 'pred_probs' (probabilities of 4 classes)",
+        "features: 'embedding' (embedding of 5 numbers)",
+        "left out: 'note' (beside probabilities or an embedding, other columns do not count)",
+        "left out: 'size' (beside probabilities or an embedding, other columns do not count)",
+    ]
+    for more in ([], ["--dry-run"]):
+        assert main([*arguments, *more, "--overwrite"]) == 0
+        assert said_of_columns(capsys.readouterr().out) == expected
+    named = ["--label-column", "noisy_label", "--pred-probs-column", "pred_probs", "--feature-columns", "size"]
+    assert main([*arguments, *named, "--dry-run"]) == 0
+    assert said_of_columns(capsys.readouterr().out) == [
+        "given label: 'noisy_label'",
+        expected[1],
+        expected[2],
+        "features, number: 1: 'size'",
+        "left out: 'embedding' (only the named columns are used)",
+        "left out: 'note' (only the named columns are used)",
+    ]
+
+
+def test_beside_both_sources_every_array_is_said_once(tmp_path, capsys):
+    arrays = {"pred_probs": WORLD.probabilities, "embeddings": WORLD.embeddings, "given_label": WORLD.given}
+    np.savez(tmp_path / "rows.npz", y_clean=CLEAN, true_label=WORLD.true, notes=np.arange(800), **arrays)
+    assert main(["correct", str(tmp_path / "rows.npz"), "--dry-run"]) == 0
+    said = said_of_columns(capsys.readouterr().out)
+    assert [line for line in said if "array (" not in line] == [
+        "probabilities: 'pred_probs' (guessed by its name)",
+        "given label: 'given_label' (guessed by its name)",
+        "clean label: 'y_clean' (guessed by its name)",
+        "inputs: 'embeddings' (guessed by its name)",
+        "left out: 'true_label' (an array of another name)",
+        "left out: 'notes' (an array of another name)",
+    ]
+
+
 def test_test_rows_teach_nothing(tmp_path):
     path, output = tmp_path / "rows.npz", tmp_path / "labels.parquet"
     split = np.where(np.arange(800) < 400, "train", "test")

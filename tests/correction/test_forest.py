@@ -6,18 +6,18 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from labelloop.correction.instant.correction import families_without_given
 from labelloop.correction.instant.evidence import Evidence
 from labelloop.methods.closed_loop.learners import forest as forests
-from labelloop.methods.closed_loop.learners.forest import FEWEST, MOST_WORK, grow, tree_count, votes
+from labelloop.methods.closed_loop.learners.forest import DRAWN, FEWEST, MOST_WORK, grow, tree_count, votes
 from labelloop.methods.closed_loop.learners.trees import TREES, forest_scores
 
 
 def test_the_work_of_a_forest_is_bounded_and_ten_classes_are_within_the_bound():
     assert tree_count(TREES, 20_000, 10) == TREES
-    assert tree_count(TREES, 5_000, 500) * 5_000 * 500 <= MOST_WORK
+    assert tree_count(TREES, 5_000, 500) * 5_000 * 500 <= DRAWN * MOST_WORK
     assert tree_count(TREES, 20_000, 10_000) == FEWEST
 
 
@@ -25,7 +25,7 @@ def test_many_classes_grow_fewer_trees_and_say_nothing_of_it(monkeypatch):
     rng = np.random.default_rng(0)
     given = np.concatenate([np.arange(300), rng.integers(0, 300, 100)])  # a class for nearly every row
     inputs = rng.normal(size=(len(given), 3)).astype(np.float32)
-    monkeypatch.setattr(forests, "MOST_WORK", 12 * len(given) * 300)
+    monkeypatch.setattr(forests, "MOST_WORK", 6 * len(given) * 300)
     grown = []
     monkeypatch.setattr(
         "labelloop.methods.closed_loop.learners.trees.grow",
@@ -57,6 +57,32 @@ def test_it_is_the_forest_of_scikit_learn_bit_for_bit(by, leaf, monkeypatch):
     assert (votes(found, inputs) == forest.predict_proba(inputs)).all()
     assert (found.unseen == forest.oob_decision_function_).all()
     assert grow(inputs, labels, 40, 5, leaf=leaf, unseen=False).unseen is None
+
+
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize(("classes", "kind"), [(30, RandomForestClassifier), (31, ExtraTreesClassifier)])
+def test_with_many_classes_splits_are_drawn(holes, classes, kind):
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([np.arange(classes), rng.integers(0, classes, 200)])
+    inputs = rng.normal(size=(len(labels), 5)) + labels[:, None]
+    if holes:
+        inputs[3, 2] = np.nan
+    forest = kind(10, min_samples_leaf=3, bootstrap=True, random_state=5).fit(inputs, labels)
+    assert (votes(grow(inputs, labels, 10, 5, leaf=3, unseen=False), inputs) == forest.predict_proba(inputs)).all()
+
+
+def test_drawn_splits_say_no_less_with_many_classes(monkeypatch):
+    rng = np.random.default_rng(0)
+    centres, labels = rng.normal(size=(60, 16)), rng.integers(0, 60, 1800)
+    inputs = centres[labels] + rng.normal(size=(1800, 16))
+
+    def right():
+        said = grow(inputs[:600], labels[:600], 60, 5, leaf=1, unseen=False)
+        return (said.classes[votes(said, inputs[600:]).argmax(axis=1)] == labels[600:]).mean()
+
+    drawn = right()
+    monkeypatch.setattr(forests, "MANY", 1000)
+    assert drawn >= right() - 0.005
 
 
 def test_no_forest_of_clean_rows_for_hundreds_of_classes():

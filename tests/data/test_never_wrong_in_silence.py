@@ -178,6 +178,9 @@ def test_a_list_of_numbers_is_one_more_feature(tmp_path):
         ("02/28/2024", "03/01/2024", "mm/dd/yyyy"),
         ("2024-02-28", "2024-03-01", "yyyy-mm-dd"),
         ("28.02.2024", "01.03.2024", "dd.mm.yyyy"),
+        ("Feb 28 2024", "Mar 1 2024", "mon dd yyyy"),
+        ("28-Feb-2024", "01-Mar-2024", "dd-mon-yyyy"),
+        ("28 February 2024", "1 March 2024", "dd month yyyy"),
     ],
 )
 def test_dates_become_their_parts(tmp_path, first, second, words):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +18,7 @@ CAMEL_ID = re.compile(r"[a-z](Id|ID)$")
 FEW = 20  # with fewer rows, different numbers in every row mean nothing
 COUNTED = 50  # the same for numbers that count the rows
 LOOKED_AT = 50  # distinct texts from which the format of dates is guessed
+PRECISE = 10_000  # rows that are checked for digits lost in single precision
 ALMOST_ALL = 0.9  # a text column with this share of dates is a column of dates with a typo
 SIGNS = re.compile(r"[,'%$€£¥\s]")  # next to digits: thousands separator, percent, currency
 
@@ -40,6 +42,17 @@ def counts_rows(column: pa.ChunkedArray) -> tuple[int, int] | None:
 def _all_different(column: pa.ChunkedArray) -> bool:
     whole = pa.types.is_integer(column.type) and not column.null_count
     return bool(whole and pc.count_distinct(column).as_py() == len(column))
+
+
+def rounded_away(column: pa.ChunkedArray) -> tuple[int, int] | None:
+    """How many different numbers the first rows hold, and how many are left in single precision, if that is fewer."""
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_float64(kind)):
+        return None
+    exact = np.unique(column.slice(0, PRECISE).drop_null().cast(pa.float64(), safe=False).to_numpy())
+    with np.errstate(over="ignore"):  # numbers that are too large are refused elsewhere
+        left = len(np.unique(exact.astype(np.float32)))
+    return (len(exact), left) if left < ALMOST_ALL * len(exact) else None
 
 
 def slip_among_dates(texts: Sequence[str | None]) -> tuple[int, str] | None:

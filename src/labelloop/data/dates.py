@@ -21,6 +21,13 @@ FORMATS = (
     ("%m/%d/%Y", DATE),
     ("%d.%m.%Y", DATE),
     ("%d-%m-%Y", DATE),
+    ("%b %d %Y", DATE),
+    ("%b %d, %Y", DATE),
+    ("%d %b %Y", DATE),
+    ("%d-%b-%Y", DATE),
+    ("%B %d %Y", DATE),
+    ("%B %d, %Y", DATE),
+    ("%d %B %Y", DATE),
     ("%Y-%m-%d %H:%M:%S", TIME),
     ("%Y-%m-%dT%H:%M:%S", TIME),
     ("%Y-%m-%d %H:%M", TIME),
@@ -34,6 +41,7 @@ FORMATS = (
     ("%m/%d/%Y %H:%M:%S", TIME),
 )
 WORDS = {"%Y": "yyyy", "%m": "mm", "%d": "dd", "%H": "hh", "%M": "mm", "%S": "ss", "%f": "fff", "%z": "+zone"}
+WORDS |= {"%b": "mon", "%B": "month"}
 
 
 def date_format(texts: Sequence[str]) -> str | None:

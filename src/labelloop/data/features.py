@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
-from labelloop.data.column_questions import counts_rows, number_with_signs, slip_among_dates, why_an_id
+from labelloop.data.column_questions import counts_rows, number_with_signs, rounded_away, slip_among_dates, why_an_id
 from labelloop.data.columns import (
     EMBEDDING_NAMES,
     NEVER_FEATURES,
@@ -26,7 +26,7 @@ from labelloop.data.columns import (
 from labelloop.data.dates import date_format, date_parts, in_words
 from labelloop.data.encoding import Column, encode_columns, fit_category, fit_date, fit_number, unusable
 from labelloop.data.table import to_float32
-from labelloop.data.understood import Feature, LeftOut
+from labelloop.data.understood import ONLY_NAMED, Feature, LeftOut
 from labelloop.data.written import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import release, zeros
@@ -121,11 +121,12 @@ def features_of(
         check_columns(expected, chosen, str(path))
     used = _used(embedding_column, parts[0].shape[1], fitted, feature_columns if as_they_are else None)
     used = [_with_remarks(use, raw.get(use.column), arrow[use.column].type) for use in used]
-    why = "only the named columns are used" if not by_default else f"the embedding {embedding_column!r} replaces it"
+    why = ONLY_NAMED if not by_default else f"the embedding {embedding_column!r} replaces it"
     done = {*roles.used, *(use.column for use in used), *(out.column for out in left_out)}
     left_out += [LeftOut(name, why) for name in names if name not in done]
+    remarks = (*_counting(arrow, fitted), *_rounded(arrow, fitted))
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-    return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out), _counting(arrow, fitted))
+    return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out), remarks)
 
 
 def _check_named(asked: Sequence[str], arrow: pa.Table, roles: Roles, path: Path) -> None:
@@ -167,6 +168,17 @@ def _counting(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
     return tuple(
         f"{name!r} holds each number from {found[0]} to {found[1]} once; if it is an id, choose other features"
         for name, found in ends.items()
+        if found is not None
+    )
+
+
+def _rounded(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
+    """Says which features lose differences between their numbers in single precision."""
+    lost = {column.name: rounded_away(arrow[column.name]) for column in fitted if column.kind == "number"}
+    return tuple(
+        f"{name!r} holds {found[0]} different numbers, of which seven digits leave {found[1]}; subtract a constant, or"
+        " write a date"
+        for name, found in lost.items()
         if found is not None
     )
 

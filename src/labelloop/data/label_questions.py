@@ -17,6 +17,7 @@ from labelloop.errors import DataError, UsageError, some
 
 MANY = 30  # a column of more distinct numbers may be a measurement
 FEW_ROWS = 10  # rows per class
+TRUTHS = {"true": "1", "false": "0"}  # as programs write them
 SHOWN = 3  # groups of spellings in a message
 
 
@@ -103,8 +104,8 @@ def compare_labels(
         DataError: They share none.
 
     Warns:
-        UserWarning: Names differ only in case, spaces, signs that look alike, leading zeros or a trailing ".0"; or
-            clean labels hold a class that no given label has.
+        UserWarning: Names differ only in case, spaces, signs that look alike or how a number is written, or are true
+            and 1; or clean labels hold a class that no given label has.
     """
     given = _classes(labels, markers, f"{source}: label")
     clean = _classes(clean_labels, markers, f"{source}: clean_label")
@@ -143,15 +144,18 @@ def _variants(names: Sequence[str]) -> list[list[str]]:
     """Groups of two or more names that a reader would take for the same."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
-        groups.setdefault(_bare(name), []).append(name)
+        bare = _bare(name)
+        groups.setdefault(TRUTHS.get(bare, bare), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
 
 
 def _bare(name: str) -> str:
-    """A name without case, blanks, invisible signs, leading zeros and a trailing ".0"."""
+    """A name without case, blanks, invisible signs and leading zeros; a number as its value: 1e3 and 1000.0 as 1000."""
     text = "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
-    text = re.sub(r"[\s_-]+", " ", text.strip().casefold()).removesuffix(".0")
-    return text.lstrip("0") or "0" if text.isdecimal() else text
+    text = text.strip().casefold()
+    if text.removesuffix(".0").isdecimal():
+        return text.removesuffix(".0").lstrip("0") or "0"
+    return f"{float(text):.15g}" if is_number(text) else re.sub(r"[\s_-]+", " ", text).removesuffix(".0")
 
 
 def _listed(groups: Sequence[Sequence[str]], given: Counter[str], clean: Counter[str]) -> str:

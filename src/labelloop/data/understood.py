@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+ONLY_NAMED = "only the named columns are used"
+
 
 @dataclass(frozen=True)
 class Use:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from labelloop.data.readers.compressed import ending_of
 from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
 from labelloop.data.readers.parquet_parts import parts_of
 from labelloop.data.table import Table
-from labelloop.data.understood import together
+from labelloop.data.understood import ONLY_NAMED, Feature, Understood, Use, together
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
@@ -101,6 +101,7 @@ def _correct_file(
         raise DataError(f"{to.file} exists; give another name, or --overwrite")
     names = [] if path.is_dir() and options.encoder is not None else _column_names(path)
     label_column = options.label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
+    options_said, probabilities_said = options, pred_probs_columns or ()
     if pred_probs_columns is None:
         pred_probs_columns = ["pred_probs"] if "pred_probs" in names else [n for n in names if n.startswith(PREFIX)]
     options = replace(options, label_column=label_column)
@@ -119,7 +120,8 @@ def _correct_file(
     if has_embedding := bool(embedding_column or options.feature_columns or embedded or not tables):
         tables.append(_readable(read_inputs(path, replace(options, embedding_column=embedding_column))))
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
-    table = replace(table, understood=together([part.understood for part in tables]))
+    said = {options_said.label_column, options_said.embedding_column, *probabilities_said}
+    table = replace(table, understood=_understood(tables, pred_probs_columns, said))
     if dry_run:
         return f"{understood_text(table)}\nnothing was corrected or written (--dry-run)"
     probabilities = tables[0].inputs if pred_probs_columns else None
@@ -134,6 +136,35 @@ def _correct_file(
         write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(to.file, lambda place: write(result.labels, place))
     return f"{understood_text(table)}\n{_summary(result)}\n{_ending(to, tables[-1])}"
+
+
+def _understood(
+    tables: Sequence[Table], probabilities: Sequence[str], said: Collection[str | None]
+) -> Understood | None:
+    """How the file was understood that was read once for its probabilities and once for its features.
+
+    Args:
+        tables: As they were read.
+        probabilities: The columns that hold them.
+        said: The columns that the user named for labels, probabilities and the embedding.
+    """
+    found = together([table.understood for table in tables])
+    if found is None or not probabilities:
+        return found if found is None else replace(found, uses=_with_guesses(found.uses, said))
+    how = f"probabilities of {tables[0].inputs.shape[1]} classes" if len(probabilities) == 1 else "probability"
+    features = (Feature(f.column, how) if f.column in probabilities else f for f in found.features)
+    uses = (replace(use, what="probabilities") if use.column in probabilities else use for use in found.uses)
+    left_out = found.left_out
+    if not set(probabilities) <= set(said):
+        why = "beside probabilities or an embedding, other columns do not count"
+        left_out = tuple(replace(out, why=why) if out.why == ONLY_NAMED else out for out in left_out)
+    return replace(found, uses=_with_guesses(uses, said), features=tuple(features), left_out=left_out)
+
+
+def _with_guesses(uses: Iterable[Use], said: Collection[str | None]) -> tuple[Use, ...]:
+    """The uses, with given labels, probabilities and inputs that the user did not name marked as guessed."""
+    ours = ("given label", "probabilities", "inputs")
+    return tuple(replace(use, guessed=use.column not in said) if use.what in ours else use for use in uses)
 
 
 def _readable(table: Table) -> Table:

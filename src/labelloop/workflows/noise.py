@@ -23,6 +23,7 @@ from labelloop.data.datasets import DATASETS, LabelledData, load_dataset
 from labelloop.data.problem import classes_of
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import Table, from_arrays
+from labelloop.data.understood import Understood
 from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.noise import NOISES, Noisy, realised_rate
 from labelloop.runs.files import write_atomically
@@ -117,8 +118,18 @@ def make_noise_file(
     checksum = write_noise_file(output, table.ids, true, given, verified, text_of(classes), about)
     return (
         f"{len(true)} labels, {how.noise} noise: nominal rate {noisy.rate:.4g}, realised {realised:.4f}\n"
+        f"{_ignored(table, how.noise)}"
         f"written to {output} (sha256 of the labels {checksum[:16]}…)\n"
     )
+
+
+def _ignored(table: Table, noise: str) -> str:
+    """A line with the columns that the noise does not look at, if there are any."""
+    said = table.understood or Understood()
+    names = [use.column for use in said.uses if use.what not in ("given label", "id", "inputs")]
+    names += [out.column for out in said.left_out]
+    names += [] if noise == "instance" else [feature.column for feature in said.features]
+    return f"columns that {noise} noise does not use: {some(map(repr, names))}\n" if names else ""
 
 
 def write_noise_file(

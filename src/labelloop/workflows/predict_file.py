@@ -40,6 +40,8 @@ def predict_file(
     columns = replace(columns, image_form=model.image_form, labels_required=False)
     table = read_inputs(path, columns, form, shape=model.architecture["input_shape"], place=place)
     usable = table.usable
+    if table.understood is not None and (ignored := [out.column for out in table.understood.left_out]):
+        warnings.warn(f"{path}: columns that the model does not use: {some(map(repr, ignored))}", stacklevel=2)
     if table.unreadable:
         examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
         warnings.warn(f"{path}: {len(table.unreadable)} images get no prediction: {examples}", stacklevel=2)

@@ -18,6 +18,7 @@ from labelloop.runs.export_names import export_name
 from labelloop.types import MISSING
 
 CLASSES = 30  # the most classes that are listed one by one
+LONGEST = 60  # the most characters of a class name that are shown
 NAMES = 8  # the most columns of a kind that are named
 LOUD = 10  # the most shrunken classes that are named
 SHRUNK = 0.5  # a class that keeps a smaller share of its rows is reported
@@ -76,7 +77,7 @@ def _classes(table: Table) -> list[str]:
         f" {int((clean != MISSING).sum())}, both: {int(((given != MISSING) & (clean != MISSING)).sum())}"
     ]
     rows = [
-        (str(name), (given == k).sum(), (clean == k).sum(), ((clean == k) & (given != MISSING)).sum())
+        (_shown(name), (given == k).sum(), (clean == k).sum(), ((clean == k) & (given != MISSING)).sum())
         for k, name in enumerate(classes.tolist())
     ]
     lines += _table(("class", "given", "clean", "both"), rows)
@@ -111,11 +112,13 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
         before, after, held = given[name], corrected[name], verified[name]
         broken = f"{found['broken']} of {found['good']}" if found else "-"
         fixed = f"{found['fixed']} of {found['wrong']}" if found else "-"
-        rows.append((str(name), before, after, held, broken, fixed))
+        rows.append((_shown(name), before, after, held, broken, fixed))
         if before and not after:
-            shrunk.append(f"CLASS {name!s} IS GONE: {before} rows had it as given label, and none after the correction")
+            shrunk.append(
+                f"CLASS {_shown(name)} IS GONE: {before} rows had it as given label, and none after the correction"
+            )
         elif after < SHRUNK * before:
-            shrunk.append(f"CLASS {name!s} SHRANK: from {before} rows to {after}")
+            shrunk.append(f"CLASS {_shown(name)} SHRANK: from {before} rows to {after}")
     changed = int(labels["changed"].to_numpy().sum())
     lines = [f"{changed} given labels were corrected ({int(clean.sum())} clean rows aside)"]
     lines += _table(("class", "given", "corrected", "clean rows", "good broken", "wrong fixed"), rows)
@@ -126,6 +129,12 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
     if shrunk:
         lines.append(f"  and {len(shrunk) - LOUD} more such classes; {advice}" if len(shrunk) > LOUD else f"  {advice}")
     return "\n".join(lines)
+
+
+def _shown(name: Any) -> str:
+    """A class in one line: without line breaks, and cut where it is long."""
+    text = " ".join(str(name).split("\n"))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _counts(labels: pa.ChunkedArray) -> Counter[Any]:

@@ -24,12 +24,12 @@ from labelloop.correction.instant.opinions import Opinion, label_corrector, nois
 from labelloop.correction.instant.structured import structured
 from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.large_arrays import by_chunks, put
+from labelloop.methods.closed_loop.learners.logistic import MANY
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Floats, Labels
 
 SAMPLE = 5000  # noisy rows that noise models are fitted to: more change nothing and take time
 FLOOR = 1e-5  # of a probability, before its logarithm
-MANY = 30  # classes: with more, only models with few parameters are fitted
 
 STRENGTHS = (3, 30)  # of the penalty that pulls towards the scores as they are; more than two values changed nothing
 ALIKE = (1, 30)  # of the penalty that pulls classes towards each other
@@ -79,7 +79,10 @@ def side_by_side(sources: Sequence[NDArray], dtype: DTypeLike | None = None) -> 
 
 
 def families_without_given(evidence: Evidence) -> dict[str, list[Candidate]]:
-    """Ways to predict the true label from the inputs alone; the best candidate of each family is kept."""
+    """Ways to predict the true label from the inputs alone; the best candidate of each family is kept.
+
+    With many classes, only models with few parameters are fitted.
+    """
     found: dict[str, list[Candidate]] = {
         "recalibrated": [partial(structured, strength=s, use_given=False) for s in ALIKE]
     }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labelloop.correction.instant.evidence import Evidence
-from labelloop.methods.closed_loop.learners.logistic import Array, descend, log_softmax
+from labelloop.methods.closed_loop.learners.logistic import Array, descend, few_threads, log_softmax, precision
 from labelloop.types import MISSING, Floats, Labels
 
 TEMPERATURE_STRENGTH = 1.0  # of the penalty that pulls τ towards the scores as they are
@@ -62,7 +62,8 @@ def structured(evidence: Evidence, rows: Labels, strength: float, *, use_given: 
     if use_given:
         rows = rows[evidence.given[rows] != MISSING]
     classes, sources = evidence.num_classes, evidence.sources
-    scores = evidence.scores[rows].astype(np.float64).reshape(len(rows), sources, classes)
+    kind = precision(classes)
+    scores = evidence.scores[rows].astype(kind).reshape(len(rows), sources, classes)
     truth, given = evidence.clean[rows], evidence.given[rows]
     each = np.arange(len(rows))
     centre = np.concatenate([
@@ -77,12 +78,13 @@ def structured(evidence: Evidence, rows: Labels, strength: float, *, use_given: 
 
     def loss(flat: Array) -> tuple[float, Array]:
         tau, delta, bias, gamma, differ = np.split(flat, cuts)
-        logits = np.einsum("msc,sc->mc", scores, tau[:, None] + delta.reshape(sources, classes)) + bias
+        slopes = (tau[:, None] + delta.reshape(sources, classes)).astype(kind, copy=False)
+        logits = np.einsum("msc,sc->mc", scores, slopes) + bias.astype(kind, copy=False)
         if use_given:
             logits[each, given] += gamma + differ[given]
         log_p = log_softmax(logits)
         away = flat - centre
-        value = -log_p[each, truth].sum() + 0.5 * (firm * away**2).sum()
+        value = -log_p[each, truth].sum(dtype=np.float64) + 0.5 * (firm * away**2).sum()
         gap = np.exp(log_p)
         gap[each, truth] -= 1
         per_score = np.einsum("msc,mc->sc", scores, gap)
@@ -94,6 +96,7 @@ def structured(evidence: Evidence, rows: Labels, strength: float, *, use_given: 
             slope += [[0.0], np.zeros(classes)]
         return float(value), np.concatenate(slope) + firm * away
 
-    tau, delta, bias, gamma, differ = np.split(descend(loss, centre), cuts)
+    with few_threads(classes):
+        tau, delta, bias, gamma, differ = np.split(descend(loss, centre), cuts)
     worth = gamma + differ if use_given else np.zeros(classes)
     return Structured(tau[:, None] + delta.reshape(sources, classes), bias, worth)

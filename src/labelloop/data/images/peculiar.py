@@ -1,4 +1,4 @@
-"""What is unusual about the images of a set, in words: more than 8 bits, transparency, several frames."""
+"""What is unusual about the images of a set, in words: more than 8 bits, transparency, several frames, other sizes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ class Peculiarities:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._largest = 0.0
+        self._sizes: set[tuple[int, int]] = set()  # height and width
+        self.form: tuple[int, int] | None = None  # what they are resized to
         self._lock = Lock()
 
-    def see(self, image: Any) -> None:
-        """Looks at a decoded image; from several threads, if need be."""
+    def see(self, image: Any, size: tuple[int, int]) -> None:
+        """Looks at a decoded image, and its height and width once upright; from several threads, if need be."""
         found = {"transparent": is_transparent(image), "frames": getattr(image, "n_frames", 1) > 1}
         found["deep"] = is_deep(image)
         largest = float(np.asarray(image).max(initial=0)) if found["deep"] else 0.0
         with self._lock:
             self._counts.update({kind: 1 for kind, is_so in found.items() if is_so})
             self._largest = max(self._largest, largest)
+            self._sizes.add(size)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -40,4 +43,15 @@ class Peculiarities:
         lines = {kind: f"{self._counts[kind]} {words}" for kind, words in WORDS.items() if self._counts[kind]}
         if "deep" in lines:
             lines["deep"] += f" {self._largest:g}"
-        return tuple(lines.values())
+        return (*self._resized(), *lines.values())
+
+    def _resized(self) -> tuple[str, ...]:
+        if self.form is None or self._sizes <= {self.form}:
+            return ()
+        ends = [
+            f"{height} x {width}" for height, width in sorted(self._sizes, key=lambda size: (size[0] * size[1], size))
+        ]
+        sizes = (
+            f"of {len(ends)} sizes, from {ends[0]} to {ends[-1]} pixels," if len(ends) > 1 else f"of {ends[0]} pixels"
+        )
+        return (f"images {sizes} are resized to {self.form[0]} x {self.form[1]}",)

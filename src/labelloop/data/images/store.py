@@ -97,6 +97,8 @@ def load_images(
         if streamed:
             height = width = max(height, width)  # views of streamed images are square
         form = ImageForm(height, width, streamed)
+    if seen is not None:
+        seen.form = (form.height, form.width)
     fits = len(paths) * form.height * form.width * 3 <= IN_MEMORY
     if form.streamed or not fits:
         files = [path for path in paths if isinstance(path, Path)]
@@ -148,7 +150,7 @@ def _decode(path: Path | bytes, seen: Peculiarities | None = None) -> Image:
     with _open(path) as image:
         colours = to_rgb(image)
         if seen is not None:
-            seen.see(image)
+            seen.see(image, (colours.height, colours.width))
         return colours
 
 

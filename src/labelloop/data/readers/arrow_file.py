@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from labelloop.data.readers.compressed import PACKED, ending_of
-from labelloop.data.readers.csv_file import open_csv, read_csv
+from labelloop.data.readers.csv_file import open_csv, padded_columns, read_csv
 from labelloop.data.readers.json_file import read_json_table
 from labelloop.data.readers.jsonl_file import read_jsonl
 from labelloop.data.readers.parquet_parts import column_names, parts_of, read_parquet
@@ -32,6 +32,7 @@ class ColumnFile:
         untyped: Whether the format has no types, so that a label 3 is only text that looks like a number.
         remarks: What was decided while opening it.
         delimiter: The delimiter, if it is not the one that the extension implies.
+        padded: Columns of numbers that are written with leading zeros, and an example of each.
     """
 
     names: list[str]
@@ -40,6 +41,7 @@ class ColumnFile:
     untyped: bool = False
     remarks: tuple[str, ...] = ()
     delimiter: str | None = None
+    padded: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_columns(path: Path) -> ColumnFile:
@@ -84,7 +86,8 @@ def _csv(path: Path) -> ColumnFile:
     file = open_csv(path)
     kind = ending_of(path).removeprefix(".")
     other = file.delimiter if file.remarks else None
-    return ColumnFile(file.names, kind, lambda text, na: read_csv(file, text, na), True, file.remarks, other)
+    padded = padded_columns(file)
+    return ColumnFile(file.names, kind, lambda text, na: read_csv(file, text, na), True, file.remarks, other, padded)
 
 
 def _jsonl(path: Path) -> ColumnFile:

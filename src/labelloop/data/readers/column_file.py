@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from labelloop.data.label_questions import ask_about_markers, name_spellings
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.hub import HubData, read_hub_dataset
 from labelloop.data.readers.image_folder import inside
-from labelloop.data.readers.label_columns import ids_of, labels_of, without_flags, written
+from labelloop.data.readers.label_columns import ids_of, labels_of, refuse_lists, without_flags, written
 from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays, split_names
@@ -69,9 +69,24 @@ def read_column_file(path: Path, options: ReadOptions) -> Table:
     ]  # an id 1 must not become 1.0
     text += [] if options.text_column is None else [options.text_column]
     arrow = opened.read(text, options.na)
-    return _table(
+    table = _table(
         _Source(path, opened.kind, arrow, roles, opened.untyped, None, opened.remarks, opened.delimiter), options
     )
+    return _with_padded(table, opened.padded)
+
+
+def _with_padded(table: Table, padded: Mapping[str, str]) -> Table:
+    """Says which features are read as numbers although leading zeros make them look like codes."""
+    said = table.understood
+    if said is None or not padded:
+        return table
+    remarks = tuple(
+        f"{feature.column!r} is read as numbers, without its leading zeros ({padded[feature.column]!r}); if it is a"
+        " code, put a letter before it"
+        for feature in said.features
+        if feature.how == "number" and feature.column in padded
+    )
+    return replace(table, understood=replace(said, remarks=(*said.remarks, *remarks)))
 
 
 def read_hub(path: Path, options: ReadOptions) -> Table:
@@ -102,6 +117,7 @@ def _table(source: _Source, options: ReadOptions) -> Table:
     arrow, roles, path, hub = source.arrow, source.roles, source.path, source.hub
     if not arrow.num_rows:
         raise DataError(f"{path}: column names but no rows; add the rows")
+    refuse_lists(arrow, roles, path)
     roles = without_flags(arrow, roles, path)
     source = replace(source, roles=roles, arrow=_without(arrow, roles, options.na))
     arrow = source.arrow

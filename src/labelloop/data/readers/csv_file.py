@@ -22,6 +22,7 @@ from labelloop.errors import DataError, some
 
 BLOCK_SIZE = 8 << 20  # bytes; a row must fit in one
 SEPARATORS = (",", ";", "\t", "|")
+PADDED = re.compile(r"0\d+")
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 LOOKED_AT = 200  # rows to look for a decimal comma in
 
@@ -86,6 +87,21 @@ def read_csv(file: CsvFile, as_text: Iterable[str], na: Iterable[str] = ()) -> p
         )
     except pa.ArrowInvalid as error:
         raise DataError(f"{file.path}: {_broken_line(file) or error}") from error
+
+
+def padded_columns(file: CsvFile) -> dict[str, str]:
+    """Columns of whole numbers with leading zeros, such as 01234, and an example, judging by the first rows."""
+    try:
+        rows = [row for row in islice(_rows(file.content, file.delimiter), 1, LOOKED_AT) if len(row) == len(file.names)]
+    except (UnicodeDecodeError, csv.Error):  # reported when the rows are read
+        return {}
+    found: dict[str, str] = {}
+    for place, name in enumerate(file.names):
+        fields = [row[place].strip() for row in rows if row[place].strip() not in NULL_NUMBERS]
+        padded = [field for field in fields if PADDED.fullmatch(field)]
+        if padded and all(field.isdecimal() for field in fields):
+            found[name] = padded[0]
+    return found
 
 
 def _first_line(path: Path, content: bytes, delimiter: str) -> list[str]:

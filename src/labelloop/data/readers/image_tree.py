@@ -16,6 +16,7 @@ from labelloop.data.readers.options import ReadOptions
 from labelloop.data.readers.origin import origin_of
 from labelloop.data.table import Table, from_arrays
 from labelloop.data.understood import Understood
+from labelloop.errors import some
 from labelloop.types import RawInputs
 
 
@@ -48,5 +49,9 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
         source=str(root),
         origin=origin_of("image-folder", root, options=said),
     )
-    understood = Understood(remarks=(*seen.remarks, *left_out_of(root)))
+    deeper = [name for name in names if name.count("/") > 1] if options.labels_required else []
+    nested = [f"{len(deeper)} images in folders below a class folder are of that class: {some(deeper, 3)}"] * bool(
+        deeper
+    )
+    understood = Understood(remarks=(*seen.remarks, *nested, *left_out_of(root)))
     return replace(table, image_form=form, unreadable=tuple(bad), understood=understood)

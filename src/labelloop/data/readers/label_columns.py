@@ -53,6 +53,17 @@ def _values(column: pa.ChunkedArray) -> set[str]:
     return {str(value).strip().removesuffix(".0") for value in column.unique().to_pylist() if value is not None} - {""}
 
 
+def refuse_lists(arrow: pa.Table, roles: Roles, path: Path) -> None:
+    """Refuses columns of lists or records as labels."""
+    for name in (roles.label, roles.clean):
+        if name is not None and pa.types.is_nested(arrow[name].type):
+            raise _no_labels(name, arrow[name].type, path)
+
+
+def _no_labels(name: str, kind: pa.DataType, path: Path) -> DataError:
+    return DataError(f"{path}: column {name!r} is of type {kind}, which cannot hold labels; use text or whole numbers")
+
+
 def written(arrow: pa.Table, name: str | None, *, stripped: bool = True) -> Counter[str]:
     """The count of each label in a column that is not blank; blanks around labels are removed if `stripped`."""
     if name is None:
@@ -89,4 +100,4 @@ def _label(column: pa.ChunkedArray, name: str, path: Path, markers: Sequence[str
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):
         values = column.to_pylist()
         return np.array(values, dtype=object if column.null_count else bool)
-    raise DataError(f"{path}: column {name!r} is of type {kind}, which cannot hold labels; use text or whole numbers")
+    raise _no_labels(name, kind, path)

@@ -27,12 +27,11 @@ def fit_beliefs(log_p: Array, labels: Labels) -> Array:
         labels: Their clean labels [m].
     """
     rows, classes = log_p.shape
+    if classes > WIDEST:
+        return _fit_diagonal(np.maximum(log_p, LOWEST), labels)
     x = np.concatenate([np.maximum(log_p, LOWEST), np.ones((rows, 1))], axis=1)  # [m, C + 1]
     centre = np.eye(classes + 1, classes)
     free = np.ones_like(centre, bool)
-    if classes > WIDEST:
-        free = np.eye(classes + 1, classes, dtype=bool)
-        free[-1] = True
     targets = np.eye(classes)[labels]
 
     def coefficients(flat: Array) -> Array:
@@ -51,6 +50,27 @@ def fit_beliefs(log_p: Array, labels: Labels) -> Array:
 
     start = np.append(1.0, np.zeros(int(free.sum())))
     return coefficients(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x)
+
+
+def _fit_diagonal(x: Array, labels: Labels) -> Array:
+    """The same where only the diagonal and the offsets may differ, without the products with zeros."""
+    rows, classes = x.shape
+    each = np.arange(rows)
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        log_q = log_softmax(x * (flat[0] + flat[1 : classes + 1]) + flat[classes + 1 :], axis=1)  # [m, C]
+        value = (
+            -log_q[each, labels].sum() + 0.5 * PENALTY * flat[1:] @ flat[1:] + 0.5 * SCALE_PENALTY * (flat[0] - 1) ** 2
+        )
+        gap = np.exp(log_q)
+        gap[each, labels] -= 1
+        slope = np.einsum("mc,mc->c", x, gap)  # [C]
+        of_scale = slope.sum() + SCALE_PENALTY * (flat[0] - 1)
+        return float(value), np.concatenate([[of_scale], np.append(slope, gap.sum(axis=0)) + PENALTY * flat[1:]])
+
+    start = np.append(1.0, np.zeros(2 * classes))
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
+    return np.vstack([np.diag(found[0] + found[1 : classes + 1]), found[classes + 1 :]])
 
 
 def beliefs(log_p: Array, coefficients: Array) -> Array:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 Array = NDArray[np.float64]
+MANY = 30  # classes: with more, arrays are large, and single precision is all that the fit needs
+
+
+def precision(num_classes: int) -> type[np.floating]:
+    """The type to compute the loss and the slope of a fit in."""
+    return np.float32 if num_classes > MANY else np.float64
+
+
+def few_threads(num_classes: int) -> AbstractContextManager[object]:
+    """One thread for products of matrices where there are many classes: two wait for each other most of the time."""
+    return threadpool_limits(1, user_api="blas") if num_classes > MANY else nullcontext()
 
 
 def log_softmax(logits: Array) -> Array:
@@ -33,15 +47,18 @@ def fit_logistic(x: Array, targets: Array, centre: Array, strength: Array) -> Ar
         Weights [E, C].
     """
     firm = strength[:, None]
+    kind = precision(centre.shape[1])
+    x, targets = x.astype(kind, copy=False), targets.astype(kind, copy=False)
 
     def loss(flat: Array) -> tuple[float, Array]:
         weights = flat.reshape(centre.shape)
-        log_p = log_softmax(x @ weights)  # [M, C]
+        log_p = log_softmax(x @ weights.astype(kind, copy=False))  # [M, C]
         away = weights - centre
-        value = -(targets * log_p).sum() + 0.5 * (firm * away**2).sum()
+        value = -(targets * log_p).sum(dtype=np.float64) + 0.5 * (firm * away**2).sum()
         return float(value), (x.T @ (np.exp(log_p) - targets) + firm * away).ravel()
 
-    return descend(loss, centre.ravel()).reshape(centre.shape)
+    with few_threads(centre.shape[1]):
+        return descend(loss, centre.ravel()).reshape(centre.shape)
 
 
 def descend(loss: object, start: Array) -> Array:
