@@ -269,7 +269,7 @@ def test_an_experiment_is_plain_data():
 
 
 @pytest.mark.parametrize("paired", [True, False])
-def test_runs_that_return_other_labels_have_other_keys(paired):
+def test_the_labels_of_the_recipe_have_the_key_of_the_recipe(paired):
     def key(**config: str) -> str:
         return Experiment(dataset="digits", noise="symmetric", rate=0.4, paired=paired, config=config).key
 

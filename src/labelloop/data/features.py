@@ -57,6 +57,40 @@ class Features:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """The columns that become features.
+
+    Attributes:
+        columns: Those named one by one; None if none are.
+        embedding: The column that holds a list of numbers in each row, if any.
+        expected: The names that the features must have in the end, if they are known.
+        by_default: Whether nothing was named.
+        encodes_the_rest: Whether all columns without another use are encoded.
+    """
+
+    columns: Sequence[str] | None
+    embedding: str | None
+    expected: Sequence[str] | None
+    by_default: bool
+    encodes_the_rest: bool
+
+
+def _asked_for(
+    arrow: pa.Table, roles: Roles, path: Path, columns: Sequence[str] | None, embedding: str | None
+) -> _Asked:
+    expected = None
+    if columns is not None and are_array_names(columns) and columns[0] not in arrow.column_names:
+        # Columns known only by number come from an embedding column, whatever its name is here.
+        expected, columns = columns, None
+    _check_named((*(columns or ()), *([embedding] if embedding else [])), arrow, roles, path)
+    if embedding is not None or columns is not None:
+        return _Asked(columns, embedding, expected, by_default=False, encodes_the_rest=False)
+    embedding, others = _guessed_embedding(arrow, roles, path)
+    rest = embedding is None or (others and expected is None)
+    return _Asked(columns, embedding, expected, by_default=True, encodes_the_rest=rest)
+
+
 def features_of(
     arrow: pa.Table,
     roles: Roles,
@@ -79,18 +113,10 @@ def features_of(
         encoding: As in `ReadOptions`.
         as_they_are: As in `ReadOptions`.
     """
-    expected = None
     if encoding is not None:
         feature_columns = [column.name for column in encoding]
-    names = arrow.column_names
-    if feature_columns is not None and are_array_names(feature_columns) and feature_columns[0] not in names:
-        # Columns known only by number come from an embedding column, whatever its name is here.
-        expected, feature_columns = feature_columns, None
-    _check_named((*(feature_columns or ()), *([embedding_column] if embedding_column else [])), arrow, roles, path)
-    by_default, others = embedding_column is None and feature_columns is None, False
-    if by_default:
-        embedding_column, others = _guessed_embedding(arrow, roles, path)
-        others = others and expected is None
+    asked = _asked_for(arrow, roles, path, feature_columns, embedding_column)
+    feature_columns, embedding_column = asked.columns, asked.embedding
     parts: list[Floats] = []
     chosen: list[str] = []
     fitted: Sequence[Column] = ()
@@ -103,7 +129,7 @@ def features_of(
     if as_they_are and feature_columns:
         parts.append(numbers(arrow, feature_columns, path))
         chosen += feature_columns
-    elif feature_columns or (by_default and (embedding_column is None or others)):
+    elif feature_columns or asked.encodes_the_rest:
         if encoding is not None:
             fitted = encoding
             raw = {c.name: _raw(arrow, c.name, path, as_text=c.kind != "number") for c in encoding}
@@ -117,13 +143,13 @@ def features_of(
             chosen += encoded_names
     if not parts:
         raise DataError(f"{path}: no features are named; name at least one column")
-    if expected is not None:
-        check_columns(expected, chosen, str(path))
+    if asked.expected is not None:
+        check_columns(asked.expected, chosen, str(path))
     used = _used(embedding_column, parts[0].shape[1], fitted, feature_columns if as_they_are else None)
     used = [_with_remarks(use, raw.get(use.column), arrow[use.column].type) for use in used]
-    why = ONLY_NAMED if not by_default else f"the embedding {embedding_column!r} replaces it"
+    why = ONLY_NAMED if not asked.by_default else f"the embedding {embedding_column!r} replaces it"
     done = {*roles.used, *(use.column for use in used), *(out.column for out in left_out)}
-    left_out += [LeftOut(name, why) for name in names if name not in done]
+    left_out += [LeftOut(name, why) for name in arrow.column_names if name not in done]
     remarks = (*_counting(arrow, fitted), *_rounded(arrow, fitted))
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out), remarks)

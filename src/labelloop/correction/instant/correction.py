@@ -19,7 +19,7 @@ from labelloop.correction.instant.changes import look_at_changes
 from labelloop.correction.instant.clean_only import clean_forest, clean_logistic
 from labelloop.correction.instant.components import Candidate, Combined, Component, Judges, best_of_each, combination
 from labelloop.correction.instant.evidence import Evidence
-from labelloop.correction.instant.noise import estimate_noise, flatten, least_sharp
+from labelloop.correction.instant.noise import Noise, estimate_noise, flatten, least_sharp
 from labelloop.correction.instant.opinions import Opinion, label_corrector, noise_model, recalibrated
 from labelloop.correction.instant.structured import structured
 from labelloop.correction.pairs import MIN_PAIRS
@@ -145,23 +145,13 @@ def correct_scores(
     free = combination(judges, best_of_each(judges, families_without_given(evidence), use_given=False))
     q = _keep_absent(free.final, evidence, np.arange(len(given)))  # [n, C]
     q_unseen = _keep_absent(free.unseen, evidence, judges.rows)  # [M, C]
-    paired = judges.given != MISSING  # [M]
-    enough = bool(paired.sum() >= MIN_PAIRS)
+    enough = bool((judges.given != MISSING).sum() >= MIN_PAIRS)
     power = 1.0 if enough else least_sharp(q_unseen, judges.labels)
     flat, flat_unseen = flatten(q, power), flatten(q_unseen, power)
     noise = estimate_noise(judges, flat)
     answer = alone = noise.pooled(flat, flat_unseen)
     if enough:
-        fixed = [*noise.components(q, q_unseen), Component("inputs alone", q_unseen, lambda: q)]
-        pairs = judges.among(paired)
-        learnt = best_of_each(pairs, families_with_given(evidence), use_given=True)
-        whole = combination(pairs, [*learnt, *(component.among(paired) for component in fixed)])
-        final = _keep_absent(whole.final, evidence, np.arange(len(given)))
-        unlabelled = np.flatnonzero(given == MISSING)
-        put(final, unlabelled, q[unlabelled])
-        unseen = q_unseen.copy()
-        unseen[paired] = _keep_absent(whole.unseen, evidence, pairs.rows)
-        answer = Combined(final, unseen, whole.weights)
+        answer = _taught_by_pairs(noise, q, q_unseen)
     changes = look_at_changes(
         noise, answer, alone, flat_unseen, simulate=not enough, rng=stream(seed, "simulated-labels")
     )
@@ -177,6 +167,28 @@ def correct_scores(
         scores=scores,
         guard=changes.record(answer.final, targets, given, clean),
     )
+
+
+def _taught_by_pairs(noise: Noise, q: Floats, q_unseen: Floats) -> Combined:
+    """What paired rows teach about given labels, combined with the noise models and with the inputs alone.
+
+    Args:
+        noise: How labels go wrong.
+        q: P(y | x) of all rows [n, C].
+        q_unseen: The same of the judges, by models that did not learn from them [M, C].
+    """
+    judges, evidence = noise.judges, noise.judges.evidence
+    paired = judges.given != MISSING  # [M]
+    pairs = judges.among(paired)
+    fixed = [*noise.components(q, q_unseen), Component("inputs alone", q_unseen, lambda: q)]
+    learnt = best_of_each(pairs, families_with_given(evidence), use_given=True)
+    whole = combination(pairs, [*learnt, *(component.among(paired) for component in fixed)])
+    final = _keep_absent(whole.final, evidence, np.arange(len(evidence.given)))
+    unlabelled = np.flatnonzero(evidence.given == MISSING)
+    put(final, unlabelled, q[unlabelled])
+    unseen = q_unseen.copy()
+    unseen[paired] = _keep_absent(whole.unseen, evidence, pairs.rows)
+    return Combined(final, unseen, whole.weights)
 
 
 def _in_rows(values: Floats, rows: Labels, count: int) -> Floats:
