@@ -100,6 +100,36 @@ def test_a_label_of_a_rare_class_counts_for_more_by_hand():
     np.testing.assert_array_equal(guard.apply(said, given, alone).argmax(axis=1), [0, 1, 0, 1, 1])
 
 
+def test_a_class_that_many_clean_rows_miss_is_not_held_on_to_by_hand():
+    sizes, erased = np.array([59.0, 40.0, 1.0]), np.array([0.01, 0.01, 0.5])
+    few, many, seen = (
+        Guard(np.array(counts)).minding(sizes, erased).worth for counts in ([6, 4, 0], [600, 400, 0], [600, 399, 1])
+    )
+    chance = 0.5 * 0.99**10
+    np.testing.assert_allclose(few, [1, 1, 1 - chance + chance / 0.03])
+    assert many[2] == pytest.approx(1, abs=0.01)
+    assert seen[2] == pytest.approx(0.5 + 0.5 / 0.03)
+
+
+def test_a_given_label_that_is_no_class_is_corrected():
+    """Three real classes; 2% of the rows are given a fourth, such as a spelling error, which no clean row has."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 3, 3000)
+    given = np.where(rng.random(3000) < 0.2, (true + 1) % 3, true)
+    given[rng.random(3000) < 0.02] = 3
+    scores = rng.normal(size=(3000, 4))
+    scores[np.arange(3000), true] += 4
+    scores[:, 3] -= 2
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    clean = np.full(3000, -1)
+    clean[:600] = true[:600]
+    labels = correct_labels(given, clean, 4, pred_probs=p.astype(np.float32)).targets.argmax(axis=1)
+    phantom = (given == 3) & (clean < 0)
+    assert phantom.sum() > 30
+    assert (labels[phantom] == 3).mean() < 0.1
+    assert (labels == true)[clean < 0].mean() > 0.95
+
+
 def test_classes_of_about_one_size_are_left_to_the_other_rules():
     guard = Guard(np.array([20, 10]), margin=0.1)
     said = np.random.default_rng(0).dirichlet([1, 1], 500).astype(np.float32)

@@ -17,10 +17,12 @@ Four rules, all based on counts of clean rows; with enough clean rows none of th
    that class.
 4. *Is the class rare?* Nearly every label of a rare class may be broken while overall accuracy rises. If the estimated
    share π_g of a class is below half of an even share, breaking one of its labels counts (1 - e_g) + e_g / (C π_g)
-   times as much as breaking another, where e_g is now the share of rule 3: by class with the probability that labels
-   are broken unseen, and by row otherwise. A label g is kept unless p_k is that many times as likely. Here p is the
-   mean of the soft labels and of the noise model's own: a combination fitted to clean rows that are nearly all of other
-   classes ranks the rows of this class badly.
+   times as much as breaking another, its worth w_g. Here e_g is the share of rule 3, counted before this rule: errors
+   count by class with the probability that labels are broken unseen, and by row otherwise. Where no clean row is of the
+   class, there may be no such class, as with a spelling error among the given labels; e_g is then multiplied by the
+   probability (1 - π_g)^M that M clean rows miss a class of this size. A label g is kept unless p_k w_k > p_g w_g. Here
+   p is the mean of the soft labels and of the noise model's own: a combination fitted to clean rows that are nearly all
+   of other classes ranks the rows of this class badly.
 
 Where the guard keeps a label that the correction would change, both labels get the same probability, because nothing
 shows which is right. Laplace's rule bounds every confidence: what never failed in M rows is right the next time with
@@ -93,8 +95,10 @@ class Guard:
             sizes: The estimated number of rows of each class [C].
             erased: The estimated share of good labels of each class that is broken [C].
         """
-        even = len(sizes) * sizes / sizes.sum()  # C π
-        return replace(self, worth=np.where(even < RARE, 1 - erased + erased / np.maximum(even, 1e-9), 1.0))
+        share = sizes / sizes.sum()  # π
+        even = len(sizes) * share
+        unseen = np.where(self.counts == 0, erased * (1 - share) ** self.counts.sum(), erased)
+        return replace(self, worth=np.where(even < RARE, 1 - unseen + unseen / np.maximum(even, 1e-9), 1.0))
 
     def changes(self, said: Floats, given: Labels, alone: Floats | None = None) -> NDArray[np.bool_]:
         """Rows that lose their given label to the likeliest class: all rules but the third [n].
