@@ -121,6 +121,19 @@ def test_rows_read_at_random_are_let_go_of():
     assert most <= let_go.most, "an eighth of the limit"
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux says how much is mapped")
+def test_a_map_that_somebody_else_opened_does_not_cost_a_release_each_batch(tmp_path, monkeypatch):
+    np.save(tmp_path / "own.npy", np.ones((4096, 4096), np.float32))  # 64 MiB
+    own, released = np.load(tmp_path / "own.npy", mmap_mode="r"), []
+    with memory_limit("64M"):
+        let_go = Releaser(own)
+        monkeypatch.setattr(large_arrays, "release", lambda: released.append(1))
+        for rows in np.random.default_rng(0).permutation(4096).reshape(-1, 16):
+            assert own[rows].sum() == 16 * 4096
+            let_go(len(rows))
+    assert 1 <= len(released) <= 10, "once for each eighth of the limit that it fills"
+
+
 def test_a_combination_in_chunks_is_the_whole_one_bit_for_bit(tiny_limit, monkeypatch):
     rng = np.random.default_rng(0)
     parts = [rng.dirichlet(np.ones(10), 3000).astype(np.float32) for _ in range(3)]

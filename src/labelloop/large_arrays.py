@@ -201,7 +201,7 @@ class Releaser:
             mapped = _mapped_bytes()
             if (self.touched if mapped is None or self.first is None else mapped - self.first) > self.most:
                 release()
-                self.touched = 0
+                self.touched, self.first = 0, _mapped_bytes()  # a map that somebody else opened stays
 
 
 def _mapped_bytes() -> int | None:

@@ -94,6 +94,11 @@ def test_the_columns_that_a_noise_does_not_look_at_are_named(table, command, tmp
     said = command(*asked, "symmetric")[1]
     assert "columns that symmetric noise does not use: 'clean_label', 'note', 'a', 'b'\n" in said
     assert "columns that instance noise does not use: 'clean_label', 'note'\n" in command(*asked, "instance")[1]
+    arrays = tmp_path / "rows.npz"
+    x, labels = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    np.savez(arrays, x=x, label=labels, class_names=["a", "b"], junk=x)
+    asked_npz = ("noise", arrays, "--overwrite", "--output", tmp_path / "n.parquet", "--noise")
+    assert "columns that symmetric noise does not use: 'x', 'junk'\n" in command(*asked_npz, "symmetric")[1]
     for number in range(6):
         rows = rows.append_column(f"x{number}", rows["a"])
     pa.csv.write_csv(rows, table)

@@ -30,7 +30,7 @@ def pictures(root, *sizes):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("True", "1"), ("false", "0"), ("1e3", "1000"), ("1.50", "1.5"), ("0.5", ".5"), ("1_0", "10.0")],
+    [("True", "1"), ("false", "0"), ("1e3", "1000"), ("1.50", "1.5"), ("0.5", ".5"), ("2020_21", "2020-21")],
 )
 def test_classes_that_are_one_value_in_two_forms_are_named(tmp_path, one, other):
     names = (one, other, "third")
@@ -39,7 +39,9 @@ def test_classes_that_are_one_value_in_two_forms_are_named(tmp_path, one, other)
         read_table(path)
 
 
-@pytest.mark.parametrize("names", [("1", "-2", "2"), ("1", "0", "10"), ("true", "yes", "no"), ("a-1", "a1", "1")])
+@pytest.mark.parametrize(
+    "names", [("1", "-2", "2"), ("1", "0", "10"), ("true", "yes", "no"), ("a-1", "a1", "1"), ("3_1", "31", "3")]
+)
 def test_classes_that_differ_are_not(tmp_path, names):
     read_table(table_of(tmp_path / "rows.csv", "x,label", lambda i: f"{i},{names[i % 3]}"))  # a warning is an error
 
@@ -61,6 +63,7 @@ def test_numbers_that_single_precision_cannot_tell_apart_are_said(tmp_path):
     columns = {
         "milliseconds": rows * 1000 + 1_700_000_000_000,
         "offset": rows / 1000 + 1e6,
+        "nanoseconds": rows * 7 + 1_700_000_000_000_000_000,  # more digits than double precision holds
         "seconds": rows * 1000 + 1_700_000_000,
         "fine": rows / 7,
         "label": ["ab"[i % 2] for i in rows],
@@ -73,7 +76,7 @@ def test_numbers_that_single_precision_cannot_tell_apart_are_said(tmp_path):
     assert table.understood.remarks == tuple(
         f"{name!r} holds 100 different numbers, of which seven digits leave {left[name]}; subtract a constant, or write"
         " a date"
-        for name in ("milliseconds", "offset")
+        for name in ("milliseconds", "offset", "nanoseconds")
     )
 
 

@@ -81,7 +81,7 @@ class Experiment(NoisySetting):
 
     @cached_property
     def key(self) -> str:
-        """A name for the run folder: equal if and only if everything that determines the result is equal.
+        """A name for the run folder: equal if everything that determines the result is, and different if not.
 
         It leaves out the rate if the noise has a fixed one, and the path of a noise file, whose content counts instead.
         Without pairs it also leaves out which labels are returned, if they are those of the recipe: stored runs are

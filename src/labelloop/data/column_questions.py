@@ -49,7 +49,7 @@ def rounded_away(column: pa.ChunkedArray) -> tuple[int, int] | None:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_float64(kind)):
         return None
-    exact = np.unique(column.slice(0, PRECISE).drop_null().cast(pa.float64(), safe=False).to_numpy())
+    exact = np.unique(column.slice(0, PRECISE).drop_null().to_numpy())
     with np.errstate(over="ignore"):  # numbers that are too large are refused elsewhere
         left = len(np.unique(exact.astype(np.float32)))
     return (len(exact), left) if left < ALMOST_ALL * len(exact) else None

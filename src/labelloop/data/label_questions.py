@@ -155,7 +155,8 @@ def _bare(name: str) -> str:
     text = text.strip().casefold()
     if text.removesuffix(".0").isdecimal():
         return text.removesuffix(".0").lstrip("0") or "0"
-    return f"{float(text):.15g}" if is_number(text) else re.sub(r"[\s_-]+", " ", text).removesuffix(".0")
+    plain = is_number(text) and "_" not in text  # Python reads 2020_21 as a number
+    return f"{float(text):.15g}" if plain else re.sub(r"[\s_-]+", " ", text).removesuffix(".0")
 
 
 def _listed(groups: Sequence[Sequence[str]], given: Counter[str], clean: Counter[str]) -> str:

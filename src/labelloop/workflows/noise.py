@@ -126,7 +126,8 @@ def make_noise_file(
 def _ignored(table: Table, noise: str) -> str:
     """A line with the columns that the noise does not look at, if there are any."""
     said = table.understood or Understood()
-    names = [use.column for use in said.uses if use.what not in ("given label", "id", "inputs")]
+    looked_at = ("given label", "id", "names of the classes", *(["inputs"] if noise == "instance" else []))
+    names = [use.column for use in said.uses if use.what not in looked_at]
     names += [out.column for out in said.left_out]
     names += [] if noise == "instance" else [feature.column for feature in said.features]
     return f"columns that {noise} noise does not use: {some(map(repr, names))}\n" if names else ""

@@ -133,7 +133,7 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
 
 def _shown(name: Any) -> str:
     """A class in one line: without line breaks, and cut where it is long."""
-    text = " ".join(str(name).split("\n"))
+    text = " ".join(str(name).split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
