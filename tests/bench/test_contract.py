@@ -378,7 +378,7 @@ def test_a_method_is_its_file_and_its_line(tmp_path):
     tried = []
     free = {module: own for module, own in lines.items() if module not in ("closed_loop", "cross_entropy")}
     assert len(free) == len(lines) - 2 >= 8
-    for module, own in list(free.items())[::3]:  # that no method imports another is held by the architecture test
+    for module, own in list(free.items())[::4]:  # that no method imports another is held by the architecture test
         copy = copy_of(tmp_path, f"without-{module}")
         place = copy / "labelloop" / "methods" / f"{module}.py"
         if place.is_file():

@@ -7,7 +7,7 @@ import pytest
 
 import labelloop
 
-SPLITS = 1  # benchmarks/instant_correction.py has all five, and simulated arrays
+SPLITS = 1
 
 
 @pytest.mark.parametrize(
