@@ -62,6 +62,17 @@ def test_a_run_with_resource_records_its_memory():
     assert held.nbytes / 2**20 < memory < 2**20
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux keeps the peak of each process")
+def test_the_memory_is_not_that_of_the_parent(monkeypatch: pytest.MonkeyPatch):
+    from labelloop.training import runtime
+
+    monkeypatch.setattr(runtime.resource, "getrusage", lambda _: pytest.fail("it begins at what the parent held"))
+    held = np.ones(2**24)  # 128 MiB
+    memory = runtime.Runtime(0, device="cpu", progress=False)._peak_memory()
+    assert memory is not None
+    assert held.nbytes / 2**20 < memory < 2**20
+
+
 def test_a_bench_without_fcntl_says_where_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pool = without_posix(SOURCE / "bench" / "pool.py", monkeypatch)
     with pytest.raises(pool.UsageError, match="needs Linux or macOS"):

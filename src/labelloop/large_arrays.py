@@ -213,9 +213,9 @@ def _mapped_bytes() -> int | None:
         return None
 
 
-def row_chunks(count: int, width: int) -> Iterator[slice]:
-    """Slices of rows that hold about CHUNK_VALUES numbers each, and one of all rows where these are few."""
-    step = max(1, CHUNK_VALUES // max(width, 1))
+def row_chunks(count: int, width: int, values: int | None = None) -> Iterator[slice]:
+    """Slices of rows that hold about CHUNK_VALUES numbers each, or `values`; one of all rows where these are few."""
+    step = max(1, (values or CHUNK_VALUES) // max(width, 1))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
         if count > step:

@@ -161,6 +161,8 @@ def test_beside_both_sources_every_column_is_said_once(tmp_path, capsys):
         "left out: 'embedding' (only the named columns are used)",
         "left out: 'note' (only the named columns are used)",
     ]
+    assert main([*arguments, "--feature-columns", "size", "--dry-run"]) == 0  # the probabilities are guessed
+    assert "left out: 'note' (only the named columns are used)" in said_of_columns(capsys.readouterr().out)
 
 
 def test_beside_both_sources_every_array_is_said_once(tmp_path, capsys):

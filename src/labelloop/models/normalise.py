@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from labelloop.errors import DataError
-from labelloop.large_arrays import release
+from labelloop.large_arrays import row_chunks
 
 Statistics = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -75,11 +75,8 @@ def mean_and_std(inputs: NDArray, index: NDArray) -> Statistics:
 
 def _chunks(inputs: NDArray, index: NDArray) -> Iterator[NDArray]:
     """The rows, a few at a time, as [values, columns]."""
-    rows = max(1, _CHUNK_VALUES // max(1, inputs[0].size))
-    for start in range(0, len(index), rows):
-        yield inputs[index[start : start + rows]].reshape(-1, inputs.shape[-1])
-        if len(index) > rows:
-            release()
+    for rows in row_chunks(len(index), inputs[0].size, _CHUNK_VALUES):
+        yield inputs[index[rows]].reshape(-1, inputs.shape[-1])
 
 
 def _of_pixels(inputs: NDArray, index: NDArray) -> Statistics:

@@ -121,6 +121,7 @@ def _correct_file(
         tables.append(_readable(read_inputs(path, replace(options, embedding_column=embedding_column))))
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
     said = {options_said.label_column, options_said.embedding_column, *probabilities_said}
+    said |= set(options_said.feature_columns or ())
     table = replace(table, understood=_understood(tables, pred_probs_columns, said))
     if dry_run:
         return f"{understood_text(table)}\nnothing was corrected or written (--dry-run)"
@@ -146,7 +147,7 @@ def _understood(
     Args:
         tables: As they were read.
         probabilities: The columns that hold them.
-        said: The columns that the user named for labels, probabilities and the embedding.
+        said: The columns that the user named for labels, probabilities, the embedding and the features.
     """
     found = together([table.understood for table in tables])
     if found is None or not probabilities:
@@ -155,7 +156,8 @@ def _understood(
     features = (Feature(f.column, how) if f.column in probabilities else f for f in found.features)
     uses = (replace(use, what="probabilities") if use.column in probabilities else use for use in found.uses)
     left_out = found.left_out
-    if not set(probabilities) <= set(said):
+    named = {feature.column for feature in found.features} & set(said)
+    if not set(probabilities) <= set(said) and not named - set(probabilities):
         why = "beside probabilities or an embedding, other columns do not count"
         left_out = tuple(replace(out, why=why) if out.why == ONLY_NAMED else out for out in left_out)
     return replace(found, uses=_with_guesses(uses, said), features=tuple(features), left_out=left_out)

@@ -51,8 +51,7 @@ def read_parquet(path: Path) -> pa.Table:
     """All columns of a file, or of the parts of a folder one after the other; categorical ones as plain values."""
     parts = parts_of(path)
     try:
-        sizes = [pq.read_metadata(part) for part in parts]
-        if is_large(sum(size.row_group(k).total_byte_size for size in sizes for k in range(size.num_row_groups))):
+        if is_large(sum(_bytes_of(pq.read_metadata(part)) for part in parts)):
             return _mapped(parts)
         tables = [pq.read_table(part) for part in parts]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
@@ -97,11 +96,15 @@ def _is_full(error: Exception) -> bool:
 def _batches(parts: Sequence[Path]) -> Iterator[pa.RecordBatch]:
     for part in parts:
         with pq.ParquetFile(part, buffer_size=READ, pre_buffer=False) as file:
-            size = sum(file.metadata.row_group(k).total_byte_size for k in range(file.metadata.num_row_groups))
-            rows = current_limit().bytes // SHARE * file.metadata.num_rows // max(size, 1)
+            rows = current_limit().bytes // SHARE * file.metadata.num_rows // max(_bytes_of(file.metadata), 1)
             for batch in file.iter_batches(batch_size=min(max(rows, 1), ROWS)):
                 yield batch
                 pa.default_memory_pool().release_unused()
+
+
+def _bytes_of(metadata: pq.FileMetaData) -> int:
+    """The size of a file's rows, decompressed."""
+    return sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
 
 
 def _plain(field: pa.Field) -> pa.Field:
