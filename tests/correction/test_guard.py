@@ -169,6 +169,8 @@ def test_the_line():
     )
     kept = guard_line({**found, "changed": 0, "sure": None, "labels_simulated": True})
     assert kept.startswith("all 90 given labels kept: 30 clean rows with simulated given labels do not show")
+    one = guard_line({**found, "changed": 0, "held_back": 1, "sure": None, "labels_simulated": True})
+    assert one.endswith("; 1 change held back for lack of evidence")
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -76,7 +76,8 @@ class Changes:
 def guard_line(found: dict[str, Any]) -> str:
     """The guard's decision in one line."""
     how = "clean rows with simulated given labels" if found["labels_simulated"] else "clean rows with a given label"
-    held = f"; {found['held_back']} changes held back for lack of evidence" if found["held_back"] else ""
+    changes = "change" if found["held_back"] == 1 else "changes"
+    held = f"; {found['held_back']} {changes} held back for lack of evidence" if found["held_back"] else ""
     if not found["changed"]:
         return f"all {found['rows']} given labels kept: {found['clean_rows']} {how} do not show that changes help{held}"
     if not found["clean_rows"]:
