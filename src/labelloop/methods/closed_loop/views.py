@@ -19,7 +19,7 @@ from labelloop.training.targets import one_hot, take, together
 from labelloop.types import MISSING, Extracted, Floats, Labels, Problem, Rows
 
 if TYPE_CHECKING:
-    from labelloop.methods.closed_loop.halves import HeldOut
+    from labelloop.methods.closed_loop.first_labels import HeldOut
 
 
 def noisy_view(labels: Labels, extracted: Extracted) -> Floats:
