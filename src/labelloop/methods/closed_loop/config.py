@@ -22,7 +22,6 @@ class Config(TrainingConfig):
 
     Attributes:
         noisy_loss_weight: λ of Eq. 1.
-        noisy_loss_weight_after: λ once the labels are being corrected; -1 keeps `noisy_loss_weight`.
         simulation: The noisy label of a clean row that has none: "posterior", the noisy head's prediction (the paper),
             or a label drawn, anew in every pass, given the clean label: from noise that depends on the class alone
             ("transition"), or, to equal parts, on the row too ("by_row"). Two half-networks, each trained on half of
@@ -50,7 +49,6 @@ class Config(TrainingConfig):
     """
 
     noisy_loss_weight: float = 0.5
-    noisy_loss_weight_after: float = added(-1.0)
     simulation: str = added("posterior")
     beliefs: str = added("networks")
     warm_up: int = 40
@@ -127,9 +125,3 @@ class Config(TrainingConfig):
     def wants(self, name: str) -> bool:
         """Whether the correction network, or a candidate for it, uses this input."""
         return any(name in candidate.split("+") for candidate in self.corrector.inputs)
-
-    def noisy_loss_weight_in(self, epoch: int) -> float:
-        """λ in an epoch, counted from 1."""
-        if epoch > self.warm_up and self.noisy_loss_weight_after >= 0:
-            return self.noisy_loss_weight_after
-        return self.noisy_loss_weight

@@ -53,19 +53,18 @@ class HeldOut:
         """The same for the clean rows [M, C]."""
         return _posterior(self.returned.clean_scores, self.train.shape[1])
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """All arrays, as a checkpoint stores them."""
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """All arrays, as a checkpoint stores them, and the guard's record."""
         found = {PREFIX + name: np.asanyarray(getattr(self, name)) for name in OWN}
         found |= {OF_LABELS + each.name: getattr(self.returned, each.name) for each in _arrays()}
         # Copies: the targets may be one of these arrays, and a safetensors file cannot hold shared memory twice. Large
         # arrays have files of their own.
-        return {name: array if is_on_disk(array) else array.copy() for name, array in found.items()}
+        arrays = {name: array if is_on_disk(array) else array.copy() for name, array in found.items()}
+        return arrays, self.returned.guard
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], guard: dict[str, Any]) -> HeldOut | None:
-        """What `to_arrays` stored, or None if it stored nothing."""
-        if f"{PREFIX}chances" not in arrays:
-            return None
+    def from_arrays(cls, arrays: dict[str, np.ndarray], guard: dict[str, Any]) -> HeldOut:
+        """What `to_arrays` returned; there may be other arrays among these."""
         returned = HeldOutLabels(**{each.name: arrays[OF_LABELS + each.name] for each in _arrays()}, guard=guard)
         own = {name: arrays[PREFIX + name] for name in OWN}
         return cls(**own, returned=returned)

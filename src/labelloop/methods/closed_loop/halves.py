@@ -38,9 +38,14 @@ def hold_out(problem: Problem, config: Config, runtime: Runtime) -> HeldOut:
         runtime: Device and seed.
     """
     log_p = half_networks(problem, config, runtime)
-    # With several processes, only the first one continues from here, and sends the others the result.
-    with runtime.clock("correcting labels"):
-        return HeldOut(**runtime.from_first(lambda: vars(first_labels(problem, log_p, config, runtime.seed))))
+
+    def made() -> HeldOut:
+        with runtime.clock("correcting labels"):
+            return first_labels(problem, log_p, config, runtime.seed)
+
+    if runtime.ranks.count == 1:
+        return made()
+    return HeldOut.from_arrays(*runtime.from_first(lambda: made().to_arrays()))  # made by the first process for all
 
 
 def half_networks(problem: Problem, config: Config, runtime: Runtime) -> Correction:

@@ -127,9 +127,8 @@ class LoopState:
         if past and self.first is not None:
             past[0] |= {FIRST + name: value.copy() for name, value in vars(self.first).items()}  # their own bytes
         arrays = {"targets": self.targets, "start": self.start}
-        arrays |= self.held_out.to_arrays() if self.held_out else {}
-        guard = self.held_out.returned.guard if self.held_out else {}
-        return {"arrays": arrays, "past": past, "values": {"rounds": self.rounds, "guard": guard}}
+        held_out, guard = self.held_out.to_arrays() if self.held_out else ({}, None)
+        return {"arrays": arrays | held_out, "past": past, "values": {"rounds": self.rounds, "guard": guard}}
 
     @classmethod
     def restored(cls, saved: Checkpoint | None, targets: Floats) -> LoopState:
@@ -138,7 +137,8 @@ class LoopState:
             return cls(targets)
         past = [Correction(p["train"], p["clean"]) for p in saved.past]
         first = {k.removeprefix(FIRST): v for p in saved.past[:1] for k, v in p.items() if k.startswith(FIRST)}
-        held_out = HeldOut.from_arrays(saved.arrays, saved.values["guard"])
+        guard = saved.values["guard"]
+        held_out = None if guard is None else HeldOut.from_arrays(saved.arrays, guard)
         extracted = Extracted(**first) if first else None
         start = saved.arrays["start"]
         return cls(saved.arrays["targets"], past, saved.values["rounds"], extracted, held_out, start)

@@ -91,7 +91,7 @@ def rows_to_train_on(
         epoch: Counted from 1.
         repeats: How often each clean row is included.
     """
-    weight = config.noisy_loss_weight_in(epoch)
+    weight = config.noisy_loss_weight
     train, clean, when = problem.train, problem.clean, config.clean_rows_train
     waits = {"never": config.epochs, "after_warm_up": config.warm_up, "after_last_correction": config.last_correction()}
     if epoch <= waits.get(when, 0):
