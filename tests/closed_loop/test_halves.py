@@ -10,12 +10,15 @@ import torch
 from tiny import tiny_config
 from toys import toy
 
+from labelloop.errors import DataError
 from labelloop.methods.closed_loop import first_labels as first_labels_file
 from labelloop.methods.closed_loop import halves, loop
 from labelloop.methods.closed_loop.first_labels import HeldOut, first_labels
 from labelloop.methods.closed_loop.halves import hold_out
 from labelloop.methods.closed_loop.loop import fit
+from labelloop.methods.closed_loop.state import LoopState
 from labelloop.methods.closed_loop.views import draw_labels, redraw_of, rows_to_train_on
+from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.runtime import Runtime
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Correction
@@ -296,3 +299,47 @@ def test_only_the_value_transition_leaves_row_dependent_noise_out(monkeypatch):
     for simulation in ("transition", "by_row", "posterior"):  # the last is asked after the loop, for labels to return
         networks_know_nothing(problem, simulation=simulation)
     assert asked == [False, True, True]
+
+
+def test_the_soft_label_of_a_paired_row_does_not_know_its_own_pair():
+    """Also with too few pairs to learn from, a pair counts in the estimate of the noise, but not for its own row."""
+    problem, _ = toy(n=60, m=40, paired=10)
+    log_p = [np.full((len(rows), 3), -np.log(3), np.float32) for rows in (problem.train, problem.clean)]
+    config = tiny_config(problem, simulation="transition", beliefs="networks")
+    found = first_labels(problem, Correction(*log_p), config, 0)
+    answer = first_labels_file.answer_scores(
+        np.zeros((100, 3), np.float32), np.concatenate([problem.train.labels, problem.clean.labels]),
+        np.concatenate([np.full(60, MISSING), problem.clean.clean_labels]), 3, by_row=False,
+    )  # fmt: skip
+    paired = answer.noise.judges.given != MISSING
+    whole = answer.noise.believed(answer.q_unseen, np.where(paired, answer.noise.judges.given, 0))
+    assert paired.sum() == 10
+    np.testing.assert_array_equal(answer.of_judges(found.labels)[paired], answer.alone.unseen[paired])
+    assert (np.abs(whole[paired] - answer.alone.unseen[paired]).max(axis=1) > 1e-6).any()
+
+
+def test_a_checkpoint_of_an_older_version_is_refused_in_words_unless_it_has_no_half_networks():
+    old = Checkpoint(3, {}, {}, {"targets": np.eye(2), "start": np.ones(1)}, [], {"rounds": []})
+    assert LoopState.restored(old, np.eye(2)).held_out is None
+    with pytest.raises(DataError, match=r"older version.*--overwrite"):
+        LoopState.restored(replace(old, arrays=old.arrays | {"held_out_gap": np.ones(1)}), np.eye(2))
+
+
+@pytest.mark.parametrize(("clean", "share"), [(5, 0.25), (20, 1.0)])
+def test_with_few_clean_rows_the_predictions_speak_as_they_are(clean, share):
+    """As if each clean row that is missing to 20 had chosen the geometric mean of the sources' predictions."""
+    problem, _ = toy(n=80, m=clean)
+    rng = np.random.default_rng(0)
+    log_p = [np.log(rng.dirichlet(np.ones(3), len(rows))).astype(np.float32) for rows in (problem.train, problem.clean)]
+    config = tiny_config(problem, beliefs="networks", simulation="transition")
+    found = first_labels(problem, Correction(*log_p), config, 0)
+    order = np.argsort(np.concatenate([problem.train.index, problem.clean.index]))
+    scores = np.concatenate(log_p)[order]
+    given, verified = (
+        np.concatenate([getattr(problem.train, name), getattr(problem.clean, name)])[order]
+        for name in ("labels", "clean_labels")
+    )
+    said = first_labels_file.answer_scores(
+        first_labels_file.side_by_side([scores], np.float32), given, verified, 3, by_row=False
+    ).said.final[np.argsort(order)[:80]]
+    np.testing.assert_allclose(found.train, share * said + (1 - share) * np.exp(log_p[0]), atol=1e-5)

@@ -205,3 +205,12 @@ def test_correct_has_one_too():
     assert found["wrong_labels_fixed"]["rows"] == 25
     assert found["corrected_label_accuracy"]["low"] > 0.5
     assert sum(part["rows"] for part in found["reliability"]) == 100
+
+
+def test_rows_whose_label_is_not_simulated_count_as_they_are():
+    """Where enough pairs exist beside the judges, nothing is simulated: what is expected is not a number."""
+    clean, said = np.array([0, 1, 0, 1]), np.eye(2, dtype=np.float32)[[0, 1, 0, 0]]
+    found = estimate(said, np.full(4, -1), clean, expected=np.full((4, 2), np.nan, np.float32))
+    assert found["corrected_label_accuracy"]["value"] == 0.75
+    simulated = estimate(said, np.full(4, -1), clean, expected=np.full((4, 2), 0.5, np.float32))
+    assert simulated["corrected_label_accuracy"]["value"] == 0.5

@@ -15,7 +15,7 @@ from labelloop import LabelLoopClassifier
 from labelloop.bench.experiment import run_experiment
 from labelloop.correction.judge import judge_held_out
 from labelloop.correction.stored_run import read_stored_run
-from labelloop.errors import UsageError
+from labelloop.errors import DataError, UsageError
 from labelloop.methods.closed_loop import halves
 from labelloop.types import Problem, Rows
 from labelloop.workflows.compose import load_data, noisy_problem
@@ -214,3 +214,22 @@ def test_runs_that_return_other_labels_have_other_keys():
         for paired in (True, False)
     )
     assert len(paired) == len(unpaired) == 2
+
+
+def test_a_network_that_breaks_down_after_the_loop_costs_no_run(monkeypatch):
+    def broken(*_):
+        raise DataError("training broke down")
+
+    train_with(monkeypatch, broken)
+    with pytest.warns(UserWarning, match="the labels are the loop.s own"):
+        found = quick_fit(paired_rows(), config=QUICK | {"simulation": "posterior"})
+    assert found.labels_from == "closed-loop"
+
+
+@pytest.mark.parametrize("simulation", ["transition", "by_row"])
+def test_the_stored_scores_give_the_same_labels_again(tmp_path, simulation):
+    rows = paired_rows()
+    y = np.where(rows.y_clean >= 0, -1, rows.y)  # unpaired: the labels are the noise model's
+    result = quick_fit(rows, y=y, config=QUICK | {"simulation": simulation}, output_dir=tmp_path / "run")
+    assert result.labels_from == "held-out networks"
+    np.testing.assert_array_equal(corrected(read_stored_run(tmp_path / "run"))[0], result.corrected_proba)

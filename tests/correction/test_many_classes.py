@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from labelloop.methods.closed_loop.instant.components import Judges
-from labelloop.methods.closed_loop.instant.correction import correct_scores, side_by_side
+from labelloop.methods.closed_loop.instant.correction import answer_scores, correct_scores, side_by_side
 from labelloop.methods.closed_loop.instant.evidence import Evidence
 from labelloop.methods.closed_loop.instant.noise import estimate_noise
 
@@ -45,3 +45,20 @@ def test_with_fewer_rows_than_entries_one_rate_is_estimated():
         same = np.ptp(noise.transition.diagonal()) < 1e-9
         assert same == (not whole)
         assert noise.transition.diagonal().min() > 0.3  # two thirds are right
+
+
+def test_with_enough_rows_a_matrix_is_estimated_for_many_classes_too():
+    """75 classes have 5,625 entries, more than the rows that are usually sampled."""
+    rng, classes = np.random.default_rng(2), 75
+    true = rng.integers(0, classes, 7000)
+    given = np.where(rng.random(7000) < 0.4, (true + 1) % classes, true)  # every class is taken for the next one
+    logits = rng.normal(size=(7000, classes))
+    logits[np.arange(7000), true] += 3.5
+    scores = side_by_side([np.log(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))], np.float32)
+    clean = np.where(np.arange(7000) < 200, true, -1)
+    answer = answer_scores(scores, np.where(clean >= 0, -1, given), clean, classes)
+    assert len(answer.noise.judges.evidence.sample) == classes**2
+    next_one = answer.noise.transition[np.arange(classes), (np.arange(classes) + 1) % classes]
+    assert next_one.mean() > 0.25  # 0.4 of the labels
+    noisy = clean < 0
+    assert (answer.said.final.argmax(axis=1) == true)[noisy].mean() > (given == true)[noisy].mean() + 0.1

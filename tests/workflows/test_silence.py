@@ -32,7 +32,6 @@ SLOW = {
     "workflows.plan.read_stored_run": "reading the run",
     "workflows.plan._shown": "reading your file",
     "correction.stored_run.correct_scores": "learning curve|correcting labels",
-    "workflows.refit.correct_instantly": "correcting labels",
     "export.export.export": "writing the export",
     "report.html.write_report": "writing the report",
     "trained_model.extract": "predicting",

@@ -86,9 +86,11 @@ def estimate(
     words = [] if paired.any() else [NO_PAIRS]
     accuracy = share(right[counted])
     if (counted & ~paired).any():
-        known = SIMULATED if expected is not None else WITHOUT_LABEL
+        if expected is None or np.isnan(expected[~paired]).any():  # where pairs suffice, no label is simulated
+            known, hits = WITHOUT_LABEL, right[:, None].astype(np.float32)
+        else:
+            known, hits = SIMULATED, np.where(paired[:, None], right[:, None], expected)  # [M, K]
         words.insert(0, known.format(unpaired=(~paired).sum(), rows=len(clean)))
-        hits = np.where(paired[:, None], right[:, None], right[:, None] if expected is None else expected)  # [M, K]
         accuracy = expected_share(hits[counted])
     return {
         **no_estimate(),

@@ -8,10 +8,12 @@ not carry over. The half-networks are such networks; with the paper's simulation
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 from labelloop.correction.judge import judge_held_out, judge_loop
+from labelloop.errors import DataError
 from labelloop.methods.closed_loop import Config
 from labelloop.methods.closed_loop.halves import hold_out
 from labelloop.methods.closed_loop.learners.columns import kind_of_inputs
@@ -62,7 +64,11 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
         return loop
     if (problem.train.labels != MISSING).sum() < MIN_LABELS or not len(problem.clean):
         return loop
-    found = fitted.held_out or hold_out(problem, config, runtime).returned
+    try:
+        found = fitted.held_out or hold_out(problem, config, runtime).returned
+    except DataError as error:  # a finished loop is not lost with it
+        warnings.warn(f"the labels are the loop's own, because a held-out network failed: {error}", stacklevel=3)
+        return loop
     judged = judge_held_out(problem, found.cross_fitted, ours, found.expected_right) if runtime.is_first else None
     if judged is None:
         return loop

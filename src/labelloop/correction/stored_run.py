@@ -65,6 +65,23 @@ class StoredRun:
         """Whether instant correction made its labels: in `correct`, or in a `fit` that returned held-out labels."""
         return "scores" in self.arrays.said
 
+    def corrected(self, rows: Labels, clean: Labels) -> Corrected:
+        """Instant correction of some rows from the arrays that the run stored.
+
+        The arrays hold "scores", and "inputs" (or "table_inputs" for columns of a table) where they were stored.
+
+        Args:
+            rows: Which rows.
+            clean: Clean labels of these rows [m], -1 where missing.
+        """
+        said = self.arrays.said
+        inputs = said.get("table_inputs", said.get("inputs"))
+        return correct_scores(
+            said["scores"][rows].astype(np.float64), self.given[rows], clean, self.targets.shape[1], self.seed,
+            inputs=None if inputs is None else inputs[rows], table="table_inputs" in said,
+            by_row=self.run.record.config.get("simulation") != "transition",
+        )  # fmt: skip
+
     def with_clean(self, clean: Labels) -> StoredRun:
         """The same run with other clean labels."""
         return replace(self, arrays=replace(self.arrays, clean=clean))
@@ -79,8 +96,8 @@ def read_stored_run(folder: Path) -> StoredRun:
     arrays = run.row_arrays()
     said, seed = arrays.said, run.record.seed
     if "scores" in said:
-        on = _instant(arrays, run.targets.shape[1], seed)
-        return StoredRun(run, arrays, on)
+        stored = StoredRun(run, arrays, lambda rows: lambda clean: stored.corrected(rows, clean).targets)
+        return stored
     config = build_config(ClosedLoopConfig, run.record.config)
     features, logits, posterior = (said[name].astype(np.float32) for name in ("features", "logits", "noisy_posterior"))
     extra = said["extra"].astype(np.float32) if "extra" in said else None
@@ -90,28 +107,3 @@ def read_stored_run(folder: Path) -> StoredRun:
 
 def _loop(seen: Seen, config: ClosedLoopConfig, seed: int) -> Callable[[Labels], Correct]:
     return lambda rows: partial(correct_once, seen.rows(rows), config=config, seed=seed)
-
-
-def _instant(arrays: RowArrays, num_classes: int, seed: int) -> Callable[[Labels], Correct]:
-    def on(rows: Labels) -> Correct:
-        return lambda clean: correct_instantly(arrays, rows, clean, num_classes, seed).targets
-
-    return on
-
-
-def correct_instantly(arrays: RowArrays, rows: Labels, clean: Labels, num_classes: int, seed: int) -> Corrected:
-    """Instant correction of some rows from the arrays that a run stored.
-
-    Args:
-        arrays: Hold "scores", and "inputs" (or "table_inputs" for columns of a table) where they were stored.
-        rows: Which rows.
-        clean: Clean labels of these rows [m], -1 where missing.
-        num_classes: C.
-        seed: That of the run.
-    """
-    said = arrays.said
-    inputs = said.get("table_inputs", said.get("inputs"))
-    return correct_scores(
-        said["scores"][rows].astype(np.float64), arrays.given[rows], clean, num_classes, seed,
-        inputs=None if inputs is None else inputs[rows], table="table_inputs" in said,
-    )  # fmt: skip

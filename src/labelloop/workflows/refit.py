@@ -10,7 +10,7 @@ import numpy as np
 
 from labelloop.correction.cross_fit import MIN_CLEAN, cross_fitted
 from labelloop.correction.estimate import estimate, estimate_lines, no_estimate
-from labelloop.correction.stored_run import StoredRun, correct_instantly, read_stored_run
+from labelloop.correction.stored_run import StoredRun, read_stored_run
 from labelloop.data.readers.clean_file import KnownRows, read_clean_labels
 from labelloop.errors import DataError, some
 from labelloop.progress import clock
@@ -111,7 +111,7 @@ def corrected(stored: StoredRun) -> tuple[Floats, Floats, Floats | None, dict[st
     clean, verified = stored.clean[known], np.flatnonzero(stored.clean != MISSING)
     expected, guard = None, None
     if stored.instant:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
-        found = correct_instantly(stored.arrays, known, clean, targets.shape[1], stored.seed)
+        found = stored.corrected(known, clean)
         targets[known], unseen[known] = found.targets, found.cross_fitted
         expected = np.full((len(stored.given), found.expected_right.shape[1]), np.nan, np.float32)
         expected[known], guard = found.expected_right, found.guard

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import softmax
 
 from labelloop.large_arrays import by_chunks, is_on_disk, joined, taken
+from labelloop.methods.closed_loop.combination import combine
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.instant.correction import answer_scores, guarded, side_by_side
 from labelloop.methods.closed_loop.learners.columns import TABLE, column_scores, kind_of_inputs
@@ -20,6 +21,7 @@ from labelloop.methods.closed_loop.views import draw_labels
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Correction, Floats, HeldOutLabels, Labels, Problem
 
+ENOUGH = 20  # clean rows; fewer are too few to choose among learners
 MOST_SCORES = 50_000_000  # rows times classes: beyond this, only networks learn from the given labels
 OWN = ("chances", "labels", "train", "clean")
 PREFIX, OF_LABELS = "held_out_", "held_out_labels_"  # of the names under which a checkpoint stores the arrays
@@ -32,7 +34,8 @@ class HeldOut:
     Attributes:
         chances: P(ỹ | y, x) of the clean rows, the distribution of their noisy label [M, C].
         labels: A noisy label for every clean row: the real one where there is one, else drawn from `chances` [M].
-        train: P(y | x, ỹ) of the noisy rows, the first correction, without a guard [N, C].
+        train: P(y | x, ỹ) of the noisy rows, the first correction, without a guard [N, C]. With fewer than ENOUGH clean
+            rows, it is as if each missing one had chosen the learners' predictions of the given label as they are.
         clean: The same for the clean rows, given their noisy label; learnt without the row [M, C].
         returned: The labels after the guard, what they were made from, and how they do on clean rows.
     """
@@ -79,6 +82,18 @@ def _posterior(scores: Floats, num_classes: int) -> Floats:
     return by_chunks(lambda rows: softmax(scores[rows, :num_classes], axis=1), (len(scores), num_classes))
 
 
+def _mixed(said: Floats, scores: Floats, share: float) -> Floats:
+    """Soft labels [n, C], mixed with the geometric mean of all sources' predictions of the given label."""
+    if share == 1:
+        return said
+
+    def as_they_are(rows: slice) -> Floats:
+        by_source = scores[rows].reshape(len(scores[rows]), -1, said.shape[1])
+        return softmax(by_source.mean(axis=1), axis=1)
+
+    return combine([said, by_chunks(as_they_are, said.shape)], np.array([share, 1 - share]))
+
+
 def first_labels(problem: Problem, log_p: Correction, config: Config, seed: int) -> HeldOut:
     """All that follows from the half-networks' predictions.
 
@@ -110,11 +125,12 @@ def first_labels(problem: Problem, log_p: Correction, config: Config, seed: int)
     labels = np.where(clean.labels != MISSING, clean.labels, draw_labels(chances, stream(seed, "simulated-labels")))
     in_order = np.empty_like(labels)
     in_order[judged] = labels
+    share = min(len(clean) / ENOUGH, 1.0)
     return HeldOut(
         chances=chances.astype(np.float32),
         labels=labels,
-        train=taken(answer.said.final, of_train),
-        clean=answer.of_judges(in_order)[judged],
+        train=_mixed(taken(answer.said.final, of_train), taken(scores, of_train), share),
+        clean=_mixed(answer.of_judges(in_order)[judged], taken(scores, of_clean), share),
         returned=HeldOutLabels(
             train=taken(found.targets, of_train),
             cross_fitted=found.cross_fitted[of_clean],

@@ -1,5 +1,6 @@
 """Two half-networks, each trained on half of the noisy rows, so that every row is predicted without its own label.
 
+All that the other half decides is which epoch of a network is kept.
 They are the warm-up, and take the place of the noisy head. What they predict gives a first correction of every row, an
 estimate of the noise, and a noisy label for every clean row, all before the loop begins (first_labels.py).
 """

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from labelloop.errors import DataError
 from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.combination import Weights, clean_loss, combine, fit_simplex_weights, with_prior
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import Corrector
-from labelloop.methods.closed_loop.first_labels import HeldOut
+from labelloop.methods.closed_loop.first_labels import PREFIX, HeldOut
 from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.targets import one_hot
 from labelloop.types import Correction, Extracted, Floats, Labels, Rows
@@ -137,7 +138,12 @@ class LoopState:
             return cls(targets)
         past = [Correction(p["train"], p["clean"]) for p in saved.past]
         first = {k.removeprefix(FIRST): v for p in saved.past[:1] for k, v in p.items() if k.startswith(FIRST)}
-        guard = saved.values["guard"]
+        guard = saved.values.get("guard")
+        if guard is None and any(name.startswith(PREFIX) for name in saved.arrays):
+            raise DataError(
+                "an older version of LabelLoop began this run, and this one cannot continue from its half-networks; "
+                "run it again with --overwrite (overwrite=True), or resume it with the version that began it"
+            )
         held_out = None if guard is None else HeldOut.from_arrays(saved.arrays, guard)
         extracted = Extracted(**first) if first else None
         start = saved.arrays["start"]

@@ -36,6 +36,7 @@ from labelloop.seeds import stream
 from labelloop.types import MISSING, Floats, Labels
 
 SAMPLE = 5000  # noisy rows that noise models are fitted to: more change nothing and take time
+MOST_SAMPLED = 20_000  # where a noise matrix has more entries than SAMPLE, as many rows as entries, up to this
 FLOOR = 1e-5  # of a probability, before its logarithm
 
 STRENGTHS = (3, 30)  # of the penalty that pulls towards the scores as they are; more than two values changed nothing
@@ -100,9 +101,8 @@ class Answer:
     def of_judges(self, labels: Labels) -> Floats:
         """Soft labels of the judges, learnt without them, if these were their given labels [M, C]."""
         believed = self.noise.believed(self.q_unseen, labels)
-        paired = self.noise.judges.given != MISSING
-        if self.enough_pairs:
-            believed[paired] = self.said.unseen[paired]
+        paired = self.noise.judges.given != MISSING  # the noise is estimated without their own pair
+        believed[paired] = self.said.unseen[paired]
         return believed
 
 
@@ -156,9 +156,10 @@ def correct_scores(
     *,
     inputs: Floats | None = None,
     table: bool = False,
+    by_row: bool = True,
 ) -> Corrected:
     """Corrects labels from log-probabilities of one or more sources side by side; arguments as in `answer_scores`."""
-    return guarded(answer_scores(scores, given, clean, num_classes, seed, inputs=inputs, table=table))
+    return guarded(answer_scores(scores, given, clean, num_classes, seed, inputs=inputs, table=table, by_row=by_row))
 
 
 def answer_scores(
@@ -189,7 +190,7 @@ def answer_scores(
         scores=scores,
         given=given,
         clean=clean,
-        sample=np.sort(stream(seed, "noisy-sample").permutation(noisy)[:SAMPLE]),
+        sample=np.sort(stream(seed, "noisy-sample").permutation(noisy)[: _sample_size(num_classes)]),
         num_classes=num_classes,
         inputs=inputs,
         table=table,
@@ -207,6 +208,10 @@ def answer_scores(
     if enough:
         said = _taught_by_pairs(noise, q, q_unseen)
     return Answer(noise, said, alone, q, flat_unseen, free.weights, enough)
+
+
+def _sample_size(num_classes: int) -> int:
+    return max(SAMPLE, min(num_classes**2, MOST_SAMPLED))
 
 
 def guarded(answer: Answer) -> Corrected:
