@@ -137,7 +137,7 @@ def test_two_processes_may_add_at_a_time():
         values, whole = store.read(store.find([b"c" * 16, b"a" * 16, b"b" * 16]))
         assert whole.all()
         assert values.tolist() == [[5, 6], [1, 2], [3, 4]]
-    with pytest.raises(DataError, match="gives 3 numbers per row, and gave 2 before"):
+    with pytest.raises(DataError, match="returns 3 numbers per row, but the cache has 2"):
         two.add([b"d" * 16], np.zeros((1, 3), np.float32))
 
 
@@ -157,7 +157,7 @@ def test_many_features_are_mapped_from_a_file_that_goes_away(monkeypatch):
 
 def test_without_a_place_for_the_cache_it_warns_and_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match="features are not kept for the next run"):
+    with pytest.warns(UserWarning, match="features are not cached for the next run"):
         found = encode_rows(raw_inputs(TEXTS), Counting().encoder, cache=tmp_path / "file")
     assert found.encoded == 23
 

@@ -38,7 +38,7 @@ def test_texts_become_what_the_library_makes_of_them(stand_in_libraries, library
     with pytest.warns(UserWarning, match="texts are") as caught:
         found = encode_rows(raw_inputs(rows), open_encoder(name, "text"), "reviews.csv")
     said = "\n".join(str(warning.message) for warning in caught)
-    assert "1 texts are empty and all get the same features: row 40" in said
+    assert "1 texts are empty and all have the same features: row 40" in said
     assert f"1 texts are longer than the {LIMIT} tokens" in said
     expected = torch.stack([mean_of_tokens(Model(), row) for row in rows]).detach().numpy()
     np.testing.assert_allclose(found.features, expected, atol=1e-6)

@@ -189,7 +189,7 @@ def _used(
 
 
 def _counting(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
-    """Says which features count the rows, as ids do."""
+    """Names the features that count the rows, as ids do."""
     ends = {column.name: counts_rows(arrow[column.name]) for column in fitted}
     return tuple(
         f"{name!r} holds each number from {found[0]} to {found[1]} once; if it is an id, choose other features"
@@ -199,18 +199,18 @@ def _counting(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
 
 
 def _rounded(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
-    """Says which features lose differences between their numbers in single precision."""
+    """Names the features whose numbers are no longer all different in single precision."""
     lost = {column.name: rounded_away(arrow[column.name]) for column in fitted if column.kind == "number"}
     return tuple(
-        f"{name!r} holds {found[0]} different numbers, of which seven digits leave {found[1]}; subtract a constant, or"
-        " write a date"
+        f"{name!r} holds {found[0]} different numbers, but only {found[1]} of them differ in single precision (seven"
+        " digits); subtract a constant, or write them as dates"
         for name, found in lost.items()
         if found is not None
     )
 
 
 def _with_remarks(use: Feature, values: NDArray | None, kind: pa.DataType) -> Feature:
-    """The feature with how many of its values are blank, and the time zone of dates."""
+    """The record of a feature: how many of its values are blank, and the time zone of dates."""
     zone = ", in UTC" if pa.types.is_timestamp(kind) and kind.tz is not None else ""
     if values is None:
         return use
@@ -344,7 +344,7 @@ def _fit_column(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_]
     column = fit_category(name, values, train)
     why_not = unusable(column, values, train)
     if why_not and (example := number_with_signs(values)):
-        why_not = f"{why_not}; as numbers, write {example!r} without its signs"
+        why_not = f"{why_not}; to use it as numbers, write {example!r} without the extra characters"
     return values, column, why_not
 
 
@@ -358,7 +358,9 @@ def _raw(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray:
         if pa.types.is_timestamp(kind):
             column = column.cast(pa.timestamp("s"), safe=False)
         elif not pa.types.is_date(kind):
-            raise DataError(f"{path}: column {name!r} is of type {kind}; leave it out of the features, or write a date")
+            raise DataError(
+                f"{path}: column {name!r} is of type {kind}; leave it out of the features, or convert it to a date"
+            )
         column = pa.chunked_array(
             [[None if value is None else str(value) for value in column.to_pylist()]], pa.string()
         )

@@ -76,7 +76,7 @@ def read_column_file(path: Path, options: ReadOptions) -> Table:
 
 
 def _with_padded(table: Table, padded: Mapping[str, str]) -> Table:
-    """Says which features are read as numbers although leading zeros make them look like codes."""
+    """Names the features that are read as numbers although leading zeros make them look like codes."""
     said = table.understood
     if said is None or not padded:
         return table
@@ -279,7 +279,7 @@ def _image_column(source: _Source, options: ReadOptions) -> str | None:
             " file_name_column"
         )
     if options.image_size is not None and name is None:
-        raise UsageError(f"{path}: image_size is about images, but there are none; leave it out")
+        raise UsageError(f"{path}: image_size is for images, but there are none; leave it out")
     if options.image_form is not None and name is None:
         raise DataError(f"{path}: the model takes images, but no column holds file names; name file_name_column")
     if name is not None and (options.feature_columns or options.embedding_column):
