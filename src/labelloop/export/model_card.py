@@ -50,7 +50,7 @@ def model_card(run: Run) -> str:
     last = (read_metrics(run.path) or [{}])[-1]
     numbers = [f"- {text}: {100 * last[key]:.1f}%" for key, text in NUMBERS.items() if last.get(key) is not None]
     if last.get("test_accuracy") is None:
-        numbers.append("- no test rows were given, so its accuracy was not measured; `--test` measures it")
+        numbers.append("- no test rows were given, so its accuracy was not measured; use `--test` to measure it")
     shape = about["input_shape"]
     inputs = f"{len(names)} columns: {_some(names)}" if names else f"inputs of shape {tuple(shape)}"
     if form := about.get("encoder_form"):
@@ -65,13 +65,13 @@ def model_card(run: Run) -> str:
             "---",
             "# Model card",
             "",
-            f"A classifier of {len(about['classes'])} classes, trained on noisy labels and some clean ones"
-            f" by LabelLoop, method `{record.method}`.",
+            f"A classifier for {len(about['classes'])} classes, trained by LabelLoop (method `{record.method}`) on noisy"
+            " labels and some clean ones.",
             "",
             "## Data",
             f"- source: `{Path(data['source']).name}`, {data['rows']:,} rows (sha256 of the rows `{data['sha256']}`)",
-            f"- labels: {data['noisy']:,} noisy, {data['clean_paired']:,} verified beside a given label,"
-            f" {data['clean_unpaired']:,} verified alone, {data['unlabelled']:,} without any",
+            f"- labels: {data['noisy']:,} noisy, {data['clean_paired']:,} with both labels,"
+            f" {data['clean_unpaired']:,} with only a clean label, {data['unlabelled']:,} without a label",
             f"- given labels that the run changed: {changed:,}",
             f"- inputs: {inputs}",
             "",
