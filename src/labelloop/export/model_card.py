@@ -65,8 +65,8 @@ def model_card(run: Run) -> str:
             "---",
             "# Model card",
             "",
-            f"A classifier for {len(about['classes'])} classes, trained by LabelLoop (method `{record.method}`) on noisy"
-            " labels and some clean ones.",
+            f"A classifier for {len(about['classes'])} classes, trained by LabelLoop (method `{record.method}`) on"
+            " noisy labels and some clean ones.",
             "",
             "## Data",
             f"- source: `{Path(data['source']).name}`, {data['rows']:,} rows (sha256 of the rows `{data['sha256']}`)",
