@@ -45,7 +45,7 @@ def speed(record: dict[str, Any]) -> str:
     load = max(value for one in found.values() for value in one["load"])
     lines = [
         f"Encoding compared with the library alone on the same batches: medians over {min(repeats)} repeats of each,"
-        f" taken in turn. Times are processor times, because the machine was busy (up to {load:.0f} processes on 2 cores).",
+        f" taken in turn. Times are processor times, as the machine was busy (up to {load:.0f} processes on 2 cores).",
         "",
         "| encoder | rows per second | library alone | ratio |",
         "|---|---|---|---|",
