@@ -130,13 +130,7 @@ def features_of(
         parts.append(numbers(arrow, feature_columns, path))
         chosen += feature_columns
     elif feature_columns or asked.encodes_the_rest:
-        if encoding is not None:
-            fitted = encoding
-            raw = {c.name: _raw(arrow, c.name, path, as_text=c.kind != "number") for c in encoding}
-        elif feature_columns is not None:
-            raw, fitted = _fit_named(arrow, feature_columns, path, train)
-        else:
-            raw, fitted, left_out = _fit_default(arrow, roles, path, train, embedding_column)
+        raw, fitted, left_out = _fitted(arrow, roles, path, asked, train, encoding)
         if fitted:
             encoded_names, values = _encoded(fitted, raw, path)
             parts.append(values)
@@ -153,6 +147,22 @@ def features_of(
     remarks = (*_counting(arrow, fitted), *_rounded(arrow, fitted))
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out), remarks)
+
+
+def _fitted(
+    arrow: pa.Table,
+    roles: Roles,
+    path: Path,
+    asked: _Asked,
+    train: NDArray[np.bool_],
+    encoding: Sequence[Column] | None,
+) -> tuple[dict[str, NDArray], Sequence[Column], list[LeftOut]]:
+    """The columns to encode and how, as before or fitted now; and the columns left out, with the reasons."""
+    if encoding is not None:
+        return {c.name: _raw(arrow, c.name, path, as_text=c.kind != "number") for c in encoding}, encoding, []
+    if asked.columns is not None:
+        return *_fit_named(arrow, asked.columns, path, train), []
+    return _fit_default(arrow, roles, path, train, asked.embedding)
 
 
 def _check_named(asked: Sequence[str], arrow: pa.Table, roles: Roles, path: Path) -> None:
@@ -320,7 +330,7 @@ def _fit_default(
             + "; features are numbers, categories, dates or one embedding column"
         )
     if left_out:
-        warnings.warn(f"{path}: not among the features: {said}; choose them with feature_columns", stacklevel=5)
+        warnings.warn(f"{path}: not among the features: {said}; choose them with feature_columns", stacklevel=6)
     return raw, fitted, left_out
 
 

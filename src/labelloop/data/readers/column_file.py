@@ -100,17 +100,14 @@ def _roles(names: Sequence[str], path: Path, options: ReadOptions) -> Roles:
     features = options.feature_columns if options.text_column is None else [options.text_column]
     if options.encoding is not None:
         features = [column.name for column in options.encoding]
-    return roles_of(
-        names,
-        str(path),
-        label_column=options.label_column,
-        clean_column=options.clean_column,
-        id_column=options.id_column,
-        split_column=options.split_column,
-        extra_columns=options.extra_columns,
-        feature_columns=features,
-        labels_required=options.labels_required,
+    said = Roles(
+        label=options.label_column,
+        clean=options.clean_column,
+        id=options.id_column,
+        split=options.split_column,
+        extra=tuple(options.extra_columns),
     )
+    return roles_of(names, str(path), said, features, options.labels_required)
 
 
 def _table(source: _Source, options: ReadOptions) -> Table:
