@@ -100,7 +100,7 @@ def test_rows_stay_in_order_with_unreadable_images_among_them(tmp_path):
             np.testing.assert_allclose(found.features[row], expected, rtol=1e-5)
         assert (found.features[[2, 5, 7, 9]] == 0).all()
     assert (found.from_cache, found.encoded) == (6, 0)
-    with pytest.raises(DataError, match="no row can be read, such as"):
+    with pytest.raises(DataError, match="no row can be read, for example"):
         encode_rows(RawInputs("image", [paths[2]]), Counting(kind="image").encoder)
 
 
@@ -123,7 +123,7 @@ def test_damage_on_disk_is_found_and_mended():
     assert encode_rows(raw_inputs([*TEXTS, "more 5"]), third.encoder).from_cache == 23
     assert encode_rows(raw_inputs([*TEXTS, "more 5"]), Counting().encoder).from_cache == 24
     (store.folder / "about.json").write_text("{")
-    with pytest.raises(DataError, match=r"about\.json is damaged; delete the folder"):
+    with pytest.raises(DataError, match=r"about\.json is damaged; delete its folder"):
         FeatureCache(cache_folder(), first.encoder)
 
 
