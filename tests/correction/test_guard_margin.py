@@ -1,0 +1,16 @@
+"""The guard where a lead is exactly its margin, in numbers that floats hold exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelloop.correction.instant.guard import Guard
+
+
+@pytest.mark.parametrize(("margin", "changes"), [(0.25, True), (0.5, False), (0.75, False)])
+def test_a_lead_must_be_above_the_margin(margin, changes):
+    said, given = np.array([[0.75, 0.25]], dtype=np.float32), np.array([1])  # the lead is 0.5
+    guard = Guard(np.array([2000, 2000]), margin=margin)
+    assert guard.moves(said, given).tolist() == [True]
+    assert guard.changes(said, given).tolist() == [changes]
