@@ -21,8 +21,8 @@ import numpy as np
 from never_worse_data import CHOSEN_ON, SETS, Rows, noisy, stream
 from scipy.special import softmax
 
-from labelloop.correction.instant import suit_trees
 from labelloop.data.table import from_arrays
+from labelloop.methods.closed_loop.instant import suit_trees
 from labelloop.workflows.correct import correct_table
 
 STORE = Path(__file__).resolve().parents[1] / "evidence" / "never_worse" / "runs.jsonl"

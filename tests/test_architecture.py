@@ -11,7 +11,7 @@ from import_rules import arrows, methods_apart, no_torch, one_owner, ranks_in_on
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "labelloop"
 PUBLIC = {"workflows/fit.py::fit", "estimator.py::__init__"}  # what a user calls has keywords, not records
-LONG = {"correction/instant/correction.py::correct_scores"}
+LONG = {"methods/closed_loop/instant/correction.py::correct_scores"}
 
 
 RULES = {

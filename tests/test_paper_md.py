@@ -159,7 +159,7 @@ def test_the_default_recipe_differs_as_it_says():
 def test_every_value_the_paper_does_not_have_is_named_and_off():
     text = section("Values the paper does not have")
     for key in (
-        "noisy_loss_weight_after",
+        "mixup",
         "clean_rows_train",
         "corrector.standardise",
         "corrector.optimizer",

@@ -137,6 +137,18 @@ class Correction:
 
 
 @dataclass(frozen=True)
+class HeldOutLabels:
+    """Labels made by networks that have not seen the row, and what shows how good they are."""
+
+    train: Floats  # [N, C] soft labels of the training rows, after the guard
+    cross_fitted: Floats  # [M, C] the same for the clean rows, learnt without them
+    expected_right: Floats  # [M, K] for clean rows without a given label, P(right) under each noise model; else NaN
+    train_scores: Floats  # [N, E] the log-probabilities that they were made from, the half-networks' first
+    clean_scores: Floats  # [M, E] the same for the clean rows
+    guard: dict[str, Any]  # what the guard decided, and how sure that is
+
+
+@dataclass(frozen=True)
 class Fitted:
     """What a method returns."""
 
@@ -145,3 +157,4 @@ class Fitted:
     rounds: tuple[dict[str, Any], ...]  # a record for every correction: epoch, weights, losses
     stop_reason: str
     first_clean: Extracted | None = None  # what the network said of the clean rows before any label was corrected
+    held_out: HeldOutLabels | None = None  # labels made before the loop by networks that have not seen the row

@@ -8,14 +8,15 @@ from sklearn.datasets import load_digits
 
 import labelloop
 from labelloop.methods.closed_loop.config import Config
-from labelloop.methods.closed_loop.halves import HeldOut
+from labelloop.methods.closed_loop.first_labels import HeldOut
 from labelloop.methods.closed_loop.state import LoopState, rows_that_tell_as_much
-from labelloop.types import Correction, Rows
+from labelloop.types import Correction, HeldOutLabels, Rows
 
 
 def halves(train: np.ndarray, clean: np.ndarray, labels: list[int]) -> HeldOut:
     """What half-networks might have found, with these first corrections."""
-    return HeldOut(clean, np.array(labels), train, clean, train, clean, np.ones(1), 0.0)
+    returned = HeldOutLabels(train, clean, clean, train, clean, {})
+    return HeldOut(clean, np.array(labels), train, clean, returned)
 
 
 def test_the_rows_of_the_prior_speak_for_the_weights_of_the_start():
@@ -72,6 +73,7 @@ def test_a_clean_row_is_shown_as_often_as_its_first_label_was_wrong():
     clean = Rows(said, np.arange(2), np.array([-1, -1]), np.array([0, 1]))
     assert state.repeats(clean, Config(clean_row_repeats=0)) == 1  # without half-networks
     state.held_out = halves(said, said, [0, 1])
-    assert state.repeats(clean, Config(clean_row_repeats=0)) == 4  # a = 3/4, α = 1/2
-    assert state.repeats(clean, Config(clean_row_repeats=2)) == 2
+    assert state.repeats(clean, Config(clean_row_repeats=0, augment="none")) == 4  # a = 3/4, α = 1/2
+    assert state.repeats(clean, Config(clean_row_repeats=0, augment="crop-flip")) == 12  # each is another view
+    assert state.repeats(clean, Config(clean_row_repeats=2, augment="crop-flip")) == 2
     assert state.repeats(clean, Config()) == 1

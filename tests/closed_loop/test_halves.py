@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from tiny import tiny_config
 from toys import toy
 
 from labelloop.methods.closed_loop import halves, loop
-from labelloop.methods.closed_loop.halves import HeldOut, hold_out
-from labelloop.methods.closed_loop.inputs_alone import inputs_alone
+from labelloop.methods.closed_loop.first_labels import HeldOut, first_labels
+from labelloop.methods.closed_loop.halves import hold_out
 from labelloop.methods.closed_loop.loop import fit
 from labelloop.methods.closed_loop.views import draw_labels, redraw_of, rows_to_train_on
 from labelloop.training.runtime import Runtime
@@ -26,9 +26,8 @@ def quiet(seed: int = 0, **arguments) -> Runtime:
     return Runtime(seed, device="cpu", progress=False, **arguments)
 
 
-def held_out(problem, clean_fit=None, **changes) -> HeldOut:
-    clean_fit = np.arange(len(problem.clean)) if clean_fit is None else clean_fit
-    return hold_out(problem, clean_fit, tiny_config(problem, **(TRANSITION | changes)), quiet())
+def held_out(problem, **changes) -> HeldOut:
+    return hold_out(problem, tiny_config(problem, **(TRANSITION | changes)), quiet())
 
 
 def with_label(problem, row: int, label: int):
@@ -51,24 +50,49 @@ def test_what_is_said_of_a_row_has_nothing_of_its_own_label_in_it():
 def test_a_clean_row_is_not_judged_by_what_memorised_it():
     problem, _ = toy(m=90)
     shuffled = np.random.default_rng(1).permutation(problem.clean.clean_labels)
-    found = held_out(replace(problem, clean=replace(problem.clean, clean_labels=shuffled)), beliefs="all")
-    q, _ = alone(replace(problem, clean=replace(problem.clean, clean_labels=shuffled)))
-    assert (q.clean.argmax(axis=1) == shuffled).mean() < 0.55  # a forest that saw the row would be right on nearly all
-    assert found.weights.sum() == pytest.approx(1)
+    found = networks_know_nothing(replace(problem, clean=replace(problem.clean, clean_labels=shuffled)))
+    # A forest that saw the row would be right on nearly all.
+    assert (found.returned.cross_fitted.argmax(axis=1) == shuffled).mean() < 0.55
+    assert (found.clean.argmax(axis=1) == shuffled).mean() < 0.7  # these lean towards labels drawn from the clean ones
 
 
-def alone(problem, **changes):
-    said = np.full((len(problem.train), 3), -np.log(3)), np.full((len(problem.clean), 3), -np.log(3))
-    return inputs_alone(problem, Correction(*said), tiny_config(problem, beliefs="all", **changes), 0)
+def networks_know_nothing(problem, **changes) -> HeldOut:
+    said = (np.full((len(rows), 3), -np.log(3), np.float32) for rows in (problem.train, problem.clean))
+    return first_labels(problem, Correction(*said), tiny_config(problem, **({"beliefs": "all"} | changes)), 0)
 
 
 def test_clean_rows_speak_where_networks_know_nothing():
-    problem, truth = toy(m=90)
-    q, weights = alone(problem)
-    assert (q.train.argmax(axis=1) == truth.train_labels).mean() > 0.8
-    assert weights[0] < 0.2  # the networks
+    problem, truth = toy(m=90, noise=0.4)
+    found = networks_know_nothing(problem)
+    assert (found.train.argmax(axis=1) == truth.train_labels).mean() > 0.8
+    assert found.returned.train_scores.shape[1] > 3  # the networks' scores, and those of other learners
+    alone = networks_know_nothing(problem, beliefs="networks")
+    assert alone.returned.train_scores.shape == (len(problem.train), 3)
+    assert (alone.train.argmax(axis=1) == truth.train_labels).mean() < 0.8
     images, _ = toy(images=True)
-    assert len(held_out(images, beliefs="all").weights) == 1  # no columns, no other learner
+    assert held_out(images, beliefs="all").returned.train_scores.shape[1] == 3  # no columns, no other learner
+
+
+def test_every_row_keeps_its_place_whatever_the_order_of_the_table():
+    """Rows are corrected in the order of their index; a problem may have them in any other."""
+    problem, _ = toy(m=30, paired=10)
+    rng = np.random.default_rng(0)
+    log_p = [np.log(rng.dirichlet(np.ones(3), len(rows))).astype(np.float32) for rows in (problem.train, problem.clean)]
+    config = tiny_config(problem)
+    found = first_labels(problem, Correction(*log_p), config, 0)
+    turned = [np.arange(len(values))[::-1] for values in log_p]
+    other = replace(problem, train=_taken(problem.train, turned[0]), clean=_taken(problem.clean, turned[1]))
+    again = first_labels(other, Correction(*(values[::-1] for values in log_p)), config, 0)
+    np.testing.assert_array_equal(again.train, found.train[::-1])
+    np.testing.assert_array_equal(again.returned.train, found.returned.train[::-1])
+    np.testing.assert_array_equal(again.returned.cross_fitted, found.returned.cross_fitted[::-1])
+    np.testing.assert_array_equal(again.chances, found.chances[::-1])
+    np.testing.assert_allclose(found.noisy_train, np.exp(log_p[0]), atol=1e-5)
+    np.testing.assert_allclose(found.noisy_clean, np.exp(log_p[1]), atol=1e-5)
+
+
+def _taken(rows, order):
+    return replace(rows, **{name: getattr(rows, name)[order] for name in ("index", "labels", "clean_labels")})
 
 
 def test_a_class_without_a_clean_row_is_left_to_the_networks():
@@ -153,15 +177,17 @@ def test_every_pass_of_the_correction_network_draws_anew_but_for_paired_rows():
 
 def test_it_survives_a_checkpoint():
     found = held_out(toy()[0])
-    again = HeldOut.from_arrays(found.to_arrays())
-    for field in fields(HeldOut):
-        assert np.array_equal(getattr(found, field.name), getattr(again, field.name))
-    assert HeldOut.from_arrays({"targets": np.ones(3)}) is None
+    again = HeldOut.from_arrays(*found.to_arrays())
+    for name in ("chances", "labels", "train", "clean", "noisy_train", "noisy_clean"):
+        assert np.array_equal(getattr(found, name), getattr(again, name))
+    for name in ("train", "cross_fitted", "expected_right", "train_scores", "clean_scores"):
+        assert np.array_equal(getattr(found.returned, name), getattr(again.returned, name), equal_nan=True)
+    assert again.returned.guard == found.returned.guard
 
 
 def test_few_clean_rows_and_few_rows_are_no_error():
     problem, _ = toy(n=6, m=5)
-    found = held_out(problem, np.arange(4))
+    found = held_out(problem)
     assert np.isfinite(found.train).all()
     assert np.isfinite(found.chances).all()
 
@@ -192,8 +218,7 @@ def test_the_first_targets_are_given_labels_and_the_first_correction_combined(mo
 
     monkeypatch.setattr(loop, "train_epoch", watch)
     run(problem)
-    found = held_out(problem, loop.stratified_split(
-        problem.clean.clean_labels, 0.8, loop.stream(0, "clean-val"))[0])  # fmt: skip
+    found = held_out(problem)
     noisy = one_hot(problem.train.labels, 3)
     share = ((seen[0] - noisy) * (found.train - noisy)).sum() / ((found.train - noisy) ** 2).sum()
     np.testing.assert_allclose(seen[0], share * found.train + (1 - share) * noisy, atol=1e-4)
@@ -212,8 +237,7 @@ def test_the_posterior_of_the_noisy_label_is_that_of_the_half_networks():
     result, _ = run(*toy(unlabelled=10))
     assert result.first_clean is not None
     problem, _ = toy(unlabelled=10)
-    clean_fit, _ = loop.stratified_split(problem.clean.clean_labels, 0.8, loop.stream(0, "clean-val"))
-    np.testing.assert_array_equal(result.first_clean.noisy_posterior, held_out(problem, clean_fit).noisy_clean)
+    np.testing.assert_array_equal(result.first_clean.noisy_posterior, held_out(problem).noisy_clean)
     np.testing.assert_allclose(result.targets.sum(axis=1), 1, atol=1e-5)
 
 

@@ -436,7 +436,7 @@ def test_unlabelled_rows_get_a_corrected_label():
     assert (fitted.targets[140:].argmax(axis=1) == truth.train_labels[140:]).mean() > 0.6
 
 
-@pytest.mark.parametrize("changes", [{}, {"noisy_loss_weight_after": 0.0}])
+@pytest.mark.parametrize("changes", [{}, {"noisy_loss_weight": 0.0}])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_no_round_is_worse_on_clean_val_than_any_of_its_components(changes, seed):
     problem, _ = toy(paired=10, seed=seed)
@@ -528,7 +528,7 @@ VARIANTS = {
         "simulation": "transition", "warm_up": 2, "mixup": 0.5, "average_weights": 0.9,
         "clean_rows_train": "after_last_correction",
     },
-    "clean rows too": {"clean_rows_train": "after_warm_up", "noisy_loss_weight_after": 0.1},
+    "clean rows too": {"clean_rows_train": "after_warm_up"},
 }  # fmt: skip
 
 

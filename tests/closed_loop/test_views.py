@@ -104,12 +104,3 @@ def test_clean_rows_are_trained_on_only_when_asked(value, with_clean):
         np.testing.assert_array_equal(row_targets[len(noisy) :], np.eye(3)[problem.clean.clean_labels])
         np.testing.assert_array_equal(row_noisy[len(noisy) :][:5], np.eye(3)[problem.clean.labels[:5]])
         np.testing.assert_array_equal(row_noisy[len(noisy) :][5:], 0)
-
-
-def test_the_weight_of_the_noisy_loss_may_change_after_warm_up():
-    problem, _ = toy()
-    config = tiny_config(problem, warm_up=3, noisy_loss_weight=0.5, noisy_loss_weight_after=0.0)
-    noisy = one_hot(problem.train.labels, 3)
-    assert [rows_to_train_on(problem, noisy, noisy, config, epoch)[3] for epoch in (1, 3, 4, 8)] == [0.5, 0.5, 0, 0]
-    kept = tiny_config(problem, warm_up=3, noisy_loss_weight=0.5)
-    assert kept.noisy_loss_weight_in(8) == 0.5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from worlds import NUM_CLASSES, class_conditional, worthless_labels
 
-from labelloop.correction.instant import correct_labels
+from labelloop.methods.closed_loop.instant import correct_labels
 from labelloop.splits import deal
 
 

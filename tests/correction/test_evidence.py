@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelloop.correction.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.evidence import Evidence
 
 SCORES = np.log([[0.5, 0.5, 0.25, 0.75], [0.9, 0.1, 0.2, 0.8]])
 EVIDENCE = Evidence(SCORES, np.array([0, -1]), np.array([-1, 1]), np.arange(1), 2)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from labelloop.correction.instant.correction import families_without_given
-from labelloop.correction.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.correction import families_without_given
+from labelloop.methods.closed_loop.instant.evidence import Evidence
 from labelloop.methods.closed_loop.learners import forest as forests
 from labelloop.methods.closed_loop.learners.forest import DRAWN, FEWEST, MOST_WORK, grow, tree_count, votes
 from labelloop.methods.closed_loop.learners.trees import TREES, forest_scores

@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import beta
 from worlds import NUM_CLASSES, class_conditional
 
-from labelloop.correction.instant import correct_labels
-from labelloop.correction.instant.changes import guard_line
-from labelloop.correction.instant.guard import BROKEN_BEFORE, Guard, Z, margins, set_guard
-from labelloop.correction.instant.noise import flatten, least_sharp
+from labelloop.methods.closed_loop.instant import correct_labels
+from labelloop.methods.closed_loop.instant.changes import guard_line
+from labelloop.methods.closed_loop.instant.guard import BROKEN_BEFORE, Guard, Z, margins, set_guard
+from labelloop.methods.closed_loop.instant.noise import flatten, least_sharp
 
 COUNTS = np.array([50, 50])
 
@@ -229,7 +229,7 @@ def test_a_rare_class_with_few_clean_rows_keeps_most_of_its_good_labels(paired, 
         return float(np.mean(broken)), float(np.mean(gain))
 
     broken, gain = broken_and_gain()
-    monkeypatch.setattr("labelloop.correction.instant.guard.RARE", 0.0)
+    monkeypatch.setattr("labelloop.methods.closed_loop.instant.guard.RARE", 0.0)
     without, _ = broken_and_gain()
     assert gain > 0.03, "labels are still corrected"
     assert broken < 0.6 * without

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelloop.correction.instant.guard import Guard
+from labelloop.methods.closed_loop.instant.guard import Guard
 
 
 @pytest.mark.parametrize(("margin", "changes"), [(0.25, True), (0.5, False), (0.75, False)])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelloop.correction.instant import opinions
-from labelloop.correction.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant import opinions
+from labelloop.methods.closed_loop.instant.evidence import Evidence
 
 CLASSES = 3
 CLEAN = np.arange(4)  # rows 0 to 3 are clean, 4 and 5 only have a given label

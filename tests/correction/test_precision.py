@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from labelloop.correction.instant.evidence import Evidence
-from labelloop.correction.instant.structured import structured
+from labelloop.methods.closed_loop.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.structured import structured
 from labelloop.methods.closed_loop.learners import logistic
 from labelloop.methods.closed_loop.learners.clean_rows import Scale, clean_logistic
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, brentq
 
-from labelloop.correction.instant import opinions
-from labelloop.correction.instant import structured as fits
-from labelloop.correction.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant import opinions
+from labelloop.methods.closed_loop.instant import structured as fits
+from labelloop.methods.closed_loop.instant.evidence import Evidence
 
 CLASSES, ROWS, SOURCES = 3, 12, 2
 

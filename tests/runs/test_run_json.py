@@ -61,6 +61,13 @@ def test_version_1_is_brought_up_to_date():
     assert (bench.kind, bench.method, bench.seed, bench.config) == ("bench", "glc", 2, {})
 
 
+def test_a_setting_that_is_gone_is_left_out_where_it_made_no_difference():
+    stored = RunRecord(config={"epochs": 3, "mixup_after": 0, "corrector": {"hidden": 8}}).to_json()
+    assert from_json(stored, PLACE).config == {"epochs": 3, "corrector": {"hidden": 8}}
+    with pytest.raises(DataError, match=r"mixup_after = 2.*run it again"):
+        from_json(stored | {"config": {"mixup_after": 2}}, PLACE)
+
+
 def test_a_setting_that_is_gone_is_refused_where_it_made_a_difference():
     with pytest.raises(DataError, match=r"corrector\.noisy_view = 'sampled'.*run it again"):
         from_json(OLD | {"config": {"corrector": {"noisy_view": "sampled"}}}, PLACE)

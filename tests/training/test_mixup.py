@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from tiny_rows import float_rows, image_rows, make_model
 from torch.nn import functional as F
-from toys import quiet, same_state, state_of
+from toys import quiet
 
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
@@ -94,22 +92,7 @@ def test_a_row_without_a_label_adds_only_its_input():
     assert np.isfinite(loss)
 
 
-def test_it_begins_after_the_epochs_it_is_told_to_wait():
-    late = replace(CONFIG, mixup_after=2)
-    assert [late.mixup_in(epoch) for epoch in (1, 2, 3, 4)] == [0, 0, 0.5, 0.5]
-    rows, states = float_rows(30), []
-    for config in (replace(CONFIG, mixup=0.0), late):
-        model = make_model()
-        with torch.random.fork_rng(devices=[]):
-            optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-            train_epoch(
-                model, rows, one_hot(rows.labels, 3), one_hot(rows.labels, 3), 0.5, optimizer, config, quiet(), 2
-            )
-        states.append(state_of(model))
-    assert same_state(*states)
-
-
-@pytest.mark.parametrize("wrong", [{"mixup": -0.1}, {"mixup_after": -1}, {"mixup": float("inf")}])
+@pytest.mark.parametrize("wrong", [{"mixup": -0.1}, {"mixup": float("inf")}])
 def test_impossible_values_are_refused(wrong):
     with pytest.raises(UsageError, match="mixup"):
         TrainingConfig(**wrong)

@@ -40,7 +40,6 @@ class TrainingConfig:
             embedding gives to each, "none", or "auto": whole for arrays of numbers, unless they look like a table whose
             columns have units of their own, columns for the rest.
         mixup: Alpha of mixup: pairs of rows are blended in shares drawn from Beta(mixup, mixup); 0 is off.
-        mixup_after: The number of epochs before mixup begins.
         average_weights: The decay per step of a moving average of the weights, which is then evaluated and returned;
             0 is off.
         encoder_learning_rate_factor: Multiplies the learning rate of the network below the two heads; use less than 1
@@ -63,7 +62,6 @@ class TrainingConfig:
     augment: str = "auto"
     normalise: str = "auto"
     mixup: float = added(0.0)
-    mixup_after: int = added(0)
     average_weights: float = added(0.0)
     encoder_learning_rate_factor: float = added(1.0)
     precision: str = added("float32")
@@ -87,8 +85,8 @@ class TrainingConfig:
             raise UsageError(
                 f"learning_rate_drops are fractions of epochs, between 0 and 1, not {list(self.learning_rate_drops)}"
             )
-        if not 0 <= self.mixup < math.inf or self.mixup_after < 0:
-            raise UsageError(f"mixup and mixup_after must not be negative, but are {self.mixup} and {self.mixup_after}")
+        if not 0 <= self.mixup < math.inf:
+            raise UsageError(f"mixup must not be negative, but is {self.mixup}")
         if not 0 <= self.average_weights < 1:
             raise UsageError(f"average_weights must be at least 0 and below 1, not {self.average_weights}")
         for key, known in (("augment", AUGMENTATIONS), ("normalise", NORMALISATIONS), ("precision", PRECISIONS)):
@@ -106,7 +104,3 @@ class TrainingConfig:
     def learning_rate_in(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 1."""
         return self.learning_rate * self.learning_rate_factor ** sum(epoch > drop for drop in self.drop_epochs())
-
-    def mixup_in(self, epoch: int) -> float:
-        """The strength of mixup in an epoch, counted from 1; 0 is none."""
-        return self.mixup if epoch > self.mixup_after else 0.0

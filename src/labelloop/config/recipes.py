@@ -22,10 +22,10 @@ RECIPES: dict[str, dict[str, Any]] = {
         "warm_up": 3,
         "correct_every": 3,
     },
-    # Two networks, each trained briefly on half of the rows, estimate how labels go wrong and correct every label
-    # once. The loop's network starts from these labels, corrects them early in training, and then trains on the clean
-    # rows too. Mixup and averaged weights keep it from memorising labels; the correction network is small enough for
-    # a hundred clean rows. docs/recipe.md says what each part contributes.
+    # Two networks, each trained briefly on half of the rows, predict the other half. Instant correction makes labels
+    # of that, which the run returns. The loop's network starts from these labels, may correct them early in training,
+    # and then trains on the clean rows too. Mixup and averaged weights keep it from memorising labels; the correction
+    # network is small enough for a hundred clean rows. docs/recipe.md says what each part contributes.
     "default": {
         "epochs": 50,
         "learning_rate": 0.05,

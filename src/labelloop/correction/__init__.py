@@ -1,1 +1,1 @@
-"""Labels made without training the classifier: instant correction, held-out labels, judging, refitting."""
+"""The labels that a run returns, how good they are, and labels refitted without training."""

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from labelloop.correction.cross_fit import MIN_CLEAN
 from labelloop.correction.estimate import interval
-from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.correction.stored_run import StoredRun
+from labelloop.methods.closed_loop.instant.pairs import MIN_PAIRS
 from labelloop.progress import bar
 from labelloop.seeds import stream
 from labelloop.splits import deal

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from labelloop.correction.by_class import alternatives, by_class
-from labelloop.correction.pairs import MIN_PAIRS
+from labelloop.methods.closed_loop.instant.pairs import MIN_PAIRS
 from labelloop.types import MISSING, Floats, Labels
 
 LEVEL = 0.95

@@ -1,7 +1,9 @@
 """The labels that a run of the closed loop returns, in `fit` and in `bench` alike, set by `final_labels`.
 
-"loop" returns the labels that the loop ends with, as in the paper. "held_out" makes new labels with networks that have
-not seen the row (held_out.py), and returns them unless the clean rows show that the loop's own are better (judge.py).
+"loop" returns the labels that the loop ends with, as in the paper. "held_out" returns labels made by networks that have
+not seen the row, unless the clean rows show that the loop's own are better (judge.py): the loop's network has memorised
+some wrong labels of its training rows but has never seen the clean rows, so what clean rows show about its outputs does
+not carry over. The half-networks are such networks; with the paper's simulation they are trained after the loop.
 """
 
 from __future__ import annotations
@@ -9,16 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from labelloop.correction.held_out import held_out_labels
 from labelloop.correction.judge import judge_held_out, judge_loop
-from labelloop.large_arrays import taken
 from labelloop.methods.closed_loop import Config
+from labelloop.methods.closed_loop.halves import hold_out
 from labelloop.methods.closed_loop.learners.columns import kind_of_inputs
 from labelloop.training.runtime import Runtime
-from labelloop.types import Fitted, Floats, Problem
+from labelloop.types import MISSING, Fitted, Floats, Problem
 
+MIN_LABELS = 20  # rows with a given label: fewer cannot train a network
 LOOP, HELD_OUT = "closed-loop", "held-out networks"  # values of labels_from in run.json
 
 
@@ -60,15 +60,11 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
     loop = FinalLabels(fitted.targets, LOOP, ours)
     if config.final_labels == "loop":
         return loop
-    found = held_out_labels(problem, config, runtime)
-    if found is None:
+    if (problem.train.labels != MISSING).sum() < MIN_LABELS or not len(problem.clean):
         return loop
-    count = len(problem.train)
-    place = np.argsort(np.argsort(np.concatenate([problem.train.index, problem.clean.index])))
-    train, clean = place[:count], place[count:]  # positions of the problem's rows in `found`
-    judged = judge_held_out(problem, found.cross_fitted[clean], ours, found.expected_right[clean])
+    found = fitted.held_out or hold_out(problem, config, runtime).returned
+    judged = judge_held_out(problem, found.cross_fitted, ours, found.expected_right) if runtime.is_first else None
     if judged is None:
         return loop
-    kept = kind_of_inputs(problem.train.inputs, config.normalise)
-    targets, scores, of_clean = taken(found.targets, train), taken(found.scores, train), taken(found.scores, clean)
-    return FinalLabels(targets, HELD_OUT, judged, scores, of_clean, kept, found.guard)
+    kept = kind_of_inputs(problem.train.inputs, config.normalise) if config.beliefs == "all" else None
+    return FinalLabels(found.train, HELD_OUT, judged, found.train_scores, found.clean_scores, kept, found.guard)

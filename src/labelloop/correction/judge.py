@@ -8,8 +8,8 @@ from typing import Any
 from labelloop.correction.cross_fit import MIN_CLEAN, cross_fitted
 from labelloop.correction.estimate import RANDOM_SAMPLE, estimate, no_estimate, share
 from labelloop.correction.once import Seen, correct_once
-from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
+from labelloop.methods.closed_loop.instant.pairs import MIN_PAIRS
 from labelloop.seeds import integer, stream
 from labelloop.types import MISSING, Fitted, Floats, Problem
 

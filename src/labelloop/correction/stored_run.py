@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from labelloop.config.build import build_config
 from labelloop.correction.cross_fit import Correct
-from labelloop.correction.instant import Corrected, correct_scores
 from labelloop.correction.once import Seen, correct_once
 from labelloop.errors import UsageError
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
+from labelloop.methods.closed_loop.instant import Corrected, correct_scores
 from labelloop.runs.arrays import RowArrays
 from labelloop.runs.read import Run, read_run
 from labelloop.types import Extracted, Floats, Labels

@@ -117,7 +117,7 @@ def _epoch(
     labels = torch.from_numpy(train.labels).to(runtime.device)
     seed_torch(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
     order = stream(runtime.seed, "batches", epoch).permutation(len(train))
-    total, alpha = torch.zeros((), device=runtime.device), config.mixup_in(epoch)
+    total, alpha = torch.zeros((), device=runtime.device), config.mixup
     with ExitStack() as stack:
         networks = [stack.enter_context(runtime.sharing(model, model.noisy_head.parameters())) for model in models]
         for position, mine, x, partner, share in shared_batches(train, order, alpha, config, runtime, epoch):

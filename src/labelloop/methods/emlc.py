@@ -125,7 +125,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 train, problem.clean, rows, config.clean_batch_size, config, runtime, epoch
             ):  # fmt: skip
                 loss, taught, keep = step(
-                    student, teacher, gate, optimizer, teacher_optimizer, batch, config, config.mixup_in(epoch)
+                    student, teacher, gate, optimizer, teacher_optimizer, batch, config, config.mixup
                 )
                 targets[known[batch.position]] = taught.cpu().numpy()
                 total += loss * len(batch.x)

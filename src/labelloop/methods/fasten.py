@@ -120,7 +120,7 @@ def _epoch(
     for (position, x), (clean_position, clean_x) in zip(noisy_batches, clean_batches, strict=False):
         index = torch.from_numpy(position).to(runtime.device)
         clean_labels = torch.from_numpy(clean.clean_labels[clean_position]).to(runtime.device)
-        blend, partner, share = mix(x, config.mixup_in(epoch), blends)
+        blend, partner, share = mix(x, config.mixup, blends)
         out, clean_out = model(blend), model(clean_x)
         loss = step_loss(out, clean_out, current[index], clean_labels, config.noisy_head_weight)
         logits = out.logits.detach()

@@ -117,7 +117,7 @@ def corrected_epoch(
     matrix = runtime.tensor(transition)
     seed_torch(integer(runtime.seed, "dropout", epoch, *runtime.ranks.names))
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
-    alpha, total = config.mixup_in(epoch - config.epochs), torch.zeros((), device=runtime.device)
+    alpha, total = config.mixup, torch.zeros((), device=runtime.device)
     with runtime.sharing(model, model.noisy_head.parameters()) as network:
         for position, mine, x, partner, share in shared_batches(rows, order, alpha, config, runtime, epoch):
             index = torch.from_numpy(position).to(runtime.device)

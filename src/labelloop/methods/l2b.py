@@ -97,7 +97,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                     train, problem.clean, config.batch_size, config.clean_batch_size, config, runtime, epoch, fresh=True
                 ):
                     given_labels = batch.labels
-                    batch = blended(batch, config.mixup_in(epoch), problem.num_classes, blends)
+                    batch = blended(batch, config.mixup, problem.num_classes, blends)
                     step_loss, weights, own = step(model, optimizer, batch, config)
                     total += step_loss * len(batch.x)
                     weighted, towards = implied_targets(weights, given_labels, own, problem.num_classes)

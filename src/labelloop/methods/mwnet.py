@@ -112,7 +112,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
             for batch in batches_with_clean(
                 train, problem.clean, config.batch_size, config.clean_batch_size, config, runtime, epoch
             ):
-                batch = blended(batch, config.mixup_in(epoch), problem.num_classes, blends)
+                batch = blended(batch, config.mixup, problem.num_classes, blends)
                 loss, weights = step(model, weighting, optimizer, weighting_optimizer, batch, config.weight_norm)
                 total += loss * len(batch.x)
                 weight_sum += weights.sum()

@@ -22,6 +22,8 @@ GONE = {
     "settled_below": 0.0,
     "corrector.noisy_view": "soft",
     "corrector.select_by": "loss",
+    "noisy_loss_weight_after": -1.0,
+    "mixup_after": 0,
 }
 RENAMED = {"lr_drops": "learning_rate_drops", "lr_factor": "learning_rate_factor"}
 
@@ -97,7 +99,8 @@ def up_to_date(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             f"{path} was written by a newer version of LabelLoop (schema {version}; this one reads up to"
             f" {SCHEMA_VERSION}); update LabelLoop, or run it again with this version"
         )
-    return _from_version_1(content, path) if version == 1 else dict(content)
+    found = _from_version_1(content, path) if version == 1 else dict(content)
+    return found | {"config": _without_gone(found.get("config", {}), path)}
 
 
 def data_record(
@@ -144,19 +147,24 @@ def _from_version_1(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     kinds = {"experiment": "bench", "refitted_from": "refit"}
     guessed = next((kind for key, kind in kinds.items() if key in found), "fit")
     found["kind"] = "correct" if found.get("method") == "correct" and guessed == "fit" else guessed
-    config = _flat(found.get("config", {}))
-    for key, harmless in GONE.items():
-        if (value := config.pop(key, harmless)) != harmless:
-            raise DataError(
-                f"{path}: the run used {key} = {value!r}, a setting that no longer exists; run it again without it"
-            )
-    config = {RENAMED.get(key, key): value for key, value in config.items()}
+    config = {RENAMED.get(key, key): value for key, value in found.get("config", {}).items()}
     if found.get("method") == "closed-loop" and config:
         config.setdefault("final_labels", "loop" if found["kind"] == "bench" else "held_out")
-    found["config"] = _nested(config)
+    found["config"] = config
     data = found.get("data", {})
     found["data"] = {"sha256": data.get("fingerprint"), "test": None, **data}
     return found
+
+
+def _without_gone(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The settings without those that no longer exist. Refuses one that made a difference."""
+    flat = _flat(config)
+    for key, harmless in GONE.items():
+        if (value := flat.pop(key, harmless)) != harmless:
+            raise DataError(
+                f"{path}: the run used {key} = {value!r}, a setting that no longer exists; run it again without it"
+            )
+    return _nested(flat)
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

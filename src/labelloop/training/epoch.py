@@ -87,7 +87,7 @@ def train_epoch(
     total = torch.full((), loss_so_far, device=runtime.device)
     let_go = Releaser(rows.inputs, targets, noisy)
     whole = (all_labelled(targets), all_labelled(noisy))
-    batches = shared_batches(rows, order, config.mixup_in(epoch), config, runtime, epoch, done)
+    batches = shared_batches(rows, order, config.mixup, config, runtime, epoch, done)
     unused = model.noisy_head.parameters() if noisy_loss_weight == 0 else ()
     with runtime.sharing(model, unused) as network:
         for step, (position, mine, x, partner, share) in enumerate(batches, done + 1):

@@ -22,13 +22,12 @@ class Config(TrainingConfig):
 
     Attributes:
         noisy_loss_weight: λ of Eq. 1.
-        noisy_loss_weight_after: λ once the labels are being corrected; -1 keeps `noisy_loss_weight`.
         simulation: The noisy label of a clean row that has none: "posterior", the noisy head's prediction (the paper),
             or a label drawn, anew in every pass, given the clean label: from noise that depends on the class alone
-            ("transition"), or on the row too ("by_row"). Two half-networks, each trained on half of the rows for the
-            epochs of the warm-up, estimate the noise and correct every label once before the loop.
-        beliefs: Where q(y | x) comes from before the loop begins: "networks", the half-networks alone, or "all", where
-            inputs are columns of numbers also learners of the given labels and of the clean rows alone.
+            ("transition"), or, to equal parts, on the row too ("by_row"). Two half-networks, each trained on half of
+            the rows for the epochs of the warm-up, give the estimate and correct every label once before the loop.
+        beliefs: Where the first labels come from: "networks", the half-networks alone, or "all", where inputs are
+            columns of numbers also learners of the given labels and of the clean rows alone.
         warm_up: Epochs before the first correction. With half-networks, the epochs of each of them; the loop's own
             labels are then first corrected after `correct_every` epochs.
         correct_every: Epochs between corrections.
@@ -42,14 +41,14 @@ class Config(TrainingConfig):
             paper), "always", "after_warm_up", or "after_last_correction", when memorised clean rows can no longer
             spoil a correction.
         clean_row_repeats: How often each epoch repeats a clean row, where clean rows train the classifier. 0 chooses it
-            by how many noisy rows are worth one clean row, from the share of their first labels that is right.
-        final_labels: The labels to return: "loop", those that the loop ends with (the paper), or "held_out", new labels
-            from networks that have not seen the row, unless paired rows show that the loop's are clearly better.
+            by how many noisy rows are worth one clean row, from the share of their first labels that is right; three
+            times as often where rows are augmented.
+        final_labels: The labels to return: "loop", those that the loop ends with (the paper), or "held_out", the first
+            labels, from networks that have not seen the row, unless paired rows show that the loop's are better.
         corrector: Settings of the correction network.
     """
 
     noisy_loss_weight: float = 0.5
-    noisy_loss_weight_after: float = added(-1.0)
     simulation: str = added("posterior")
     beliefs: str = added("networks")
     warm_up: int = 40
@@ -126,9 +125,3 @@ class Config(TrainingConfig):
     def wants(self, name: str) -> bool:
         """Whether the correction network, or a candidate for it, uses this input."""
         return any(name in candidate.split("+") for candidate in self.corrector.inputs)
-
-    def noisy_loss_weight_in(self, epoch: int) -> float:
-        """λ in an epoch, counted from 1."""
-        if epoch > self.warm_up and self.noisy_loss_weight_after >= 0:
-            return self.noisy_loss_weight_after
-        return self.noisy_loss_weight

@@ -38,7 +38,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     for epoch in runtime.epochs(loop.epochs):  # (3)
         if config.simulation != "posterior" and state.held_out is None:
             with runtime.phase("halves"):
-                state.begin(hold_out(problem, clean_fit, config, runtime), noisy, clean.clean_labels, config)
+                state.begin(hold_out(problem, config, runtime), noisy, clean.clean_labels, config)
                 state.targets = runtime.from_first(lambda: state.targets)
             runtime.save(epoch - 1, model, optimizer, average=average, **state.to_save())
         with runtime.phase("train"):
@@ -76,4 +76,5 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         values = {"loss": loss, "weights": state.rounds[-1]["weights"] if state.rounds else None}
         runtime.record(epoch, average.model, problem, state.targets, values, held_out=clean_val)
         runtime.save(epoch, model, optimizer, average=average, **state.to_save())
-    return Fitted(average.model, state.targets, tuple(state.rounds), "epoch limit", state.first)
+    returned = state.held_out.returned if state.held_out else None
+    return Fitted(average.model, state.targets, tuple(state.rounds), "epoch limit", state.first, returned)

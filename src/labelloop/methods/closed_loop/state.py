@@ -11,12 +11,13 @@ from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.combination import Weights, clean_loss, combine, fit_simplex_weights, with_prior
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import Corrector
-from labelloop.methods.closed_loop.halves import HeldOut
+from labelloop.methods.closed_loop.first_labels import HeldOut
 from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.targets import one_hot
 from labelloop.types import Correction, Extracted, Floats, Labels, Rows
 
 MOST_REPEATS = 4  # of a clean row in an epoch: with more, the rows are memorised
+VIEWS = 3  # times as many where rows are augmented: every repeat is another view of the row
 FIRST = "first_"  # prefix of the names under which the file of round 1 stores `first`
 
 
@@ -79,7 +80,8 @@ class LoopState:
             return config.clean_row_repeats or 1
         given = one_hot(self.held_out.labels, self.held_out.clean.shape[1])
         first = combine([given, self.held_out.clean], self.start)  # [M, C], made without the row's clean label
-        return rows_that_tell_as_much(int((first.argmax(axis=1) == clean.clean_labels).sum()), *first.shape)
+        worth = rows_that_tell_as_much(int((first.argmax(axis=1) == clean.clean_labels).sum()), *first.shape)
+        return worth if config.augment == "none" else VIEWS * worth
 
     def component_names(self) -> list[str]:
         """The names of `components`, for the record."""
@@ -125,8 +127,8 @@ class LoopState:
         if past and self.first is not None:
             past[0] |= {FIRST + name: value.copy() for name, value in vars(self.first).items()}  # their own bytes
         arrays = {"targets": self.targets, "start": self.start}
-        arrays |= self.held_out.to_arrays() if self.held_out else {}
-        return {"arrays": arrays, "past": past, "values": {"rounds": self.rounds}}
+        held_out, guard = self.held_out.to_arrays() if self.held_out else ({}, None)
+        return {"arrays": arrays | held_out, "past": past, "values": {"rounds": self.rounds, "guard": guard}}
 
     @classmethod
     def restored(cls, saved: Checkpoint | None, targets: Floats) -> LoopState:
@@ -135,7 +137,8 @@ class LoopState:
             return cls(targets)
         past = [Correction(p["train"], p["clean"]) for p in saved.past]
         first = {k.removeprefix(FIRST): v for p in saved.past[:1] for k, v in p.items() if k.startswith(FIRST)}
-        held_out = HeldOut.from_arrays(saved.arrays)
+        guard = saved.values["guard"]
+        held_out = None if guard is None else HeldOut.from_arrays(saved.arrays, guard)
         extracted = Extracted(**first) if first else None
         start = saved.arrays["start"]
         return cls(saved.arrays["targets"], past, saved.values["rounds"], extracted, held_out, start)

@@ -19,7 +19,7 @@ from labelloop.training.targets import one_hot, take, together
 from labelloop.types import MISSING, Extracted, Floats, Labels, Problem, Rows
 
 if TYPE_CHECKING:
-    from labelloop.methods.closed_loop.halves import HeldOut
+    from labelloop.methods.closed_loop.first_labels import HeldOut
 
 
 def noisy_view(labels: Labels, extracted: Extracted) -> Floats:
@@ -91,7 +91,7 @@ def rows_to_train_on(
         epoch: Counted from 1.
         repeats: How often each clean row is included.
     """
-    weight = config.noisy_loss_weight_in(epoch)
+    weight = config.noisy_loss_weight
     train, clean, when = problem.train, problem.clean, config.clean_rows_train
     waits = {"never": config.epochs, "after_warm_up": config.warm_up, "after_last_correction": config.last_correction()}
     if epoch <= waits.get(when, 0):

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.correction.instant.evidence import Evidence, Said
 from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.combination import clean_loss, combine, fit_simplex_weights
+from labelloop.methods.closed_loop.instant.evidence import Evidence, Said
 from labelloop.splits import deal
 from labelloop.types import MISSING, Floats, Labels
 

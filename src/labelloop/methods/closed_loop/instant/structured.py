@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelloop.correction.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.evidence import Evidence
 from labelloop.methods.closed_loop.learners.logistic import Array, descend, few_threads, log_softmax, precision
 from labelloop.types import MISSING, Floats, Labels
 

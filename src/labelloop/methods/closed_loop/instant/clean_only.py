@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from labelloop.correction.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.evidence import Evidence
 from labelloop.methods.closed_loop.learners import clean_rows
 from labelloop.types import Floats, Labels
 

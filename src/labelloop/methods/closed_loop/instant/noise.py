@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.correction.instant.components import Combined, Component, Judges
-from labelloop.correction.instant.evidence import Evidence
 from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.combination import combine
+from labelloop.methods.closed_loop.instant.components import Combined, Component, Judges
+from labelloop.methods.closed_loop.instant.evidence import Evidence
 from labelloop.methods.closed_loop.learners.logistic import Array, log_softmax
 from labelloop.methods.closed_loop.simulation import (
     RowNoise,
+    estimate_rate,
     estimate_row_noise,
     estimate_transition,
     label_posterior,
@@ -88,14 +89,18 @@ class Noise:
         final = combine([component.final() for component in found], equal)
         return Combined(final, combine([component.unseen for component in found], equal), weights)
 
+    def laws(self) -> list[Array]:
+        """P(ỹ | y, x) of the judges under each estimate, [M, C] each."""
+        labels = self.judges.labels
+        found = [self.transition[labels]]
+        if self.by_row is not None:
+            found.append(self.by_row.of_labels(self.log_p(self.judges.rows), labels))
+        return found
+
     def draw(self, rng: np.random.Generator) -> list[Labels]:
         """Given labels for the judges, drawn from each estimate; paired judges keep their real one."""
-        labels, rows, given = self.judges.labels, self.judges.rows, self.judges.given
-        laws = [self.transition[labels]]
-        if self.by_row is not None:
-            laws.append(self.by_row.of_labels(self.log_p(rows), labels))
-        last = self.transition.shape[1] - 1
-        drawn = [(rng.random((len(law), 1)) > law.cumsum(axis=1)).sum(axis=1).clip(max=last) for law in laws]
+        given, last = self.judges.given, self.transition.shape[1] - 1
+        drawn = [(rng.random((len(law), 1)) > law.cumsum(axis=1)).sum(axis=1).clip(max=last) for law in self.laws()]
         return [np.where(given != MISSING, given, labels) for labels in drawn]
 
     def believed(self, q_unseen: Floats, given: Labels) -> Floats:
@@ -139,12 +144,13 @@ def _floats(values: Array) -> Floats:
     return values.astype(np.float32)
 
 
-def estimate_noise(judges: Judges, q: Floats) -> Noise:
+def estimate_noise(judges: Judges, q: Floats, *, by_row: bool = True) -> Noise:
     """Estimates the noise from the sampled noisy rows, and the matrix from the paired clean rows too.
 
     Args:
         judges: The clean rows.
         q: P(y | x) of all rows, from models that have not seen their given label [n, C].
+        by_row: Whether to estimate row-dependent noise, too.
     """
     evidence = judges.evidence
     sample, classes = evidence.sample, evidence.num_classes
@@ -157,17 +163,21 @@ def estimate_noise(judges: Judges, q: Floats) -> Noise:
         np.add.at(counts, (true[chosen], given[chosen]), 1)
         return counts
 
-    transition = estimate_transition(beliefs, labels, pairs=pairs(given != MISSING), steps=STEPS)
+    paired, of_rows = given != MISSING, None
+    if len(sample) < classes * classes:  # fewer rows than a matrix has numbers
+        transition = estimate_rate(beliefs, labels, pairs(paired))
+        without = [estimate_rate(beliefs, labels, pairs(judges.fold != k)) for k in judges.folds if paired.any()]
+        return Noise(judges, transition, without or [transition] * len(judges.folds), None)
+    transition = estimate_transition(beliefs, labels, pairs=pairs(paired), steps=STEPS)
     without = [transition] * len(judges.folds)
-    if (given != MISSING).any():
+    if paired.any():
         without = [
             estimate_transition(beliefs, labels, pairs=pairs(judges.fold != k), start=transition, steps=AGAIN)
             for k in judges.folds
         ]
-    by_row = None
-    if classes <= ROW_CLASSES:
-        by_row = estimate_row_noise(beliefs, _log_p(evidence, sample), labels, start=transition)
-    return Noise(judges, transition, without, by_row)
+    if by_row and classes <= ROW_CLASSES:
+        of_rows = estimate_row_noise(beliefs, _log_p(evidence, sample), labels, start=transition)
+    return Noise(judges, transition, without, of_rows)
 
 
 def _log_p(evidence: Evidence, rows: Labels | slice) -> Array:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelloop.correction.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.evidence import Evidence
 from labelloop.methods.closed_loop.learners.logistic import Array, descend, fit_logistic, log_softmax
 from labelloop.types import MISSING, Floats, Labels
 

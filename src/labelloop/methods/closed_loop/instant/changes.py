@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.correction.instant.components import Combined
-from labelloop.correction.instant.guard import Guard, margins, set_guard
-from labelloop.correction.instant.noise import Noise
+from labelloop.methods.closed_loop.instant.components import Combined
+from labelloop.methods.closed_loop.instant.guard import Guard, margins, set_guard
+from labelloop.methods.closed_loop.instant.noise import Noise
 from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from labelloop.correction.instant.correction import Corrected, correct_scores
-from labelloop.correction.instant.sources import correct_labels
+from labelloop.methods.closed_loop.instant.correction import Corrected, correct_scores
+from labelloop.methods.closed_loop.instant.sources import correct_labels
 from labelloop.methods.closed_loop.learners.columns import suit_trees
 
 __all__ = ["Corrected", "correct_labels", "correct_scores", "suit_trees"]

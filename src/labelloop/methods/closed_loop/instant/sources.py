@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelloop.correction.instant.correction import FLOOR, Corrected, correct_scores, side_by_side
 from labelloop.large_arrays import by_chunks
+from labelloop.methods.closed_loop.instant.correction import FLOOR, Corrected, correct_scores, side_by_side
 from labelloop.methods.closed_loop.learners.columns import column_scores
 from labelloop.types import Floats, Labels
 

@@ -15,15 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from labelloop.correction.instant.changes import look_at_changes
-from labelloop.correction.instant.clean_only import clean_forest, clean_logistic
-from labelloop.correction.instant.components import Candidate, Combined, Component, Judges, best_of_each, combination
-from labelloop.correction.instant.evidence import Evidence
-from labelloop.correction.instant.noise import Noise, estimate_noise, flatten, least_sharp
-from labelloop.correction.instant.opinions import Opinion, label_corrector, noise_model, recalibrated
-from labelloop.correction.instant.structured import structured
-from labelloop.correction.pairs import MIN_PAIRS
 from labelloop.large_arrays import by_chunks, put
+from labelloop.methods.closed_loop.instant.changes import look_at_changes
+from labelloop.methods.closed_loop.instant.clean_only import clean_forest, clean_logistic
+from labelloop.methods.closed_loop.instant.components import (
+    Candidate,
+    Combined,
+    Component,
+    Judges,
+    best_of_each,
+    combination,
+)
+from labelloop.methods.closed_loop.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.noise import Noise, estimate_noise, flatten, least_sharp
+from labelloop.methods.closed_loop.instant.opinions import Opinion, label_corrector, noise_model, recalibrated
+from labelloop.methods.closed_loop.instant.pairs import MIN_PAIRS
+from labelloop.methods.closed_loop.instant.structured import structured
 from labelloop.methods.closed_loop.learners.logistic import MANY
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Floats, Labels
@@ -66,6 +73,37 @@ class Corrected:
     expected_right: Floats
     scores: NDArray[np.floating]
     guard: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Soft labels before the guard.
+
+    Attributes:
+        noise: How labels go wrong, with the clean rows that judge.
+        said: Soft labels of all rows, and cross-fitted ones of the judges.
+        alone: The same from the noise model alone.
+        q: P(y | x) of all rows, without their given labels [n, C].
+        q_unseen: The same for the judges, learnt without them; flatter if there are few pairs [M, C].
+        weights_without_label: The weight of every component of q.
+        enough_pairs: Whether pairs show what a given label is worth; if not, labels are simulated for the judges.
+    """
+
+    noise: Noise
+    said: Combined
+    alone: Combined
+    q: Floats
+    q_unseen: Floats
+    weights_without_label: dict[str, float]
+    enough_pairs: bool
+
+    def of_judges(self, labels: Labels) -> Floats:
+        """Soft labels of the judges, learnt without them, if these were their given labels [M, C]."""
+        believed = self.noise.believed(self.q_unseen, labels)
+        paired = self.noise.judges.given != MISSING
+        if self.enough_pairs:
+            believed[paired] = self.said.unseen[paired]
+        return believed
 
 
 def side_by_side(sources: Sequence[NDArray], dtype: DTypeLike | None = None) -> NDArray:
@@ -119,7 +157,22 @@ def correct_scores(
     inputs: Floats | None = None,
     table: bool = False,
 ) -> Corrected:
-    """Corrects labels from log-probabilities of one or more sources side by side.
+    """Corrects labels from log-probabilities of one or more sources side by side; arguments as in `answer_scores`."""
+    return guarded(answer_scores(scores, given, clean, num_classes, seed, inputs=inputs, table=table))
+
+
+def answer_scores(
+    scores: NDArray[np.floating],
+    given: Labels,
+    clean: Labels,
+    num_classes: int,
+    seed: int = 0,
+    *,
+    inputs: Floats | None = None,
+    table: bool = False,
+    by_row: bool = True,
+) -> Answer:
+    """Soft labels before the guard, from log-probabilities of one or more sources side by side.
 
     Args:
         scores: As `side_by_side` makes them [n, E].
@@ -129,6 +182,7 @@ def correct_scores(
         seed: Deals rows into folds and draws the noisy rows that noise models are fitted to.
         inputs: The rows themselves [n, D], for components that learn from the clean rows only.
         table: Whether the inputs are columns of a table.
+        by_row: Whether noise may depend on the row as well as on the class.
     """
     noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
     evidence = Evidence(
@@ -148,24 +202,33 @@ def correct_scores(
     enough = bool((judges.given != MISSING).sum() >= MIN_PAIRS)
     power = 1.0 if enough else least_sharp(q_unseen, judges.labels)
     flat, flat_unseen = flatten(q, power), flatten(q_unseen, power)
-    noise = estimate_noise(judges, flat)
-    answer = alone = noise.pooled(flat, flat_unseen)
+    noise = estimate_noise(judges, flat, by_row=by_row)
+    said = alone = noise.pooled(flat, flat_unseen)
     if enough:
-        answer = _taught_by_pairs(noise, q, q_unseen)
+        said = _taught_by_pairs(noise, q, q_unseen)
+    return Answer(noise, said, alone, q, flat_unseen, free.weights, enough)
+
+
+def guarded(answer: Answer) -> Corrected:
+    """The labels to return: a given label is changed only where the clean rows show that changes help."""
+    judges, said = answer.noise.judges, answer.said
+    evidence = judges.evidence
+    given, count = evidence.given, len(evidence.given)
     changes = look_at_changes(
-        noise, answer, alone, flat_unseen, simulate=not enough, rng=stream(seed, "simulated-labels")
-    )
-    targets = changes.guard.apply(answer.final, given, alone.final)
-    targets = changes.guard.give_back(targets, answer.final, given, changes.erased)
+        answer.noise, said, answer.alone, answer.q_unseen,
+        simulate=not answer.enough_pairs, rng=stream(evidence.seed, "simulated-labels"),
+    )  # fmt: skip
+    targets = changes.guard.apply(said.final, given, answer.alone.final)
+    targets = changes.guard.give_back(targets, said.final, given, changes.erased)
     return Corrected(
         targets=targets,
-        predicted=q,
-        weights=answer.weights,
-        weights_without_label=free.weights,
-        cross_fitted=_in_rows(changes.cross_fitted, judges.rows, len(given)),
-        expected_right=_in_rows(changes.expected_right, judges.rows, len(given)),
-        scores=scores,
-        guard=changes.record(answer.final, targets, given, clean),
+        predicted=answer.q,
+        weights=said.weights,
+        weights_without_label=answer.weights_without_label,
+        cross_fitted=_in_rows(changes.cross_fitted, judges.rows, count),
+        expected_right=_in_rows(changes.expected_right, judges.rows, count),
+        scores=evidence.scores,
+        guard=changes.record(said.final, targets, given, evidence.clean),
     )
 
 

@@ -1,0 +1,47 @@
+"""Many classes with few rows: a matrix of noise has more numbers than there are rows to tell them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labelloop.methods.closed_loop.instant.components import Judges
+from labelloop.methods.closed_loop.instant.correction import correct_scores, side_by_side
+from labelloop.methods.closed_loop.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.noise import estimate_noise
+
+CLASSES = 60
+
+
+def weak_scores(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log-probabilities that are right for one row in six, given labels of which a third is wrong, and the truth."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, CLASSES, rows)
+    wrong = rng.random(rows) < 1 / 3
+    given = np.where(wrong, (true + rng.integers(1, CLASSES, rows)) % CLASSES, true)
+    logits = rng.normal(size=(rows, CLASSES))
+    logits[np.arange(rows), true] += 1.2
+    return np.log(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)), given, true
+
+
+def test_labels_are_not_worse_than_given():
+    scores, given, true = weak_scores(1500, 0)
+    clean = np.where(np.arange(1500) < 150, true, -1)
+    hidden = np.where(clean >= 0, -1, given)
+    found = correct_scores(side_by_side([scores], np.float32), hidden, clean, CLASSES)
+    noisy = clean < 0
+    assert (found.targets.argmax(axis=1) == true)[noisy].mean() >= (given == true)[noisy].mean() - 0.005
+
+
+def test_with_fewer_rows_than_entries_one_rate_is_estimated():
+    """Every class then has the same share of right labels."""
+    for rows, whole in ((1500, False), (5000, True)):  # 60² is 3,600
+        scores, given, true = weak_scores(rows, 1)
+        clean = np.where(np.arange(rows) < 60, true, -1)
+        sample = np.flatnonzero(clean < 0)
+        scores_32 = side_by_side([scores], np.float32)
+        evidence = Evidence(scores_32, np.where(clean >= 0, -1, given), clean, sample, CLASSES)
+        noise = estimate_noise(Judges.all_clean(evidence, np.random.default_rng(0)), np.exp(scores))
+        assert (noise.by_row is not None) == whole
+        same = np.ptp(noise.transition.diagonal()) < 1e-9
+        assert same == (not whole)
+        assert noise.transition.diagonal().min() > 0.3  # two thirds are right
