@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import encoders_page
+import recipe_cost
 import recipe_page
 from believe_page import page as believe_page
 from results_page import Page, correction_shares, overhead_setting
@@ -127,6 +128,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "tally-alike": partial(recipe_page.tally, PAGE.items["alike"], PAGE.runs),
     "recipe-gains": partial(recipe_page.gains, PAGE.items["recipe"], PAGE.runs),
     "chosen": recipe_page.chosen,
+    "recipe-cost": recipe_cost.cost,
     "fit-on-tables": recipe_page.fit_on_tables,
     "correct-on-data": recipe_page.correct_on_data,
     "cells": partial(recipe_page.measures, PAGE.items["cells"], PAGE.runs, PAGE.items["cells"].values),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import recipe_cost
 import recipe_page
 
 from labelloop.bench.experiment import Experiment
@@ -73,3 +74,21 @@ def test_tables_of_all_measures():
     assert "| mixup | 60.0 ± 0.0 (2) |" in text
     assert "| mixup | 70.0 ± 0.0 (2) |" in text
     assert recipe_page.measures(item, {}, ("last",)) == "not measured yet"
+
+
+def test_costs_are_compared_repeat_by_repeat_without_evaluation():
+    plain = [{"train": 10.0}, {"train": 20.0}, {"train": 10.0}]
+    ours = [{"train": 9.0, "halves": 3.0}, {"train": 20.0, "halves": 2.0}, {"train": 13.0, "extract": 1.0}]
+    record = {"runs": {"cross-entropy": plain, "closed loop, default recipe": ours}}
+    assert recipe_cost.ratios(record) == {"closed loop, default recipe": [1.2, 1.1, 1.4]}
+    assert recipe_cost.cost(record).startswith("closed loop, default recipe 1.20 (1.10 to 1.40); median and range of 3")
+
+
+def test_the_cost_is_measured_on_what_the_tables_have():
+    found = recipe_cost.experiments()
+    assert set(found) == set(recipe_cost.ROWS)
+    assert {one.seed for one in found.values()} == {recipe_cost.SEED}
+    tables = [part for part in read_item("cells").at("small") if part.protocol == "images"]
+    assert all(one.seed != recipe_cost.SEED for part in tables for one in part.experiments)
+    loop = next(one for part in tables for one in part.experiments if one.name == "closed loop, default recipe")
+    assert found["closed loop, default recipe"].config == loop.config

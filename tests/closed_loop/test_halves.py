@@ -10,6 +10,7 @@ import torch
 from tiny import tiny_config
 from toys import toy
 
+from labelloop.methods.closed_loop import first_labels as first_labels_file
 from labelloop.methods.closed_loop import halves, loop
 from labelloop.methods.closed_loop.first_labels import HeldOut, first_labels
 from labelloop.methods.closed_loop.halves import hold_out
@@ -281,3 +282,17 @@ def test_when_clean_rows_train(when, early, late):
         rows, targets, _, _ = rows_to_train_on(problem, noisy, noisy, config, epoch)
         assert len(rows) == len(targets) == 120 + extra
     assert (problem.train.labels != MISSING).all()
+
+
+def test_only_the_value_transition_leaves_row_dependent_noise_out(monkeypatch):
+    problem, _ = toy()
+    asked, answer_scores = [], first_labels_file.answer_scores
+
+    def watch(*arguments, by_row, **others):
+        asked.append(by_row)
+        return answer_scores(*arguments, by_row=by_row, **others)
+
+    monkeypatch.setattr(first_labels_file, "answer_scores", watch)
+    for simulation in ("transition", "by_row", "posterior"):  # the last is asked after the loop, for labels to return
+        networks_know_nothing(problem, simulation=simulation)
+    assert asked == [False, True, True]

@@ -103,7 +103,7 @@ def first_labels(problem: Problem, log_p: Correction, config: Config, seed: int)
             sources += column_scores(inputs, given, classes, table, seed)
     scores = side_by_side(sources, np.float32)
     answer = answer_scores(
-        scores, given, verified, classes, seed, inputs=inputs, table=table, by_row=config.simulation == "by_row"
+        scores, given, verified, classes, seed, inputs=inputs, table=table, by_row=config.simulation != "transition"
     )
     found, judged = guarded(answer), np.searchsorted(answer.noise.judges.rows, of_clean)  # [M] among the judges
     chances = np.mean(answer.noise.laws(), axis=0)[judged]  # [M, C]
