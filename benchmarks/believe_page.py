@@ -1,4 +1,4 @@
-"""What the pages say of the runs of believe.py: rows with both labels, rows without, and the intervals."""
+"""Tables for the pages from the runs of believe.py: rows with both labels, rows without, and the intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ Runs = list[dict[str, Any]]
 def page(record: dict[str, Any]) -> str:
     paired, unpaired = ([run for run in record["runs"] if run["paired"] is kind] for kind in (True, False))
     seeds = len({run["seed"] for run in record["runs"]})
-    words = f"Mean of up to {seeds} seeds, in %, over rows that are not clean; a → b: the loop alone → the run."
+    words = (
+        f"Means of up to {seeds} seeds, in %, over the rows that are not clean. a → b: the loop alone → the whole run."
+    )
     lines = [words, ""]
     lines += ["| clean rows have both labels | given right | labels right | good broken | calibration error | refit |"]
     lines += ["|---|---|---|---|---|---|"]
@@ -21,7 +23,7 @@ def page(record: dict[str, Any]) -> str:
         refit = f"{_mean(runs, 'before_refit')} → {_mean(runs, 'after_refit')}"
         lines.append(f"| {name} | {_mean(runs, 'given_right')} | {' | '.join(moves)} | {refit} |")
     better = sum(run["run"]["right"] >= run["loop"]["right"] for run in paired)
-    lines += ["", f"The labels are as good as the loop's or better in {better} of {len(paired)} runs. {_held(paired)}"]
+    lines += ["", f"The labels are at least as good as the loop's in {better} of {len(paired)} runs. {_held(paired)}"]
     lines += [
         "",
         "| clean rows have no given label | given right | labels right | calibration error | confidence | estimated |",
@@ -34,7 +36,7 @@ def page(record: dict[str, Any]) -> str:
     gap = max((abs(run["run"]["estimate"]["value"] - run["run"]["right"]) for run in unpaired), default=0.0)
     lines += [
         "",
-        f"Here the estimate is that of labels made without a given one: up to {100 * gap:.0f} points from the truth.",
+        f"Here, the estimate is for labels made without a given label: it is up to {100 * gap:.0f} points off.",
     ]
     return "\n".join(lines)
 
@@ -62,6 +64,6 @@ def _move(runs: Runs, measure: str) -> str:
 
 
 def _held(runs: Runs) -> str:
-    """How often the interval holds the truth."""
+    """How often the interval contains the true value."""
     held = sum(r["run"]["estimate"]["low"] <= r["run"]["right"] <= r["run"]["estimate"]["high"] for r in runs)
-    return f"The 95% interval of `labels right` holds the truth in {held} of {len(runs)}."
+    return f"The 95% interval of `labels right` contains the true value in {held} of {len(runs)}."

@@ -1,4 +1,4 @@
-"""What the pages say of the runs of encoders.py: labels and seconds with and without an encoder, speed, and memory."""
+"""Tables for the pages from the runs of encoders.py: labels and time with and without an encoder, speed, and memory."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ NAMES = {
     "page-texts": "the {rows} reviews above",
     "page-images": "the {rows} images above",
     "texts": "{rows} comments, labels from keyword rules",
-    "images": "{rows} photographs (CIFAR-10), labels of one person",
+    "images": "{rows} photographs (CIFAR-10), labels by one person",
     "images-40": "{rows} photographs (CIFAR-10), symmetric noise of 40%",
 }
-WAYS = {"none": "none", "frozen": "frozen", "trained": "trained further"}
+WAYS = {"none": "none", "frozen": "frozen", "trained": "fine-tuned"}
 
 
 def labels(record: dict[str, Any], datas: tuple[str, ...]) -> str:
-    """A line for each data set and way, over the seeds that are stored for it."""
+    """A line for each data set and use of the encoder, over the stored seeds."""
     lines = [
-        "Labels that are right, of the rows that are not clean, in %, mean ± deviation over seeds; seconds of processor"
-        " time of the whole run, one thread, without imports.",
+        "Right labels among the rows that are not clean, in %, mean ± deviation over seeds; processor seconds of the"
+        " whole run with one thread, without imports.",
         "",
         "| data | encoder | seeds | given right | corrected right | seconds |",
         "|---|---|---|---|---|---|",
@@ -39,14 +39,13 @@ def labels(record: dict[str, Any], datas: tuple[str, ...]) -> str:
 
 
 def speed(record: dict[str, Any]) -> str:
-    """Encoding beside the bare library, and the memory it takes."""
+    """Encoding compared with the library alone, and the memory it takes."""
     found = record["throughput"]
     repeats = {len(one["cpu_seconds"]["ours"]) for one in found.values()}
     load = max(value for one in found.values() for value in one["load"])
     lines = [
-        f"Encoding beside the same batches given to the library alone: medians of {min(repeats)} repeats of each, taken"
-        " in turn, of processor time, because the machine had other work (up to"
-        f" {load:.0f} processes for 2 cores).",
+        f"Encoding compared with the library alone on the same batches: medians over {min(repeats)} repeats of each,"
+        f" taken in turn. Times are processor times, as the machine was busy (up to {load:.0f} processes on 2 cores).",
         "",
         "| encoder | rows per second | library alone | ratio |",
         "|---|---|---|---|",
@@ -63,4 +62,4 @@ def _memory(found: dict[str, dict[str, int]]) -> str:
         f"{one['anonymous_mib']} MiB for {one['features_mib']} MiB of features {name.split(', ')[1]}"
         for name, one in found.items()
     ]
-    return f"Memory of the process after encoding, but for mapped files: {'; '.join(parts)}."
+    return f"Memory of the process after encoding, without mapped files: {'; '.join(parts)}."

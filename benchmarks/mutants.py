@@ -2,6 +2,8 @@
 
     python benchmarks/mutants.py                 # 60 mutants, each against the tests of its room
     python benchmarks/mutants.py --root OTHER    # those of another checkout, against its own tests
+    python benchmarks/mutants.py --output outcomes.json    # which continues if it was stopped
+    python benchmarks/mutants.py --again outcomes.json    # only those that survived, after tests were added
 
 The mutants are drawn with a fixed seed from every comparison, operator, number and flag of the core, so two runs on one
 source meet the same ones. A mutant is killed if a test fails or takes too long. torch is imported once: each mutant is
@@ -21,7 +23,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,10 +35,13 @@ ROOMS = {  # of the core, and the tests that are there for each, quick ones firs
     "methods/closed_loop/corrector.py": ["closed_loop/test_corrector.py"],
     "methods/closed_loop/simulation.py": ["closed_loop/test_simulation.py", "closed_loop/test_loop.py"],
     "methods/closed_loop/learners/forest.py": ["correction/test_forest.py"],
-    "methods/closed_loop/learners": ["closed_loop/test_halves.py", "correction/test_correction.py"],
+    "methods/closed_loop/learners": ["closed_loop/test_worked_by_hand.py", "closed_loop/test_halves.py",
+                                     "correction/test_correction.py"],
     "methods/closed_loop/halves.py": ["closed_loop/test_halves.py"],
     "methods/closed_loop/first_labels.py": ["closed_loop/test_halves.py"],
-    "methods/closed_loop/instant": ["correction/test_forest.py", "correction/test_guard.py",
+    "methods/closed_loop/instant": ["correction/test_guard_margin.py", "correction/test_evidence.py",
+                                    "correction/test_noise_start.py", "correction/test_slopes.py",
+                                    "correction/test_forest.py", "correction/test_guard.py",
                                     "correction/test_correction.py", "correction/test_correct_arrays.py"],
     "methods/closed_loop": ["closed_loop"],
     "training/ranks.py": ["distributed"],
@@ -45,6 +50,10 @@ ROOMS = {  # of the core, and the tests that are there for each, quick ones firs
     "correction/curve.py": ["workflows/test_plan.py"],
     "correction/estimate.py": ["correction/test_estimate.py", "workflows/test_plan.py"],
     "correction": ["correction/test_held_out.py", "correction/test_estimate.py", "workflows/test_plan.py"],
+    "runs/reviews.py": ["report/test_reviews.py", "report/test_session.py"],
+    "runs/survey.py": ["runs", "report/test_run_page.py"],
+    "runs/preview.py": ["report/test_run_page.py"],
+    "runs/lock.py": ["runs", "cli/test_failures.py"],
     "runs": ["runs", "workflows/test_fit_api.py"],
 }  # fmt: skip
 SWAPS = {
@@ -101,35 +110,55 @@ def mutated(source: str, number: int) -> tuple[str, str]:
     return ast.unparse(ast.fix_missing_locations(tree)), f"line {line}: {before}  ->  {after}"
 
 
-def tests_of(name: str, tests: Path) -> list[str]:
-    room = next(room for room in ROOMS if name.startswith(room))
-    return [str(tests / place) for place in ROOMS[room] if (tests / place).exists()]
+def tests_of(name: str, tests: Path, rooms: dict[str, list[str]]) -> list[str]:
+    room = next(room for room in rooms if name.startswith(room))
+    return [str(tests / place) for place in rooms[room] if (tests / place).exists()]
 
 
-def drawn(source: Path, count: int, rooms: list[str]) -> list[tuple[str, int]]:
+def survivors(outcomes: Path, source: Path) -> list[tuple[str, int]]:
+    """Those of an earlier run, which must be the same changes today."""
+    found = []
+    for one in json.loads(outcomes.read_text(encoding="utf-8")):
+        if not one["killed"]:
+            found.append((one["file"], one["number"]))
+            if mutated((source / one["file"]).read_text(encoding="utf-8"), one["number"])[1] != one["change"]:
+                sys.exit(f"{one['file']} has changed since {outcomes} was written; draw mutants anew")
+    return found
+
+
+def drawn(source: Path, count: int, rooms: Iterable[str]) -> list[tuple[str, int]]:
     """Places of the core, by file and number, every file in proportion to what it holds."""
     found = []
     for path in sorted(source.rglob("*.py")):
         name = path.relative_to(source).as_posix()
         if any(name.startswith(room) for room in rooms) and path.name != "__init__.py":
             found += [(name, number) for number in range(len(list(places(ast.parse(path.read_text("utf-8"))))))]
-    return sorted(random.Random(0).sample(found, min(count, len(found))))
+    return random.Random(0).sample(found, min(count, len(found)))  # in this order: the first ones are a sample, too
 
 
-def is_killed(tree: Path, tests: list[str], seconds: float) -> bool:
-    """Runs the tests on the sources of `tree` in a fork of this process."""
+def is_killed(tree: Path, tests: list[str], seconds: int) -> bool:
+    """Runs the tests on the sources of `tree` in a fork of this process.
+
+    The limit is processor time, so that a busy machine kills no mutant; what only waits has ten times as long.
+    """
     child = os.fork()
     if child == 0:
         _run_tests(tree, tests)
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    until = time.monotonic() + 10 * seconds
+    while time.monotonic() < until and processor_seconds(child) < seconds:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status != 0
-        time.sleep(0.02)
+        time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return True
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process and its children that have ended took. A limit of the system would make its own clock coarse."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _run_tests(tree: Path, tests: list[str]) -> None:
@@ -153,10 +182,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout")
-    parser.add_argument("--rooms", nargs="*", default=list(ROOMS), help="only these")
-    parser.add_argument("--seconds", type=float, default=300, help="for the tests of one mutant")
+    parser.add_argument("--layout", type=Path, help="rooms and their tests in a checkout with other folders, as JSON")
+    parser.add_argument("--rooms", nargs="*", help="only these")
+    parser.add_argument("--seconds", type=int, default=120, help="of processor time for the tests of one mutant")
     parser.add_argument("--output", type=Path, help="the outcome of every mutant, as JSON")
+    parser.add_argument("--again", type=Path, metavar="OUTPUT", help="only the mutants that survived there")
     options = parser.parse_args()
+    rooms = json.loads(options.layout.read_text(encoding="utf-8")) if options.layout else ROOMS
     for name in ("torch", "torch._dynamo", "sklearn.linear_model", "scipy.optimize", "pyarrow.parquet"):
         __import__(name)  # once, for all forks
     with tempfile.TemporaryDirectory() as place:
@@ -164,22 +196,29 @@ def main() -> int:
         shutil.copytree(options.root / "src", tree, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
         source = tree / "labelloop"
         outcomes, fine = [], set[str]()
-        for name, number in drawn(source, options.count, options.rooms):
-            path, tests = source / name, tests_of(name, options.root / "tests")
-            if " ".join(tests) not in fine and is_killed(tree, tests, 10 * options.seconds):
-                sys.exit(f"{' '.join(tests)}: these fail without a mutant; run them alone to see why")
-            fine.add(" ".join(tests))
+        known = json.loads(options.output.read_text("utf-8")) if options.output and options.output.exists() else []
+        chosen = (
+            survivors(options.again, source) if options.again else drawn(source, options.count, options.rooms or rooms)
+        )
+        for name, number in chosen:
+            path, tests = source / name, tests_of(name, options.root / "tests", rooms)
             original = path.read_text(encoding="utf-8")
             text, words = mutated(copy.copy(original), number)
+            if before := [one for one in known if (one["file"], one["number"], one["change"]) == (name, number, words)]:
+                outcomes += before[:1]
+                continue
+            if " ".join(tests) not in fine and is_killed(tree, tests, 5 * options.seconds):
+                sys.exit(f"{' '.join(tests)}: these fail without a mutant; run them alone to see why")
+            fine.add(" ".join(tests))
             path.write_text(text, encoding="utf-8")
             killed = is_killed(tree, tests, options.seconds)
             path.write_text(original, encoding="utf-8")
-            outcomes.append({"file": name, "change": words, "killed": killed})
+            outcomes.append({"file": name, "number": number, "change": words, "killed": killed})
             print(f"{'killed  ' if killed else 'SURVIVED'}  {name}, {words}", flush=True)
+            if options.output:
+                options.output.write_text(json.dumps(outcomes, indent=1) + "\n", encoding="utf-8")
     count = sum(outcome["killed"] for outcome in outcomes)
     print(f"{count} of {len(outcomes)} mutants killed")
-    if options.output:
-        options.output.write_text(json.dumps(outcomes, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (the lines of the page are as long as those of other pages)
-"""docs/performance.md, written from evidence/performance.json: what was measured, and arithmetic to larger sizes."""
+"""docs/performance.md, written from evidence/performance.json: measurements, and estimates for larger sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STORE = ROOT / "evidence" / "performance.json"
 STREAMING = ROOT / "evidence" / "streaming.json"
 PAGE = ROOT / "docs" / "performance.md"
 TITLES = {
-    "throughput": "The loop beside a bare one",
+    "throughput": "The loop compared with a bare one",
     "corrections": "What a correction costs",
     "growth": "How cost grows with classes and clean rows",
     "fit": "How `fit` grows with rows: 256 features, 100 classes, one row in a hundred clean",
@@ -36,7 +36,7 @@ GIB, TIB = 2**30, 2**40
 
 @dataclass(frozen=True)
 class Assumed:
-    """What is not measured here, and stands in the arithmetic below. Change it to your machine's."""
+    """What is not measured here but assumed in the estimates. Replace it with the values of your machine."""
 
     gpu_flops: float = 60e12  # sustained in bfloat16, half of what data sheets of such cards promise
     resnet50_flops: float = 4.1e9  # forward, an image of 224 pixels
@@ -48,11 +48,11 @@ class Assumed:
     epochs: int = 15
     rounds: int = 4
     feeders: int = 16  # processors for each GPU
-    link: float = 100e9  # bytes a second between GPUs
-    disk: float = 2e9  # bytes a second
+    link: float = 100e9  # bytes per second between GPUs
+    disk: float = 2e9  # bytes per second
     nodes: int = 16
     cores: int = 64  # of a node
-    network: float = 10e9  # bytes a second, of a node
+    network: float = 10e9  # bytes per second, of a node
 
 
 ASSUMED = Assumed()
@@ -72,30 +72,30 @@ def page(stored: Mapping[str, Any], streaming: Mapping[str, Any], assumed: Assum
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-INTRODUCTION = """`make bench` measures all of this in one go on your machine: a table, JSON, each target met or missed. Times are
-processor seconds; what is compared takes turns, and the median of the repeats counts. It waits a minute for the machine to be quiet
-and says when it was not; below that stands with every part."""
+INTRODUCTION = """`make bench` measures all of this on your machine: it prints a table, stores JSON, and marks each target as met or missed.
+Times are in processor seconds. Programs that are compared take turns, and the median of the repeats counts. The benchmark waits up to a
+minute for the machine to become quiet. If it does not, the load is shown with the results below."""
 
-MEMORY = """## Memory has a limit
+MEMORY = """## Memory limit
 
-`labelloop fit` and `labelloop correct` keep to `--max-memory 4G`, or to half of the machine's memory without it (`max_memory=` in Python).
-An array with a row for every row of the data that is larger than a 32nd part of the limit is kept in a file that memory is mapped to: in
-the folder of the run, without a name, gone with the process. Features, soft labels, the corrections of past rounds, log-probabilities and
-what the network says are such arrays; all of them are worked on in chunks, and nothing holds rows x classes x rounds. The numbers are the
-same in memory and in files. A disk that is full is said before anything is lost, with the place and the size.
+`labelloop fit` and `labelloop correct` aim to stay within `--max-memory 4G`; by default the limit is half of the machine's memory (`max_memory=` in
+Python). Arrays with one entry per data row are mapped from files if they take more than 1/32 of the limit. These files are in the run
+folder, have no name, and vanish with the process. They hold features, soft labels, the corrections of past rounds, log-probabilities and
+the network's outputs. All of these are processed in chunks, and no array has the size rows x classes x rounds. Results are the same in
+memory and in files. If the disk is full, a message names the place and the size needed before anything is lost.
 
-- Data may be a **folder of Parquet parts**: `labelloop fit parts/ --output-dir run`. Parts are read one after the other, in the order of
-  their names. Embeddings (a column of lists) and all other columns go through a mapped file where they are large. A table of many *named*
-  columns of numbers is held once in memory while it is encoded.
-- `--half-labels` keeps soft labels in half precision: half of the bytes, and labels that differ in the third digit.
-- A checkpoint writes a large array once, as a file of its own. Within a long epoch the place is kept every five minutes, so a run that is
-  killed loses minutes and ends in the same bytes; several processes keep whole epochs only.
-- `--workers 4` reads images in processes of their own, two batches ahead each."""
+- The data may be a **folder of Parquet parts**: `labelloop fit parts/ --output-dir run`. Parts are read one after the other, sorted by name.
+  Large embeddings (a column of lists) and other large columns go through a mapped file. A table with many *named* columns of numbers is held
+  in memory once while it is encoded.
+- `--half-labels` stores soft labels in half precision: they take half of the space and differ in the third digit.
+- A checkpoint writes each large array once, to its own file. During a long epoch, the position is saved every five minutes, so a run that is
+  killed and resumed loses only minutes and ends with the same bytes. With several processes, only whole epochs are saved.
+- `--workers 4` reads images in four separate processes, each two batches ahead."""
 
 
 def _part(name: str, part: Mapping[str, Any]) -> str:
     quiet = "on a quiet machine" if part["quiet"] else (
-        f"while other programs took {part['load_of_others']:g} of {part['processors']} processors, so take it with care"
+        f"while other programs took {part['load_of_others']:g} of {part['processors']} processors, so these numbers are rough"
     )  # fmt: skip
     said = f"Size `{part['size']}`, {part['made'][:10]}, {quiet}."
     notes = "\n".join(_notes(part["lines"]))
@@ -105,27 +105,27 @@ def _part(name: str, part: Mapping[str, Any]) -> str:
 
 
 def _notes(lines: list[Mapping[str, Any]]) -> list[str]:
-    """What is worth a sentence beside the number."""
+    """Remarks on some of the numbers."""
     found = []
     for entry in lines:
         about = entry["about"]
         if "wall" in about:
             low, high = min(about["wall"]), max(about["wall"])
             found.append(
-                f"- On the wall two processes took {low:.2f} to {high:.2f} of the time of one: at best 0.5, on a quiet machine with a processor for"
-                " each."
+                f"- In wall time, two processes took {low:.2f} to {high:.2f} times as long as one. The ideal is 0.5, on a quiet machine with a"
+                " processor for each."
             )
         if "anonymous_mib" in about:
             over = entry["value"] - parse_bytes(about["limit"]) / 2**20
             found.append(
-                f"- {entry['name']}: limit {about['limit']}; of the peak {about['anonymous_mib']:.0f} MiB cannot be given back to"
-                f" the system, the rest is mapped from files{f': {over:.0f} MiB over the limit' if over > 0 else ''}."
+                f"- {entry['name']}: the limit is {about['limit']}{f', exceeded by {over:.0f} MiB' if over > 0 else ''}. Of the peak,"
+                f" {about['anonymous_mib']:.0f} MiB are memory that the system cannot reclaim; the rest is mapped from files."
             )
     return found
 
 
 def per_row(stored: Mapping[str, Any]) -> dict[str, float]:
-    """Processor seconds a row: a training pass, and a correction, of embeddings."""
+    """Processor seconds per row of embeddings, for an epoch of training and for a correction."""
     trained = stored["throughput"]["lines"][0]["about"]
     corrected = stored["corrections"]["lines"][0]["about"]
     seconds = [sum(run[name] for name in ("extract", "update")) / 3 for run in corrected["seconds"]]
@@ -143,8 +143,8 @@ def _estimates(stored: Mapping[str, Any], streaming: Mapping[str, Any], a: Assum
 
 ESTIMATE = """## Estimates for larger sizes
 
-**Nothing below was run.** It is arithmetic from the measurements above and from the assumptions that are named; replace these by
-your machine's (`Assumed` in `benchmarks/performance_page.py`)."""
+**Nothing below was run.** These numbers are calculated from the measurements above and from the stated assumptions. Replace the
+assumptions with the values of your machine (`Assumed` in `benchmarks/performance_page.py`)."""
 
 
 def _clothing1m(streaming: Mapping[str, Any], a: Assumed) -> str:
@@ -171,19 +171,19 @@ def _clothing1m(streaming: Mapping[str, Any], a: Assumed) -> str:
     return "\n".join([
         "### Clothing1M: a million images, ResNet-50, 15 epochs, 4 rounds",
         "",
-        f"Assumed: {a.gpu_flops / 1e12:.0f} TFLOP/s sustained in bfloat16, {a.resnet50_flops / 1e9:.1f} GFLOP an image forward and twice that"
-        f" backward, {a.link / 1e9:.0f} GB/s between GPUs. Views of 224 pixels cost {1000 * decode:.1f} ms of a processor each: measured at 64"
-        " pixels, times the pixels.",
+        f"Assumed: {a.gpu_flops / 1e12:.0f} TFLOP/s sustained in bfloat16, {a.resnet50_flops / 1e9:.1f} GFLOP per image for the forward pass and"
+        f" twice that for the backward pass, {a.link / 1e9:.0f} GB/s between GPUs. A view of 224 pixels takes {1000 * decode:.1f} ms of processor"
+        " time, scaled up from a measurement at 64 pixels.",
         "",
-        "| GPUs | minutes an epoch | GiB of gradients moved an epoch | seconds for that | seconds a round (extraction) | hours in all |"
-        f" processors that feed it | hours with {a.feeders} processors a GPU |",
+        "| GPUs | minutes per epoch | GiB of gradients sent per epoch | seconds to send them | seconds per round (extraction) | hours in total |"
+        f" processors needed to feed the GPUs | hours with {a.feeders} processors per GPU |",
         "|---|---|---|---|---|---|---|---|",
         *lines,
         "",
-        "Where the time goes: into decoding and augmenting, unless that many processors feed the GPUs or the images are kept smaller on disk;"
-        f" only then into the network. Stored: {soft / 2**20:.0f} MiB of soft labels a round,"
-        f" {(a.rounds + 3) * soft / 2**20:.0f} MiB for all that is combined, and {seen / GIB:.1f} GiB of features while a round lasts. Moved"
-        f" beside gradients: each process gets {soft / 2**20:.0f} MiB of new labels a round.",
+        "Most of the time goes into decoding and augmenting, unless that many processors feed the GPUs or smaller images are stored on disk;"
+        f" then the network takes most of it. Storage: {soft / 2**20:.0f} MiB of soft labels per round,"
+        f" {(a.rounds + 3) * soft / 2**20:.0f} MiB for all components of the combination, and {seen / GIB:.1f} GiB of features during a round."
+        f" Besides gradients, each process receives {soft / 2**20:.0f} MiB of new labels per round.",
     ])  # fmt: skip
 
 
@@ -201,29 +201,29 @@ def _billion(row: Mapping[str, float], a: Assumed) -> str:
         "### A billion rows of 256 features, 100 classes, on a cluster of processors",
         "",
         f"Assumed: {a.nodes} nodes of {a.cores} processors as fast as the one measured, {a.disk / 1e9:.0f} GB/s of disk and"
-        f" {a.network / 1e9:.0f} GB/s of network a node, {epochs} epochs, {rounds} rounds, half precision. Measured:"
-        f" {1e6 * row['epoch']:.1f} µs of a processor for a row in an epoch, {1e6 * row['correction']:.1f} µs in a correction (10 classes;"
-        " 100 classes add to both). Gradients are small, and steps as many as in one process with a batch for each processor: that such"
-        " large batches train as well is assumed, too.",
+        f" {a.network / 1e9:.0f} GB/s of network per node, {epochs} epochs, {rounds} rounds, half precision. Measured:"
+        f" {1e6 * row['epoch']:.1f} µs of processor time per row for an epoch, and {1e6 * row['correction']:.1f} µs for a correction (with"
+        " 10 classes; 100 classes take longer). Gradients are small, and every processor has its own batch in each step. It is also assumed"
+        " that such large batches train as well.",
         "",
         "| what | bytes | time |",
         "|---|---|---|",
-        f"| features, read once an epoch | {features / TIB:.2f} TiB | {read / 60:.1f} min to read, {epoch / 60:.1f} min to compute |",
+        f"| features, read once per epoch | {features / TIB:.2f} TiB | {read / 60:.1f} min to read, {epoch / 60:.1f} min to compute |",
         f"| soft labels of one component | {soft / TIB:.2f} TiB | {spread:.0f} s to send new ones to their nodes |",
         f"| all {components} components of a round, read, and one written | {(components + 1) * soft / TIB:.2f} TiB | {combine:.0f} s |",
         f"| a correction of all rows | – | {correction / 60:.1f} min |",
         "| clean rows, correction network, weights | under 1 GiB | seconds, on one processor |",
-        f"| **in all** | {(features + (components + 1) * soft) / TIB:.1f} TiB stored | **{total / 3600:.1f} hours** |",
+        f"| **in total** | {(features + (components + 1) * soft) / TIB:.1f} TiB stored | **{total / 3600:.1f} hours** |",
         "",
-        "What is combined is read row by row in order, so every node keeps the labels of its own rows and only the correction network, the"
-        " weights and gradients travel. Today one process corrects and combines for all (several share training and extraction), and"
-        " `fit` keeps whole columns of labels in the first process: a billion rows need that to be parted too.",
+        "The components are read row by row in order, so every node keeps the labels of its own rows, and only the correction network, the"
+        " weights and the gradients are sent. This is not implemented yet: today, several processes share training and extraction, but one"
+        " process corrects and combines, and `fit` keeps whole columns of labels in the first process.",
     ])  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only compare; exit code 1 if the page is another")
+    parser.add_argument("--check", action="store_true", help="only compare; exit with 1 if the page is not up to date")
     options = parser.parse_args()
     text = page(*(json.loads(path.read_text(encoding="utf-8")) for path in (STORE, STREAMING)))
     if options.check:

@@ -1,4 +1,4 @@
-"""What the pages say of the runs of vs_cleanlab.py: a table a setting, and where cleanlab is as good or better."""
+"""Tables for the pages from the runs of vs_cleanlab.py: one per setting, and where cleanlab is as good or better."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def verdict(setting: str, runs: Runs, measure: str, ours: str) -> Verdict:
 
 
 def said(found: list[Verdict], measure: str) -> str:
-    """In how many settings cleanlab is better, equal and worse, and which the first two are."""
+    """In how many settings cleanlab is better, equal or worse, with the names of the first two kinds."""
     better, ties = [v for v in found if v.ahead > 0 and not v.tie], [v for v in found if v.tie]
     parts = []
     for what, group in (("better", better), ("as good", ties)):
@@ -91,7 +91,7 @@ def difference(ahead: float, measure: str) -> str:
 
 
 def page(record: dict[str, Any]) -> str:
-    """Everything between the marks."""
+    """The text between the marks."""
     settings = settings_of(record["runs"])
     seeds = sorted({len(runs) for runs in settings.values()})
     releases = sorted({run["versions"]["cleanlab"] for run in record["runs"]})
@@ -102,14 +102,14 @@ def page(record: dict[str, Any]) -> str:
         shared = np.mean([run["cross_validation"]["cpu_seconds"] for run in runs])
         lines.append(
             f"**{setting}**: {about['rows']:,} rows, {about['clean']:,} of them clean, {rate:.1%} of the given"
-            f" labels wrong; cross-validation took {shared:.1f} s of the CPU s"
+            f" labels wrong; cross-validation took {shared:.1f} of the CPU seconds"
         )
         lines += ["", *table(runs), ""]
     lines += [
-        "cleanlab's best variant by setting, chosen afterwards (in brackets by how much; + is better for cleanlab):",
+        "cleanlab's best variant in each setting, chosen afterwards (in brackets, the difference; + favours cleanlab):",
         "",
     ]
-    lines += ["| by | against `labelloop.correct` | against `labelloop.fit` |", "|---|---|---|"]
+    lines += ["| measure | against `labelloop.correct` | against `labelloop.fit` |", "|---|---|---|"]
     for measure, (heading, _) in COLUMNS.items():
         cells = [said([verdict(s, runs, measure, ours) for s, runs in settings.items()], measure) for ours in OURS]
         lines.append(f"| {heading} | " + " | ".join(cells) + " |")

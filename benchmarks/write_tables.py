@@ -1,7 +1,7 @@
 """Writes the numbers of README.md and docs/ from the stored runs in evidence/, between the marks that name them.
 
-`python benchmarks/write_tables.py` writes; `--check` only says which files are not up to date, and exits with 1 if any
-is. `--figures` also draws docs/figures.
+`python benchmarks/write_tables.py` writes; `--check` only says which files are not up to date, and exits with 1 if
+there are any. `--figures` also draws docs/figures.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ FIGURES = {
 
 
 def filled(text: str) -> str:
-    """The text with every marked part made anew."""
+    """The text with every marked part written again."""
 
     def part(match: re.Match[str]) -> str:
         name, line = match["name"], "\n" if "\n" in match["body"] else ""

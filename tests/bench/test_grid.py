@@ -146,7 +146,7 @@ def test_a_noise_file_that_is_not_there(tmp_path):
     [
         ({"dataset_options": {"limmit": 3}}, "no option 'limmit'; did you mean 'limit'"),
         ({"dataset_options": {"limit": 5000}}, "limit is 5000, but there are 1200"),
-        ({"dataset": "embeddings", "dataset_options": {"root": "none.npz"}}, "there is no such file"),
+        ({"dataset": "embeddings", "dataset_options": {"root": "none.npz"}}, "no such file"),
         ({"dataset": "cifar10", "dataset_options": {"root": "none"}}, "cifar10: not found"),
         ({"clean": 300}, "num_clean is 300, but there are 300 labelled rows"),
         ({"clean": 1}, "one clean row is too few"),

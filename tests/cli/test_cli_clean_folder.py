@@ -172,4 +172,4 @@ def test_wrong_usage(photos, labelloop, tmp_path):
     (tmp_path / "rows.csv").write_text("a,label\n1,x\n2,y\n")
     ended = labelloop("fit", tmp_path / "rows.csv", "--output-dir", tmp_path / "run", "--clean-folder", tmp_path)
     assert ended.code == 2
-    assert "--clean-folder goes with a folder of images" in ended.err
+    assert "--clean-folder needs class folders of images" in ended.err

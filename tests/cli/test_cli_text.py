@@ -65,7 +65,7 @@ def test_predict_embeds_as_fit_did(labelloop, texts, tmp_path):
     assert labelloop("predict", run, new, "--text", "comment").code == 0
     told = labelloop("predict", run, new, "--text", "comment", "--encoder", "cli_texts:wider")
     assert told.code == 1
-    assert "12 numbers per row, and 9 before" in told.err
+    assert "12 numbers per row, but 9 before" in told.err
 
 
 def test_correct_takes_texts(labelloop, texts, tmp_path):

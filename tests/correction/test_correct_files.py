@@ -175,8 +175,8 @@ def test_beside_both_sources_every_array_is_said_once(tmp_path, capsys):
         "given label: 'given_label' (guessed by its name)",
         "clean label: 'y_clean' (guessed by its name)",
         "inputs: 'embeddings' (guessed by its name)",
-        "left out: 'true_label' (an array of another name)",
-        "left out: 'notes' (an array of another name)",
+        "left out: 'true_label' (an array with an unknown name)",
+        "left out: 'notes' (an array with an unknown name)",
     ]
 
 

@@ -56,7 +56,7 @@ def test_labels_of_plus_and_minus_one(tmp_path):
         pa.table({"x": [1.0, 2, 3, 4], "label": [-1, 1, -1, 1], "clean_label": [-1, None, None, 1]}),
         tmp_path / "a.parquet",
     )
-    with pytest.raises(UsageError, match="a class, or a missing label"):
+    with pytest.raises(UsageError, match="is it a class or a missing label"):
         read_table(tmp_path / "a.parquet")
     table = read_table(tmp_path / "a.parquet", ReadOptions(missing=()))
     made = make_problem(table)

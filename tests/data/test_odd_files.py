@@ -74,8 +74,8 @@ def test_numbers_that_single_precision_cannot_tell_apart_are_said(tmp_path):
     assert left["seconds"] == left["fine"] == 100
     assert left["milliseconds"] < 90 > left["offset"]
     assert table.understood.remarks == tuple(
-        f"{name!r} holds 100 different numbers, of which seven digits leave {left[name]}; subtract a constant, or write"
-        " a date"
+        f"{name!r} holds 100 different numbers, but only {left[name]} of them differ in single precision (seven"
+        " digits); subtract a constant, or write them as dates"
         for name in ("milliseconds", "offset", "nanoseconds")
     )
 

@@ -67,7 +67,7 @@ def test_labels_that_look_alike_are_named(tmp_path, labels, other):
 
 def test_a_clean_label_that_no_given_label_is(tmp_path):
     path = table(tmp_path / "a.csv", clean=lambda row, name: "unsure" if row < 3 else name)
-    assert "clean labels hold 'unsure' (3 times), which no given label is" in said(path)
+    assert "clean labels hold 'unsure' (3 times), which never occur as given labels" in said(path)
 
 
 def test_only_markers_that_occur_are_said_to_mean_missing(tmp_path):
@@ -127,7 +127,9 @@ def test_a_slip_among_dates_is_refused_like_one_among_numbers(tmp_path):
 
 def test_numbers_with_signs_say_how_to_use_them(tmp_path):
     text = said(table(tmp_path / "a.csv", p=lambda row: f"${row}.00"))
-    assert "left out: 'p' (60 different values in 60 rows, like text or ids; as numbers, write '$0.00' without" in text
+    assert (
+        "left out: 'p' (60 different values in 60 rows, like text or ids; to use it as numbers, write '$0.00'" in text
+    )
 
 
 def test_times_and_lists_of_text_are_left_out_in_words(tmp_path):
@@ -195,10 +197,10 @@ def test_files_beside_images_and_peculiar_images_are_counted(tmp_path):
     (tmp_path / "two" / ".hidden.png").write_text("")
     text = said(tmp_path)
     for line in (
-        "1 images with more than 8 bits: of 16 bits, 0 to 65535 is read as black to white; the largest value is 4000",
-        "1 images are partly transparent, and are laid on white",
-        "1 images have several frames or pages, of which the first is used",
-        "left out: 2 files that are no images by their names: two/notes.txt, two/photo.heic",
+        "1 images have more than 8 bits; in 16 bits, 0 to 65535 is read as black to white; the largest value is 4000",
+        "1 images are partly transparent, and are placed on white",
+        "1 images have several frames or pages; only the first is used",
+        "left out: 2 files without an image extension: two/notes.txt, two/photo.heic",
         "left out: 1 hidden files",
         "no class: 1 folders without an image: 'none'",
     ):

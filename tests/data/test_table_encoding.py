@@ -42,7 +42,7 @@ def test_a_gap_that_training_did_not_have_is_the_median_and_is_said():
     column = fit_number("a", np.array([1, 2, 3, 4, 5, 6], np.float32), ALL)
     _, encoded, remarks = encode_columns([column], {"a": np.array([np.nan, 1], np.float32)})
     assert encoded.tolist() == [[3.5], [1]]
-    assert remarks == ["'a' lacks 1 numbers (filled in with the median of training)"]
+    assert remarks == ["'a' has 1 missing numbers (filled in with the training median)"]
 
 
 def test_categories_rare_ones_and_missing_ones():

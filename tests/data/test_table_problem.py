@@ -132,7 +132,7 @@ def test_no_label_at_all():
 def test_no_noisy_row():
     with raises("my.csv: no noisy row: all 12 labelled rows are clean and 0 have no label"):
         check(good(clean_labels=["a", "b"] * 6))
-    with raises("there are clean labels and no given ones to correct"):
+    with raises("there are clean labels but no given labels to correct"):
         check(good(labels=None))
 
 
@@ -268,9 +268,9 @@ def test_test_rows_with_faults_of_their_own():
     inputs = np.random.default_rng(1).normal(size=(3, 3))
     with raises("test.csv: 1 id(s) occur more than once: t in rows 0, 1"):
         check(good(), from_arrays(inputs, ids=["t", "t", "u"], column_names=names, source="test.csv"))
-    with raises("test.csv: has 2 feature columns where 3 are expected (missing: middle)"):
+    with raises("test.csv: found 2 feature columns, expected 3 (missing: middle)"):
         check(good(), from_arrays(inputs[:, :2], column_names=["left", "right"], source="test.csv"))
-    with raises("test.csv: has 3 feature columns where 3 are expected (the same in another order)"):
+    with raises("test.csv: found 3 feature columns, expected 3 (the same in another order)"):
         check(good(), from_arrays(inputs, column_names=names[::-1], source="test.csv"))
     inputs[2, 0] = np.nan
     with raises("test.csv: features that are blank, NaN, infinite or too large for float32 in column left, row 2"):

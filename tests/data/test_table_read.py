@@ -106,7 +106,7 @@ def test_npy_with_labels_in_files_of_their_own(tmp_path):
 
 def test_labels_path_goes_only_with_npy(tmp_path):
     path = write(tmp_path / "a.csv", "a,label\n1,2\n")
-    with pytest.raises(UsageError, match=r"goes with an \.npy file"):
+    with pytest.raises(UsageError, match=r"is only for \.npy files"):
         read_table(path, ReadOptions(labels_path="y.npy"))
 
 
@@ -530,9 +530,9 @@ def test_the_columns_of_an_earlier_table_are_found_again(tmp_path):
     names = read_table(tmp_path / "a.npz").column_names
     again = read_table(tmp_path / "b.parquet", ReadOptions(feature_columns=names, labels_required=False))
     assert np.array_equal(again.inputs, X)
-    with raises("has 1 feature columns where 2 are expected", tmp_path / "c.parquet"):
+    with raises("found 1 feature columns, expected 2", tmp_path / "c.parquet"):
         read_table(tmp_path / "c.parquet", ReadOptions(feature_columns=names, labels_required=False))
-    with raises("has 2 feature columns where 2 are expected (missing: a, b; unknown: X[0], X[1])", tmp_path / "a.npz"):
+    with raises("found 2 feature columns, expected 2 (missing: a, b; unknown: X[0], X[1])", tmp_path / "a.npz"):
         read_table(tmp_path / "a.npz", ReadOptions(feature_columns=["a", "b"]))
 
 

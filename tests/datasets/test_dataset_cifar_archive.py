@@ -137,7 +137,7 @@ def test_other_contents_are_refused(tmp_path, file, change, message):
     ("content", "message"),
     [
         (python2([1, 2]), "does not hold a dictionary"),
-        (python2({b"data": 1}), "has no labels; it holds b'data': is it of another data set"),
+        (python2({b"data": 1}), "has no labels; it holds b'data': does it belong to another data set"),
         (b"", "cannot be read"),
         (b"\x80\x02}", "cannot be read"),
     ],

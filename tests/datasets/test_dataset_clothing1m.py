@@ -156,7 +156,7 @@ def test_a_missing_list_is_refused(folder):
         ({"clean_fraction": 0}, "clean_fraction is 0: give a number above 0"),
         ({"clean_fraction": 10}, "clean_fraction is 10"),
         ({"clean_fraction": "all"}, "clean_fraction is 'all'"),
-        ({"clean_fraction": 0.001}, "leaves none of 28 clean rows"),
+        ({"clean_fraction": 0.001}, "leaves none of the 28 clean rows"),
         ({"paired": "no"}, "paired is 'no': give True or False"),
     ],
 )

@@ -147,7 +147,7 @@ def test_pixels_in_another_order_or_absent_are_refused_only_when_asked_for(tmp_p
     with pytest.raises(DataError, match="cifar10: not found"):
         data.noise_inputs()
     write_folder(tmp_path, "cifar10")
-    with pytest.raises(DataError, match="in another order than those of the embeddings"):
+    with pytest.raises(DataError, match="not in the order of the embeddings"):
         data.noise_inputs()
 
 

@@ -259,7 +259,7 @@ def test_from_python(text_folder, image_folder, tmp_path):
         (("--encoder", "sentence-transformers:/no/such/folder"), 2, "there is no folder /no/such/folder"),
         (("--encoder", "transfomers:x"), 2, "cannot import 'transfomers'"),
         (("--encoder", "x"), 2, "is not of the form sentence-transformers:NAME"),
-        (("--train-encoder",), 2, "cannot be trained further"),
+        (("--train-encoder",), 2, "cannot be fine-tuned"),
         (("--encoder", "timm:x"), 2, "is for images"),
         (("--embed", "x:y"), 2, "--embed is now called --encoder"),
     ],
@@ -309,7 +309,7 @@ def test_a_model_says_when_its_encoder_is_another_now(labelloop, text_folder, tm
     (moved / "config.json").write_text((moved / "config.json").read_text() + "\n")
     told = labelloop("predict", run, reviews, "--encoder", f"transformers:{moved}")
     assert told.code == 0
-    assert "is not quite that which the model was trained with" in told.err
+    assert "is not exactly the one that the model was trained with" in told.err
 
 
 def test_models_of_earlier_versions_still_load(labelloop, tmp_path, monkeypatch):

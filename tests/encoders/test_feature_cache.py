@@ -100,7 +100,7 @@ def test_rows_stay_in_order_with_unreadable_images_among_them(tmp_path):
             np.testing.assert_allclose(found.features[row], expected, rtol=1e-5)
         assert (found.features[[2, 5, 7, 9]] == 0).all()
     assert (found.from_cache, found.encoded) == (6, 0)
-    with pytest.raises(DataError, match="no row can be read, such as"):
+    with pytest.raises(DataError, match="no row can be read, for example"):
         encode_rows(RawInputs("image", [paths[2]]), Counting(kind="image").encoder)
 
 
@@ -123,7 +123,7 @@ def test_damage_on_disk_is_found_and_mended():
     assert encode_rows(raw_inputs([*TEXTS, "more 5"]), third.encoder).from_cache == 23
     assert encode_rows(raw_inputs([*TEXTS, "more 5"]), Counting().encoder).from_cache == 24
     (store.folder / "about.json").write_text("{")
-    with pytest.raises(DataError, match=r"about\.json is damaged; delete the folder"):
+    with pytest.raises(DataError, match=r"about\.json is damaged; delete its folder"):
         FeatureCache(cache_folder(), first.encoder)
 
 
@@ -137,7 +137,7 @@ def test_two_processes_may_add_at_a_time():
         values, whole = store.read(store.find([b"c" * 16, b"a" * 16, b"b" * 16]))
         assert whole.all()
         assert values.tolist() == [[5, 6], [1, 2], [3, 4]]
-    with pytest.raises(DataError, match="gives 3 numbers per row, and gave 2 before"):
+    with pytest.raises(DataError, match="returns 3 numbers per row, but the cache has 2"):
         two.add([b"d" * 16], np.zeros((1, 3), np.float32))
 
 
@@ -157,7 +157,7 @@ def test_many_features_are_mapped_from_a_file_that_goes_away(monkeypatch):
 
 def test_without_a_place_for_the_cache_it_warns_and_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match="features are not kept for the next run"):
+    with pytest.warns(UserWarning, match="features are not cached for the next run"):
         found = encode_rows(raw_inputs(TEXTS), Counting().encoder, cache=tmp_path / "file")
     assert found.encoded == 23
 

@@ -83,7 +83,7 @@ def test_a_pooling_layer_that_was_not_saved_is_not_used(image_folder, tmp_path):
     save_file(
         {k: v for k, v in weights.items() if "attention" not in k}, folder / "model.safetensors", {"format": "pt"}
     )
-    with pytest.raises(UsageError, match=r"weights are missing from it, such as .*attention"):
+    with pytest.raises(UsageError, match=r"of its weights are missing, such as .*attention"):
         open_encoder(f"transformers:{folder}", "image").load()
 
 
@@ -97,7 +97,7 @@ def test_empty_and_endless_texts_are_encoded_with_a_warning(library, text_folder
     with pytest.warns(UserWarning, match="texts are") as caught:
         found = encode_rows(raw_inputs(rows), encoder, "reviews.csv")
     said = [str(warning.message) for warning in caught]
-    assert any("reviews.csv: 2 texts are empty and all get the same features: row 1, 3" in text for text in said)
+    assert any("reviews.csv: 2 texts are empty and all have the same features: row 1, 3" in text for text in said)
     assert any("1 texts are longer than the 32 tokens" in text and "row 2" in text for text in said)
     assert np.isfinite(found.features).all()
     np.testing.assert_allclose(found.features[1], found.features[3], atol=1e-6)
@@ -195,8 +195,8 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(library, kind, 
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [
-        ("sentence-transformers:x", "image", "is for texts; take transformers:NAME or timm:NAME"),
-        ("timm:x", "text", "is for images; take sentence-transformers:NAME"),
+        ("sentence-transformers:x", "image", "is for texts; for images, use transformers:NAME or timm:NAME"),
+        ("timm:x", "text", "is for images; for texts, use sentence-transformers:NAME"),
         ("words", "image", "counts the words of texts"),
         ("transformers:x", "sound", "cannot encode 'sound'"),
     ],
@@ -220,7 +220,7 @@ def test_a_name_that_does_not_exist_is_said_to(library, place, monkeypatch):
 
 
 def test_a_folder_without_a_model_is_said_to_have_none(tmp_path, text_folder):
-    with pytest.raises(UsageError, match="holds no model that transformers can load"):
+    with pytest.raises(UsageError, match="has no model that transformers can load"):
         open_encoder(f"transformers:{tmp_path}", "text").load()
     with pytest.raises(UsageError, match="so it cannot read images"):
         open_encoder(f"transformers:{text_folder}", "image").load()
@@ -319,6 +319,6 @@ def test_a_torch_module_of_ones_own_can_be_trained(tmp_path, monkeypatch):
         lambda: pretrained("own_network:function", "text"),
         lambda: prepare_rows(raw, open_encoder("own_network:function", "text")),
     ):
-        with pytest.raises(UsageError, match="cannot be trained further"):
+        with pytest.raises(UsageError, match="cannot be fine-tuned"):
             call()
     sys.modules.pop("own_network")

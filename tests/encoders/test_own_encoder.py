@@ -111,11 +111,11 @@ def test_many_forms_of_numbers(module, factory, width):
 @pytest.mark.parametrize(
     ("factory", "words"),
     [
-        ("flat", "2 rows gave an array of shape (2,); expected (2, D)"),
-        ("one_short", "2 rows gave an array of shape (1, 2); expected (2, D)"),
-        ("nan", "reviews.csv: encoder 'own_texts:nan', 2 rows from row 0 on: numbers that are NaN"),
+        ("flat", "returned an array of shape (2,) for 2 rows; expected (2, D)"),
+        ("one_short", "returned an array of shape (1, 2) for 2 rows; expected (2, D)"),
+        ("nan", "reviews.csv: encoder 'own_texts:nan', batch of 2 rows, lowest row 0: returned numbers that are NaN"),
         ("nan", "in row 1 (the first row is 0)"),
-        ("words", "and not numbers"),
+        ("words", ", not numbers"),
         ("fails", "failed (KeyError: 'oov')"),
     ],
 )
@@ -132,10 +132,10 @@ def test_bad_rows_are_named_in_order(module):
 
 def test_another_width_than_before_is_refused_and_what_was_encoded_is_kept(module):
     texts = [f"text {i:03d}" for i in range(ROWS + 3)]
-    with pytest.raises(DataError, match="3 numbers per row, and 2 before"):
+    with pytest.raises(DataError, match="3 numbers per row, but 2 before"):
         encoded(texts, f"{module}:widths")
     assert encoded(texts[:ROWS], f"{module}:widths").from_cache == ROWS
-    with pytest.raises(DataError, match="gives 2 numbers per row, and 7 are expected"):
+    with pytest.raises(DataError, match="returns 2 numbers per row, but the model expects 7"):
         encoded(texts[:ROWS], f"{module}:widths", width=7)
 
 
@@ -144,7 +144,7 @@ def test_another_width_than_before_is_refused_and_what_was_encoded_is_kept(modul
     [
         ("own_texts:lenghts", "did you mean 'lengths'"),
         ("own_texts:number", "is a int, not a function"),
-        ("own_texts:returns_nothing", "returned a NoneType; it must return a function from a list of texts"),
+        ("own_texts:returns_nothing", "returned a NoneType; it must return a function that turns a list of texts"),
         ("own_texts:breaks", "failed (RuntimeError: no weights here)"),
         ("own_texts:embed_itself", "it takes no arguments"),
         ("own_texts:bare_module", "is a torch module without `preprocess`"),
@@ -177,11 +177,11 @@ def test_another_source_or_other_weights_make_another_version(module, tmp_path):
 
 
 def test_rows_must_be_texts_or_images():
-    with pytest.raises(UsageError, match=r"row 1 is a int; an encoder takes texts"):
+    with pytest.raises(UsageError, match=r"row 1 is of type int; an encoder takes texts"):
         raw_inputs([b"", 3])
-    with pytest.raises(UsageError, match=r"row 0 is a float64 of shape \(4,\)"):
+    with pytest.raises(UsageError, match=r"row 0 is an array of float64, shape \(4,\)"):
         raw_inputs(np.zeros((2, 4)))
-    with pytest.raises(DataError, match="no row to encode"):
+    with pytest.raises(DataError, match="no rows to encode"):
         raw_inputs([])
     assert raw_inputs(["a.png"], "timm:tiny").kind == "image"
     assert raw_inputs(np.zeros((2, 4, 4, 3), np.uint8)).kind == "image"

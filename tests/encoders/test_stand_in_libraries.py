@@ -38,7 +38,7 @@ def test_texts_become_what_the_library_makes_of_them(stand_in_libraries, library
     with pytest.warns(UserWarning, match="texts are") as caught:
         found = encode_rows(raw_inputs(rows), open_encoder(name, "text"), "reviews.csv")
     said = "\n".join(str(warning.message) for warning in caught)
-    assert "1 texts are empty and all get the same features: row 40" in said
+    assert "1 texts are empty and all have the same features: row 40" in said
     assert f"1 texts are longer than the {LIMIT} tokens" in said
     expected = torch.stack([mean_of_tokens(Model(), row) for row in rows]).detach().numpy()
     np.testing.assert_allclose(found.features, expected, atol=1e-6)
@@ -122,7 +122,9 @@ def test_without_a_network_the_hub_is_asked_once(stand_in_libraries, monkeypatch
     monkeypatch.setattr(sys.modules["sentence_transformers"], "SentenceTransformer", load)
     with pytest.raises(UsageError) as caught:
         open_encoder("sentence-transformers:no-such-model", "text").load()
-    assert "there is no network to look for it (https://hub.test: Name or service not known)" in str(caught.value)
+    assert "there is no network connection to look for it (https://hub.test: Name or service not known)" in str(
+        caught.value
+    )
     assert (asked, seen, constants.HF_HUB_OFFLINE) == (["https://hub.test"], [True], False)
     with pytest.raises(UsageError, match=r"there is no folder \./nothing"):
         open_encoder("sentence-transformers:./nothing", "text").load()

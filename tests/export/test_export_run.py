@@ -130,7 +130,7 @@ def test_from_a_fit_to_a_file_that_fit_accepts_again_and_a_model(labelloop, tmp_
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     for words in (
         "`rows.csv`, 60 rows",
-        "40 noisy, 20 verified beside a given label, 0 verified alone, 0 without any",
+        "40 noisy, 20 with both labels, 0 with only a clean label, 0 without a label",
         "`no`, `yes`",
         "2 columns: `a`, `b`",
         f"test rows, after the last epoch: {100 * last['test_accuracy']:.1f}%",

@@ -139,9 +139,9 @@ def test_each_network_is_divided_by_the_other(monkeypatch):
         trusts.append(original_trusted(*arguments))
         return trusts[-1]
 
-    def note_epoch(model, peer, train, given, trust, *rest):
-        seen.append((trust, rest[-1]))
-        return original_epoch(model, peer, train, given, trust, *rest)
+    def note_epoch(learner, peer, train, *rest):
+        seen.append((train.trust, learner.number))
+        return original_epoch(learner, peer, train, *rest)
 
     monkeypatch.setattr(dividemix, "trusted", note_trust)
     monkeypatch.setattr(dividemix, "mix_epoch", note_epoch)

@@ -197,7 +197,7 @@ def test_a_place_that_can_be_written_is_checked_without_a_trace(monkeypatch, tmp
 
 def test_a_folder_of_others_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(figure.os, "access", lambda *_: False)
-    with pytest.raises(figure.DataError, match="is not yours to write; name another place"):
+    with pytest.raises(figure.DataError, match="is not writable for you; name another place"):
         figure.figure_place(tmp_path / "a")
 
 

@@ -141,7 +141,7 @@ def test_too_much_and_not_json(server):
 def test_a_run_that_cannot_be_refitted(server):
     server.refit = None
     reply, found = ask(server, "POST", "/api/refit", {"reviewer": "ann"})
-    assert (reply.status, "nothing to fit" in found["error"]) == (400, True)
+    assert (reply.status, "does not store what a refit needs" in found["error"]) == (400, True)
     path = server.address.split(str(server.server_port))[1]
     assert "disabled" in ask(server, "GET", path)[1]
 

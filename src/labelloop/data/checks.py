@@ -17,7 +17,7 @@ from labelloop.types import Labels
 
 
 def check_ids(ids: NDArray, source: str) -> None:
-    """Refuses ids that occur twice."""
+    """Refuses ids that occur more than once."""
     names, first, counts = np.unique(ids, return_index=True, return_counts=True)
     if (counts > 1).any():
         twice = names[counts > 1][np.argsort(first[counts > 1])]
@@ -54,15 +54,15 @@ def check_not_sparse(values: Any, what: str) -> None:
     """Refuses a sparse matrix, which would otherwise pass for a dataset or a single object."""
     if type(values).__module__.startswith("scipy.sparse"):  # without importing scipy, which is slow
         raise DataError(
-            f"{what}: a sparse matrix of shape {values.shape}; give an array, as `.toarray()` makes one, or reduce its"
-            " columns first, for example with TruncatedSVD"
+            f"{what}: a sparse matrix of shape {values.shape}; convert it with `.toarray()`, or reduce its columns"
+            " first, for example with TruncatedSVD"
         )
 
 
 def check_columns(expected: Sequence[str], found: Sequence[str], source: str) -> None:
-    """Refuses features other than those of the model or the other table, in the same order.
+    """Refuses features that are not those of the model or the other table, in the same order.
 
-    Columns of an array have no names, so of two arrays only the widths are compared.
+    The columns of an array have no names, so for two arrays only the widths are compared.
     """
     alike = are_array_names(expected) and are_array_names(found) and len(expected) == len(found)
     if tuple(expected) == tuple(found) or alike:
@@ -72,7 +72,7 @@ def check_columns(expected: Sequence[str], found: Sequence[str], source: str) ->
     parts = [f"missing: {some(absent)}"] if absent else []
     parts += [f"unknown: {some(added)}"] if added else []
     raise DataError(
-        f"{source}: has {len(found)} feature columns where {len(expected)} are expected"
+        f"{source}: found {len(found)} feature columns, expected {len(expected)}"
         f" ({'; '.join(parts) or 'the same in another order'}); name the columns with feature_columns"
     )
 

@@ -20,7 +20,7 @@ MISSING_TEXT = ("", "nan", "NaN", "None", "<NA>", "-1", "-1.0")
 
 
 LARGEST = np.iinfo(np.int64).max  # a larger number stays text
-EXACT = 2**53  # larger floats stand for several whole numbers
+EXACT = 2**53  # beyond this, a float can stand for several whole numbers
 
 
 def typed(

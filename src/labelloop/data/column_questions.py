@@ -1,4 +1,4 @@
-"""Columns that may not be what they seem: ids among the numbers, dates with a typo, numbers with other characters."""
+"""Columns that may not be what they seem: ids among the numbers, dates with a typo, numbers with extra characters."""
 
 from __future__ import annotations
 

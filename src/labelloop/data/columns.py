@@ -34,12 +34,12 @@ NEVER_FEATURES = frozenset(
 class Roles:
     """The columns that are not features, or None."""
 
-    label: str | None
-    clean: str | None
-    id: str | None
-    split: str | None
-    extra: tuple[str, ...]
-    clean_guessed: bool
+    label: str | None = None
+    clean: str | None = None
+    id: str | None = None
+    split: str | None = None
+    extra: tuple[str, ...] = ()
+    clean_guessed: bool = False
     label_guessed: bool = False
     id_guessed: bool = False
     split_guessed: bool = False
@@ -53,30 +53,27 @@ class Roles:
 
 
 def roles_of(
-    names: Sequence[str],
-    source: str,
-    *,
-    label_column: str | None,
-    clean_column: str | None,
-    id_column: str | None,
-    split_column: str | None,
-    extra_columns: Sequence[str],
-    feature_columns: Sequence[str] | None,
-    labels_required: bool,
+    names: Sequence[str], source: str, said: Roles, feature_columns: Sequence[str] | None, labels_required: bool
 ) -> Roles:
-    """Finds the columns that are not features among `names`.
+    """Finds the columns that are not features.
+
+    Args:
+        names: The columns.
+        source: Where they are from, for messages.
+        said: The roles that the user named; the others are guessed.
+        feature_columns: The features that the user named, or None.
+        labels_required: Whether to refuse a table without labels.
 
     Raises:
         DataError: A named column does not exist, a guess is ambiguous, a column is named twice, or there are no labels.
     """
-    said = [name for name in (label_column, clean_column, id_column, split_column, *extra_columns) if name is not None]
-    for name in said:
+    for name in said.used:
         require(name, names, source)
-        if said.count(name) > 1:
+        if said.used.count(name) > 1:
             raise DataError(f"{source}: column {name!r} is named for two uses; each column has one")
-    free = [name for name in names if name not in said and name not in (feature_columns or ())]
-    label = label_column or guess(free, LABEL_NAMES, "label_column", source) or guess(free, LABEL_IF_NO_OTHER)
-    clean = clean_column or guess(free, CLEAN_NAMES, "clean_column", source)
+    free = [name for name in names if name not in said.used and name not in (feature_columns or ())]
+    label = said.label or guess(free, LABEL_NAMES, "label_column", source) or guess(free, LABEL_IF_NO_OTHER)
+    clean = said.clean or guess(free, CLEAN_NAMES, "clean_column", source)
     if labels_required and label is None and clean is None:
         raise DataError(
             f"{source}: no label column; looked for {', '.join(LABEL_NAMES + LABEL_IF_NO_OTHER)} and found the columns"
@@ -85,13 +82,13 @@ def roles_of(
     return Roles(
         label=label,
         clean=clean,
-        id=id_column or guess(free, ID_NAMES, "id_column", source),
-        split=split_column or guess(free, SPLIT_NAMES),
-        extra=tuple(extra_columns),
-        clean_guessed=clean_column is None and clean is not None,
-        label_guessed=label_column is None and label is not None,
-        id_guessed=id_column is None,
-        split_guessed=split_column is None,
+        id=said.id or guess(free, ID_NAMES, "id_column", source),
+        split=said.split or guess(free, SPLIT_NAMES),
+        extra=said.extra,
+        clean_guessed=said.clean is None and clean is not None,
+        label_guessed=said.label is None and label is not None,
+        id_guessed=said.id is None,
+        split_guessed=said.split is None,
     )
 
 

@@ -117,7 +117,7 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
         if column.kind == "number":
             gone = np.isnan(values)
             if gone.any() and not column.missing:
-                remarks.append(f"{column.name!r} lacks {gone.sum()} numbers (filled in with the median of training)")
+                remarks.append(f"{column.name!r} has {gone.sum()} missing numbers (filled in with the training median)")
             parts.append(np.where(gone, np.float32(column.median), values) if gone.any() else values)
         elif column.kind == "date":
             dates, gone = dates_as_numbers(values, column.form, column.median)

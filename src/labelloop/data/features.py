@@ -130,13 +130,7 @@ def features_of(
         parts.append(numbers(arrow, feature_columns, path))
         chosen += feature_columns
     elif feature_columns or asked.encodes_the_rest:
-        if encoding is not None:
-            fitted = encoding
-            raw = {c.name: _raw(arrow, c.name, path, as_text=c.kind != "number") for c in encoding}
-        elif feature_columns is not None:
-            raw, fitted = _fit_named(arrow, feature_columns, path, train)
-        else:
-            raw, fitted, left_out = _fit_default(arrow, roles, path, train, embedding_column)
+        raw, fitted, left_out = _fitted(arrow, roles, path, asked, train, encoding)
         if fitted:
             encoded_names, values = _encoded(fitted, raw, path)
             parts.append(values)
@@ -153,6 +147,22 @@ def features_of(
     remarks = (*_counting(arrow, fitted), *_rounded(arrow, fitted))
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out), remarks)
+
+
+def _fitted(
+    arrow: pa.Table,
+    roles: Roles,
+    path: Path,
+    asked: _Asked,
+    train: NDArray[np.bool_],
+    encoding: Sequence[Column] | None,
+) -> tuple[dict[str, NDArray], Sequence[Column], list[LeftOut]]:
+    """The columns to encode and how, as before or fitted now; and the columns left out, with the reasons."""
+    if encoding is not None:
+        return {c.name: _raw(arrow, c.name, path, as_text=c.kind != "number") for c in encoding}, encoding, []
+    if asked.columns is not None:
+        return *_fit_named(arrow, asked.columns, path, train), []
+    return _fit_default(arrow, roles, path, train, asked.embedding)
 
 
 def _check_named(asked: Sequence[str], arrow: pa.Table, roles: Roles, path: Path) -> None:
@@ -189,7 +199,7 @@ def _used(
 
 
 def _counting(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
-    """Says which features count the rows, as ids do."""
+    """Names the features that count the rows, as ids do."""
     ends = {column.name: counts_rows(arrow[column.name]) for column in fitted}
     return tuple(
         f"{name!r} holds each number from {found[0]} to {found[1]} once; if it is an id, choose other features"
@@ -199,18 +209,18 @@ def _counting(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
 
 
 def _rounded(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
-    """Says which features lose differences between their numbers in single precision."""
+    """Names the features whose numbers are no longer all different in single precision."""
     lost = {column.name: rounded_away(arrow[column.name]) for column in fitted if column.kind == "number"}
     return tuple(
-        f"{name!r} holds {found[0]} different numbers, of which seven digits leave {found[1]}; subtract a constant, or"
-        " write a date"
+        f"{name!r} holds {found[0]} different numbers, but only {found[1]} of them differ in single precision (seven"
+        " digits); subtract a constant, or write them as dates"
         for name, found in lost.items()
         if found is not None
     )
 
 
 def _with_remarks(use: Feature, values: NDArray | None, kind: pa.DataType) -> Feature:
-    """The feature with how many of its values are blank, and the time zone of dates."""
+    """The record of a feature: how many of its values are blank, and the time zone of dates."""
     zone = ", in UTC" if pa.types.is_timestamp(kind) and kind.tz is not None else ""
     if values is None:
         return use
@@ -320,7 +330,7 @@ def _fit_default(
             + "; features are numbers, categories, dates or one embedding column"
         )
     if left_out:
-        warnings.warn(f"{path}: not among the features: {said}; choose them with feature_columns", stacklevel=5)
+        warnings.warn(f"{path}: not among the features: {said}; choose them with feature_columns", stacklevel=6)
     return raw, fitted, left_out
 
 
@@ -344,7 +354,7 @@ def _fit_column(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_]
     column = fit_category(name, values, train)
     why_not = unusable(column, values, train)
     if why_not and (example := number_with_signs(values)):
-        why_not = f"{why_not}; as numbers, write {example!r} without its signs"
+        why_not = f"{why_not}; to use it as numbers, write {example!r} without the extra characters"
     return values, column, why_not
 
 
@@ -358,7 +368,9 @@ def _raw(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray:
         if pa.types.is_timestamp(kind):
             column = column.cast(pa.timestamp("s"), safe=False)
         elif not pa.types.is_date(kind):
-            raise DataError(f"{path}: column {name!r} is of type {kind}; leave it out of the features, or write a date")
+            raise DataError(
+                f"{path}: column {name!r} is of type {kind}; leave it out of the features, or convert it to a date"
+            )
         column = pa.chunked_array(
             [[None if value is None else str(value) for value in column.to_pylist()]], pa.string()
         )

@@ -14,8 +14,6 @@ from labelloop.data.encoding import Column
 from labelloop.data.features import Features, features_of
 from labelloop.errors import DataError
 
-NO_ROLES = Roles(label=None, clean=None, id=None, split=None, extra=(), clean_guessed=False)
-
 
 def is_mixed_frame(values: Any) -> bool:
     """Whether this is a data frame, such as pandas', with text, categories or dates among its columns."""
@@ -39,4 +37,4 @@ def frame_features(frame: Any, source: str, encoding: Sequence[Column] | None = 
     columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in arrow.columns]
     arrow = pa.table(columns, names=[str(name) for name in arrow.column_names])
     train = np.ones(arrow.num_rows, dtype=bool)
-    return features_of(arrow, NO_ROLES, Path(source), None, None, train, encoding)
+    return features_of(arrow, Roles(), Path(source), None, None, train, encoding)

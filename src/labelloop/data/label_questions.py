@@ -47,9 +47,9 @@ def ask_about_markers(given: Counter[str], clean: Counter[str], source: str, *, 
             return
     marker = found[0]
     raise UsageError(
-        f"{source}: {marker!r} occurs {given[marker]} times among the given labels (beside {_said(given, classes)}) and"
-        f" {clean.get(marker, 0)} times among the clean ones: a class, or a missing label? say --missing {marker} if"
-        " these labels are missing, --missing blank if it is a class"
+        f"{source}: {marker!r} occurs {given[marker]} times among the given labels (besides {_said(given, classes)})"
+        f" and {clean.get(marker, 0)} times among the clean ones: is it a class or a missing label? say --missing"
+        f" {marker} if these labels are missing, or --missing blank if it is a class"
     )
 
 
@@ -126,8 +126,8 @@ def compare_labels(
     new = [name for name in clean if name not in known]
     if given and new and not mixed:
         warnings.warn(
-            f"{source}: clean labels hold {some(f'{name!r} ({clean[name]} times)' for name in new)}, which no given"
-            " label is; if that is no class, correct it or leave it blank",
+            f"{source}: clean labels hold {some(f'{name!r} ({clean[name]} times)' for name in new)}, which"
+            " never occur as given labels; if that is not a class, correct it or leave it blank",
             stacklevel=3,
         )
 

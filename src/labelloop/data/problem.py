@@ -152,8 +152,8 @@ def _check_table(table: Table) -> None:
         check_finite(table.extra, names, table.source, "extra columns")
     if table.labels is None and table.clean_labels is not None:
         raise DataError(
-            f"{table.source}: there are clean labels and no given ones to correct; name the column of given labels with"
-            " label_column"
+            f"{table.source}: there are clean labels but no given labels to correct; name the column of given labels"
+            " with label_column"
         )
 
 
@@ -238,7 +238,7 @@ def _check_test(data: Table | Problem, problem: Problem, test: Table | Rows, all
                     f" of {test_source}, clean rows {some(problem.clean.index[ours])} of {source}; the first row is 0)"
                 )
                 if not allow_overlap:
-                    raise DataError(f"{message}; remove them from one side, or allow_overlap if they are other rows")
+                    raise DataError(f"{message}; remove them from one side, or use allow_overlap if the rows differ")
                 warnings.warn(message, stacklevel=3)
             seen.update(same_ids(test_ids, ids[problem.train.index])[0].tolist())
     if isinstance(test.inputs, np.ndarray) and isinstance(problem.clean.inputs, np.ndarray):
@@ -250,14 +250,14 @@ def _check_test(data: Table | Problem, problem: Problem, test: Table | Rows, all
                 f" {test_source}, clean rows {some(problem.clean.index[ours])} of {source} (the first row is 0)"
             )
             if not allow_overlap:
-                raise DataError(f"{message}; remove them from one side, or allow_overlap if they only look alike")
+                raise DataError(f"{message}; remove them from one side, or use allow_overlap if they only look alike")
             warnings.warn(message, stacklevel=3)
         if isinstance(problem.train.inputs, np.ndarray):
             seen.update(same_content(inputs, problem.train.inputs[problem.train.index])[0].tolist())
     if seen:
         warnings.warn(
             f"{len(seen)} of {len(test)} test rows are also among the noisy training rows (test rows"
-            f" {some(positions[sorted(seen)])} of {test_source}; the first row is 0), so test accuracy overrates the"
-            " model; remove them from the training rows",
+            f" {some(positions[sorted(seen)])} of {test_source}; the first row is 0), so test accuracy is too"
+            " optimistic; remove them from the training rows",
             stacklevel=3,
         )

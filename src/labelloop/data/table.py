@@ -119,13 +119,8 @@ def from_arrays(
             inputs, column_names, fitted = found.values, found.names, found.encoding
     names = column_names if column_names is not None else getattr(inputs, "columns", None)
     inputs = _inputs(inputs, source)
+    names = _names_of_columns(names, inputs, source)
     count = len(inputs)
-    if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
-        names = [f"x[{j}]" for j in range(inputs.shape[1])] if names is None else [str(name) for name in names]
-        if len(names) != inputs.shape[1]:
-            raise DataError(f"{source}: {len(names)} column names for {inputs.shape[1]} columns; name every column")
-    else:
-        names = []
     table = Table(
         inputs=inputs,
         labels=None if labels is None else np.asarray(labels),
@@ -133,7 +128,7 @@ def from_arrays(
         ids=np.arange(count).astype(str) if ids is None else np.asarray(ids).astype(str),
         split=None if split is None else split_names(split, source),
         extra=None if extra is None else _extra(extra, source),
-        column_names=tuple(names),
+        column_names=names,
         source=source,
         ids_given=ids is not None,
         class_names=None if class_names is None else tuple(str(name) for name in class_names),
@@ -142,6 +137,17 @@ def from_arrays(
     )
     check_lengths(table)
     return table
+
+
+def _names_of_columns(names: Sequence[Any] | None, inputs: Any, source: str) -> tuple[str, ...]:
+    """A name for every column of features; none for images and datasets."""
+    if not isinstance(inputs, np.ndarray) or inputs.ndim != 2:
+        return ()
+    width = inputs.shape[1]
+    found = tuple(f"x[{j}]" for j in range(width)) if names is None else tuple(str(name) for name in names)
+    if len(found) != width:
+        raise DataError(f"{source}: {len(found)} column names for {width} columns; name every column")
+    return found
 
 
 def check_lengths(table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Pretrained encoders: from texts or images as they came to features, or to a network that is trained further.
+"""Pretrained encoders: turn raw texts or images into features, or provide a network for fine-tuning.
 
 `open_encoder` finds one by name, `encode_rows` makes features with a cache on disk, `network.pretrained` trains one.
 """

@@ -1,8 +1,8 @@
-"""Features kept on disk, so that no row is encoded twice.
+"""A cache of features on disk, so that no row is encoded twice.
 
-A folder for each encoder and version holds `features.f32`, rows of float32, and `keys.bin`, for each of them the key of
-its content and a checksum. Both are only added to, the features first: what is interrupted loses what it was about to
-add, and nothing else.
+Each encoder and version has its own folder. There, `features.f32` holds rows of float32, and `keys.bin` holds a content
+key and a checksum for each of these rows. Rows are only ever appended, to the features first, so an interrupted write
+loses nothing but the rows being added.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from labelloop.types import Floats, Labels
 
 try:
     import fcntl
-except ImportError:  # Windows: one process at a time may fill a cache there
+except ImportError:  # Windows: there, only one process at a time may fill a cache
     fcntl = None  # type: ignore[assignment]
 
 RECORD = KEY + 4  # bytes: the key, and the CRC-32 of the features
@@ -39,11 +39,11 @@ class FeatureCache:
     """The features of one encoder in one version.
 
     Args:
-        root: The folder of all encoders.
-        encoder: Whose features these are.
+        root: The folder that holds the caches of all encoders.
+        encoder: The encoder that made the features.
 
     Raises:
-        OSError: The folder cannot be made or read.
+        OSError: The folder cannot be created or read.
     """
 
     def __init__(self, root: Path, encoder: Encoder) -> None:
@@ -66,20 +66,20 @@ class FeatureCache:
 
     @property
     def width(self) -> int | None:
-        """Numbers a row; None while nothing is kept."""
+        """Numbers per row; None while the cache is empty."""
         return self._width
 
     @property
     def preprocessing(self) -> Mapping[str, Any] | None:
-        """What the encoder does to a row before its network; None while nothing is kept."""
+        """How the encoder prepares a row for its network; None while the cache is empty."""
         return self._preprocessing
 
     def find(self, keys: Sequence[bytes | None]) -> Labels:
-        """Where the features of each key are, -1 where they are not [n]."""
+        """The position of each key's features [n], -1 if they are not in the cache."""
         return np.array([-1 if key is None else self._rows.get(key, -1) for key in keys], dtype=np.int64)
 
     def read(self, positions: Labels) -> tuple[Floats, NDArray[np.bool_]]:
-        """Features [n, D], and which of them are whole: a damaged row is to be encoded again."""
+        """Features [n, D], and which rows are intact: a damaged row must be encoded again."""
         count = len(self._sums)
         assert self._width is not None
         stored = np.memmap(self.folder / FEATURES, np.float32, "r", shape=(count, self._width))
@@ -90,15 +90,15 @@ class FeatureCache:
     def add(
         self, keys: Sequence[bytes], features: Floats, preprocessing: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """Keeps rows. Two processes may do so at a time; what one adds, the other sees when it opens the cache anew."""
+        """Adds rows. Several processes may add at once; each sees the others' rows when it next opens the cache."""
         features = np.ascontiguousarray(features, np.float32)
         with self._locked():
             if not (self.folder / ABOUT).exists():
                 self._write_about(features.shape[1], preprocessing)
             elif (kept := self._read_about()) != features.shape[1]:
                 raise DataError(
-                    f"encoder {self._about['encoder']!r} gives {features.shape[1]} numbers per row, and gave {kept}"
-                    f" before ({self.folder}); take the encoder as it was, or delete that folder"
+                    f"encoder {self._about['encoder']!r} returns {features.shape[1]} numbers per row, but the cache"
+                    f" has {kept} ({self.folder}); restore the earlier encoder, or delete that folder"
                 )
             self._width = features.shape[1]
             start = self._whole_rows()
@@ -112,7 +112,7 @@ class FeatureCache:
                 file.truncate(start * RECORD)
                 file.seek(0, os.SEEK_END)
                 file.write(record)
-            if start != len(self._sums):  # another process added rows meanwhile
+            if start != len(self._sums):  # another process has added rows in the meantime
                 self._read()
                 return
             self._rows |= {key: start + i for i, key in enumerate(keys)}
@@ -128,7 +128,7 @@ class FeatureCache:
         self._rows = {record[:KEY].tobytes(): i for i, record in enumerate(records)}
 
     def _whole_rows(self) -> int:
-        """Rows of which both parts are there: a process may have been stopped between the two."""
+        """The number of rows with both parts: a process may have been stopped between the two writes."""
         if self._width is None:
             return 0
         sizes = [
@@ -144,7 +144,7 @@ class FeatureCache:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise DataError(f"{self.folder / ABOUT} is damaged; delete the folder, it only saves time") from None
+            raise DataError(f"{self.folder / ABOUT} is damaged; delete its folder, which is only a cache") from None
 
     def _write_about(self, width: int, preprocessing: Mapping[str, Any]) -> None:
         about: dict[str, Any] = {**self._about, "width": width, "preprocessing": dict(preprocessing)}

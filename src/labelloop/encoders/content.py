@@ -1,4 +1,4 @@
-"""Raw inputs: what a row holds, by which a feature is found again, and how an image is opened."""
+"""Raw inputs: the content of a row, the key under which its features are cached, and how an image is opened."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ KEY = 16  # bytes of a key
 
 
 def raw_inputs(items: Any, encoder: str = "", source: str = "the given rows", kind: str | None = None) -> RawInputs:
-    """Texts or images of a caller: strings are texts (for timm, files); paths, bytes, Pillow images and arrays images.
+    """Texts or images from the caller. Strings are texts (for timm, image files); everything else is an image.
 
     Args:
-        items: A list, an array of strings, or an array of images [n, H, W, C] in uint8.
-        encoder: The name of the encoder, which may say what a string is.
-        source: Begins a message.
-        kind: What a model was trained on: strings are files where these are images.
+        items: A list of strings, paths, bytes, Pillow images or arrays; an array of strings; or an array of images
+            [n, H, W, C] in uint8.
+        encoder: The name of the encoder, which may determine what a string means.
+        source: The start of every message.
+        kind: What the model was trained on: if it was images, strings are files.
     """
     if isinstance(items, RawInputs):
         return items
     rows = list(items)
     if not rows:
-        raise DataError(f"{source}: there is no row to encode")
+        raise DataError(f"{source}: there are no rows to encode")
     files = kind == IMAGE or encoder.startswith("timm:")
     if all(isinstance(row, str) for row in rows):
         return RawInputs(IMAGE, [Path(row) for row in rows]) if files else RawInputs(TEXT, [str(row) for row in rows])
     for number, row in enumerate(rows):
         is_array = isinstance(row, np.ndarray) and row.dtype == np.uint8 and row.ndim in (2, 3)
         if not (isinstance(row, Path | bytes) or is_array or hasattr(row, "convert")):
-            what = f"{row.dtype} of shape {row.shape}" if isinstance(row, np.ndarray) else type(row).__name__
+            is_other = isinstance(row, np.ndarray)
+            what = f"an array of {row.dtype}, shape {row.shape}" if is_other else f"of type {type(row).__name__}"
             raise UsageError(
-                f"{source}: row {number} is a {what}; an encoder takes texts (str), or images as paths, bytes, Pillow"
-                " images or uint8 arrays [H, W, C]; leave encoder out for numbers"
+                f"{source}: row {number} is {what}; an encoder takes texts (str), or images as paths, bytes,"
+                " Pillow images or uint8 arrays [H, W, C]; for numbers, leave encoder out"
             )
     return RawInputs(IMAGE, rows)
 
 
 def key_of(item: Any) -> bytes:
-    """Equal for equal content, whatever it is called and wherever it lies.
+    """A key that depends only on the content, not on its name or location.
 
     Raises:
         OSError: The file cannot be read.
@@ -68,7 +70,7 @@ def key_of(item: Any) -> bytes:
 
 
 def opened(item: Any) -> Any:
-    """A text as it is; an image in RGB, as every other part of the package sees it."""
+    """A text unchanged, or an image in RGB, converted as everywhere else in the package."""
     if isinstance(item, str):
         return item
     from PIL import Image
@@ -93,5 +95,5 @@ def name_of(item: Any, row: int) -> str:
 
 
 def sorted_by_length(raw: RawInputs, rows: Iterable[int]) -> Sequence[int]:
-    """Long texts first and beside their like, so that little is filled up; images as they come."""
+    """Texts from long to short, so that batches need little padding; images in their own order."""
     return sorted(rows, key=lambda row: -len(raw.items[row])) if raw.kind == TEXT else list(rows)

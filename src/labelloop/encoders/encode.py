@@ -1,4 +1,4 @@
-"""Rows through an encoder, once: those that the cache knows are read from it, the others encoded and kept."""
+"""Encodes each row once: rows in the cache are read from it, and the others are encoded and added to it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from labelloop.errors import DataError, some
 from labelloop.large_arrays import Releaser, zeros
 from labelloop.types import Floats, RawInputs
 
-READ_AT_ONCE = 4096  # rows of the cache
+READ_AT_ONCE = 4096  # rows read from the cache at a time
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What became of some rows.
+    """Encoded rows.
 
     Attributes:
-        features: [n, D] in the order of the rows, zeros where unreadable; in a mapped file where they are large.
-        unreadable: The row, the name and the reason of every image that cannot be opened.
-        from_cache: Rows whose features were in the cache.
-        encoded: Rows that the encoder was called for. Equal rows are encoded once.
-        preprocessing: What the encoder does to a row before its network.
+        features: [n, D] in row order, zeros where unreadable; if they are large, in a memory-mapped file.
+        unreadable: The row and name of every image that cannot be opened, and the reason.
+        from_cache: The number of rows whose features were in the cache.
+        encoded: The number of rows that were not. Equal rows are encoded only once.
+        preprocessing: How the encoder prepares a row for its network.
     """
 
     features: Floats
@@ -53,19 +53,19 @@ def encode_rows(
     cache: Path | None = None,
     progress: bool | None = None,
 ) -> Encoded:
-    """Features of texts or images.
+    """Computes the features of texts or images.
 
     Args:
         raw: The rows.
-        encoder: As `open_encoder` gives it.
+        encoder: An encoder from `open_encoder`.
         source: Where the rows come from, for messages.
-        width: The numbers per row that are expected, where they are known.
-        cache: The folder of the cache; without it, that of `cache_folder`.
-        progress: Whether to draw a progress bar; None draws one only in a terminal.
+        width: The expected numbers per row, if known.
+        cache: The folder of the cache; by default that of `cache_folder`.
+        progress: Whether to show a progress bar; None shows one only in a terminal.
 
     Raises:
-        DataError: No row can be read, or the encoder fails or returns something else than finite numbers [N, D] with
-            the same D as before.
+        DataError: No row can be read, or the encoder fails or returns anything but finite numbers [N, D] with the
+            same D for every row.
     """
     keys, unreadable = _keys(raw)
     store = _open_cache(cache or cache_folder(), encoder)
@@ -74,11 +74,11 @@ def encode_rows(
     if store is not None and len(store):
         if width not in (None, store.width):
             raise DataError(
-                f"{source}: encoder {encoder.name!r} gives {store.width} numbers per row, and {width} are expected;"
-                " take the encoder that the model was trained with"
+                f"{source}: encoder {encoder.name!r} returns {store.width} numbers per row, but the model expects"
+                f" {width}; use the encoder that the model was trained with"
             )
         kept = _from_cache(store, keys, room)
-    missing: dict[bytes, list[int]] = {}  # the rows of each content that is to be encoded
+    missing: dict[bytes, list[int]] = {}  # the rows with each content that is yet to be encoded
     for row in np.flatnonzero(~room.full).tolist():
         if (key := keys[row]) is not None:
             missing.setdefault(key, []).append(row)
@@ -86,7 +86,7 @@ def encode_rows(
         unreadable += _encode_missing(raw, encoder, missing, store, room, width, source, progress)
     if len(unreadable) == len(raw):
         first, reason = unreadable[0]
-        raise DataError(f"{source}: no row can be read, such as {name_of(raw.items[first], first)} ({reason})")
+        raise DataError(f"{source}: no row can be read, for example {name_of(raw.items[first], first)} ({reason})")
     named = tuple((row, name_of(raw.items[row], row), reason) for row, reason in sorted(unreadable))
     about = None if missing or store is None else store.preprocessing  # a full cache needs no library
     about = encoder.load().preprocessing if about is None else about
@@ -94,7 +94,7 @@ def encode_rows(
 
 
 def _from_cache(store: FeatureCache, keys: Sequence[bytes | None], room: _Room) -> int:
-    """Fills in the rows that the cache has whole, and counts them."""
+    """Fills in the rows that are intact in the cache, and counts them."""
     found = store.find(keys)
     known = np.flatnonzero(found >= 0)
     kept = 0
@@ -117,7 +117,7 @@ def _encode_missing(
     source: str,
     progress: bool | None,
 ) -> list[tuple[int, str]]:
-    """Encodes every content once, for all rows that have it; returns the rows that cannot be opened, and why."""
+    """Encodes each distinct content once, for all its rows; returns the rows that cannot be opened, with reasons."""
     loaded = encoder.load()
     if raw.kind == TEXT:
         _warn_of_texts(raw, loaded, encoder, source)
@@ -155,8 +155,8 @@ def _open_cache(root: Path, encoder: Encoder) -> FeatureCache | None:
         return FeatureCache(root, encoder)
     except OSError as error:
         warnings.warn(
-            f"features are not kept for the next run, because {root} cannot be written ({error.strerror}); name another"
-            " folder in the environment variable LABELLOOP_CACHE",
+            f"features are not cached for the next run, because {root} is not writable ({error.strerror}); set the"
+            " environment variable LABELLOOP_CACHE to another folder",
             stacklevel=3,
         )
         return None
@@ -165,7 +165,7 @@ def _open_cache(root: Path, encoder: Encoder) -> FeatureCache | None:
 def _batches(
     raw: RawInputs, order: Sequence[int], size: int
 ) -> Iterator[tuple[list[int], list[Any], list[tuple[int, str]]]]:
-    """Rows, what is in them, and those that cannot be opened; images are opened while the batch before is encoded."""
+    """Rows, their content, and rows that cannot be opened. Images are opened while the previous batch is encoded."""
     parts = [list(order[start : start + size]) for start in range(0, len(order), size)]
     if raw.kind != IMAGE:
         yield from (_opened(raw, part) for part in parts)
@@ -196,7 +196,7 @@ def _opened(raw: RawInputs, part: Sequence[int]) -> tuple[list[int], list[Any], 
 def _call(
     loaded: Loaded, rows: list[int], items: list[Any], width: int | None, encoder: Encoder, source: str
 ) -> Floats:
-    where = f"{source}: encoder {encoder.name!r}, {len(rows)} rows from row {min(rows)} on"
+    where = f"{source}: encoder {encoder.name!r}, batch of {len(rows)} rows, lowest row {min(rows)}"
     try:
         found = loaded.encode(items)
     except Exception as error:  # a library or the user's code may raise anything
@@ -208,18 +208,18 @@ def _warn_of_texts(raw: RawInputs, loaded: Loaded, encoder: Encoder, source: str
     empty = [row for row, text in enumerate(raw.items) if not text.strip()]
     if empty:
         warnings.warn(
-            f"{source}: {len(empty)} texts are empty and all get the same features: row {some(empty)} (the first row is"
-            " 0)",
+            f"{source}: {len(empty)} texts are empty and all have the same features: row {some(empty)} (the first row"
+            " is 0)",
             stacklevel=4,
         )
     if loaded.limit is None:
         return
-    # A word is one token or more, so these are surely cut; counting tokens would read every text twice.
+    # A word is at least one token, so these texts are certainly cut; counting tokens would read every text twice.
     cut = [row for row, text in enumerate(raw.items) if _longer(text, loaded.limit)]
     if cut:
         warnings.warn(
             f"{source}: {len(cut)} texts are longer than the {loaded.limit} tokens that encoder {encoder.name!r} reads,"
-            f" so only their beginning counts: row {some(cut)} (the first row is 0)",
+            f" so only the beginning of each is used: row {some(cut)} (the first row is 0)",
             stacklevel=4,
         )
 
@@ -229,7 +229,7 @@ def _longer(text: str, tokens: int) -> bool:
 
 
 class _Room:
-    """Where features of n rows go, made when their width is known."""
+    """An array for the features of n rows, allocated once their width is known."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows

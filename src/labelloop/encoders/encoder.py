@@ -1,4 +1,4 @@
-"""What every adapter returns: how to make features, and what else is known of the encoder."""
+"""The records that every adapter returns: how to compute features, and what is known about the encoder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 TEXT, IMAGE = "text", "image"  # the kinds of raw inputs
-BATCH = 32  # rows a call of a network
+BATCH = 32  # rows per call of a network
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,13 @@ class Loaded:
     """An encoder in memory.
 
     Attributes:
-        encode: From a list of texts, or of Pillow images in RGB, to numbers [B, D].
-        rows: How many rows to hand to `encode` at a time.
-        limit: The tokens that are read of a text; None where that is not known.
-        preprocessing: What is done to a text or an image before the network, in words that JSON can hold.
-        module: The network, from a batch of what `prepare` makes to features [B, D]; None where there is none to train.
-        prepare: From a list of texts to lists of tokens, or to an array [B, ...]; from a list of images to an array.
-        save: Writes the encoder as it is now into a folder, in the format of its library.
+        encode: Turns a list of texts, or of Pillow images in RGB, into numbers [B, D].
+        rows: How many rows to pass to `encode` at a time.
+        limit: How many tokens of a text are read; None if unknown.
+        preprocessing: How a text or an image is prepared for the network, as values that JSON can hold.
+        module: The network, which turns a batch from `prepare` into features [B, D]; None if there is none to train.
+        prepare: Turns a list of texts into lists of tokens or an array [B, ...], and a list of images into an array.
+        save: Writes the encoder, in its present state, to a folder in the format of its library.
     """
 
     encode: Callable[[list[Any]], Any]
@@ -36,13 +36,13 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Encoder:
-    """An encoder by name. Nothing heavy is imported before `load` is called, where the version is known without.
+    """An encoder by name. Unless its version cannot be known otherwise, nothing heavy is imported until `load`.
 
     Attributes:
         name: As the user wrote it: `transformers:folder`, `module:factory`.
         kind: "text" or "image".
-        version: Differs where the same row could get other features: other weights, settings or library.
-        load: Gives the encoder in memory; the second call gives the same one.
+        version: Changes with anything that could change the features of a row: weights, settings or library.
+        load: Returns the encoder in memory, the same one at every call.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""`transformers:NAME`: texts or images through a model of that library, by name or from a folder."""
+"""`transformers:NAME`: encodes texts or images with a model of that library, by name or from a folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labelloop.encoders.versions import folder_version, hub_version, state_versi
 from labelloop.errors import UsageError
 
 LIBRARY = "transformers"
-LONGEST = 512  # tokens of a text, where the model says no less
+LONGEST = 512  # tokens of a text, unless the model has a lower limit
 
 
 def open_transformers(name: str, place: str, kind: str, device: str, with_weights: bool) -> Encoder:
@@ -44,10 +44,10 @@ def _load(name: str, place: str, kind: str, device: str, with_weights: bool, opt
             reader = opener.from_pretrained(place, **options)
         except Exception as error:
             lacking = "an image processor" if kind == IMAGE else "a tokenizer"
-            paths = "" if kind == IMAGE else "; in Python, files of images are given as pathlib.Path"
+            paths = "" if kind == IMAGE else "; in Python, pass image files as pathlib.Path"
             raise UsageError(
-                f"encoder {name!r} has no {lacking.split(' ', 1)[1]} that loads, so it cannot read {kind}s"
-                f" ({' '.join(str(error).split())[:200]}); take a model of {kind}s, or save {lacking} beside it{paths}"
+                f"encoder {name!r} has no {lacking.split(' ', 1)[1]} that can be loaded, so it cannot read {kind}s"
+                f" ({' '.join(str(error).split())[:200]}); use a model for {kind}s, or save {lacking} with it{paths}"
             ) from error
     if kind == TEXT:
         return _of_texts(model, reader, device)
@@ -55,7 +55,7 @@ def _load(name: str, place: str, kind: str, device: str, with_weights: bool, opt
 
 
 def _model(name: str, place: str, with_weights: bool, options: dict[str, Any]) -> tuple[Any, bool]:
-    """The network, and whether its pooling layer, if it has one, came with weights."""
+    """The network, and whether the weights of its pooling layer, if it has one, were saved."""
     from transformers import AutoConfig, AutoModel
 
     if not with_weights:
@@ -65,8 +65,8 @@ def _model(name: str, place: str, with_weights: bool, options: dict[str, Any]) -
     drawn = [key for key in missing if "pooler" not in key]
     if drawn:
         raise UsageError(
-            f"encoder {name!r}: {len(drawn)} weights are missing from it, such as {drawn[0]}, and would be random;"
-            " take a model that is saved whole"
+            f"encoder {name!r}: {len(drawn)} of its weights are missing, such as {drawn[0]}, and would be random;"
+            " use a model that was saved completely"
         )
     return model, not missing
 
@@ -99,7 +99,7 @@ def _of_images(model: Any, processor: Any, device: str, has_pooler: bool) -> Loa
     network = ImageNetwork(model, has_pooler)
 
     def prepare(images: list[Any]) -> Any:
-        # Said and not guessed: an image of one pixel could be taken for one of three channels.
+        # Stated, not guessed: the layout of an image that is one or three pixels high is ambiguous.
         found = processor(images=images, return_tensors="pt", input_data_format="channels_last")
         return found["pixel_values"]
 

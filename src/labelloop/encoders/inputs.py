@@ -1,4 +1,4 @@
-"""From raw rows to what a classifier takes: features of a frozen encoder, or rows for one that is trained further."""
+"""Turns raw rows into inputs of a classifier: features of a frozen encoder, or rows for one that is fine-tuned."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from labelloop.types import EncoderForm, RawInputs
 
 @dataclass(frozen=True)
 class EncodedInputs:
-    """Inputs of a table.
+    """The inputs of a table.
 
     Attributes:
-        values: Features [n, D]; or, for an encoder that is trained, tokens [n, L] or a dataset of images.
-        form: How they came about.
-        unreadable: The row, the name and the reason of every image that cannot be opened.
-        from_cache: Rows whose features were in the cache.
-        encoded: Rows that the encoder was called for.
-        seconds: All of it.
+        values: Features [n, D]; or, for an encoder that is fine-tuned, tokens [n, L] or a dataset of images.
+        form: How they were made.
+        unreadable: The row and name of every image that cannot be opened, and the reason.
+        from_cache: The number of rows whose features were in the cache.
+        encoded: The number of rows that were not.
+        seconds: The total time.
     """
 
     values: Any
@@ -38,7 +38,7 @@ class EncodedInputs:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """For run.json."""
+        """The entry in run.json."""
         counts = {"from_cache": self.from_cache, "encoded": self.encoded, "seconds": round(self.seconds, 3)}
         return {"name": self.form.name, "version": self.form.version, "trained": self.form.trained, **counts}
 
@@ -53,23 +53,23 @@ def encoded_inputs(
     device: str = "auto",
     progress: bool | None = None,
 ) -> EncodedInputs:
-    """Makes inputs of raw rows.
+    """Makes the inputs of raw rows.
 
     Args:
         raw: The rows.
-        form: The encoder; with version and width where a model was trained with it, which are then compared.
+        form: The encoder. If a model was trained with it, its version and width are compared.
         source: Where the rows come from, for messages.
-        place: Where the encoder is now, instead of what `form.name` says.
-        shape: Of one input of a trained model.
-        device: "auto", "cpu", "cuda", ... to encode on.
-        progress: Whether to draw a progress bar; None draws one only in a terminal.
+        place: Where the encoder is now, if not where `form.name` says.
+        shape: The shape of one input of a trained model.
+        device: The device to encode on: "auto", "cpu", "cuda", ...
+        progress: Whether to show a progress bar; None shows one only in a terminal.
     """
     start = time.perf_counter()
     encoder = open_encoder(place or form.name, raw.kind, device)
     if form.version and form.version != encoder.version and not form.trained:
         warnings.warn(
-            f"encoder {form.name!r} is not quite that which the model was trained with (then: {form.version}; now:"
-            f" {encoder.version}), so predictions may be worse; take the one of then, or train again",
+            f"encoder {form.name!r} is not exactly the one that the model was trained with (then: {form.version}; now:"
+            f" {encoder.version}), so predictions may be worse; use the original one, or train again",
             stacklevel=3,
         )
     if form.trained:
@@ -83,13 +83,13 @@ def encoded_inputs(
 
 
 def save_trained(form: EncoderForm, place: str | None, weights: Any, folder: Path) -> None:
-    """Writes an encoder that was trained, with its preprocessing, where its library has a format for it.
+    """Saves a fine-tuned encoder with its preprocessing, if its library has a format for that.
 
     Args:
         form: The encoder.
-        place: Where it is now, instead of what `form.name` says.
+        place: Where it is now, if not where `form.name` says.
         weights: The state of its network.
-        folder: Made if there is something to write.
+        folder: Created if there is anything to write.
     """
     loaded = open_encoder(place or form.name, form.kind, "cpu").load()
     if loaded.save is not None:
@@ -99,12 +99,12 @@ def save_trained(form: EncoderForm, place: str | None, weights: Any, folder: Pat
 
 
 def trained_place(form: EncoderForm, folder: Path) -> str | None:
-    """The name of the encoder of a saved model, if it was trained and saved in this folder."""
+    """The name of a saved model's encoder, if it was fine-tuned and saved in this folder."""
     library = form.name.partition(":")[0]
     return f"{library}:{folder.absolute()}" if form.trained and library in LIBRARIES and folder.is_dir() else None
 
 
 def _filled(form: EncoderForm, encoder: Encoder, width: int | None, preprocessing: Mapping[str, Any]) -> EncoderForm:
-    if form.version:  # of a trained model: it stays what it was
+    if form.version:  # a trained model keeps the form it was trained with
         return form
     return replace(form, version=encoder.version, width=width, preprocessing=dict(preprocessing))

@@ -1,4 +1,4 @@
-"""The libraries that encoders come from: imported only when used, quiet, and with a message for what goes wrong."""
+"""The libraries that provide encoders: imported only when used, silenced, and with clear messages for failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 5.0  # seconds to wait for the hub
 
 
 def need(module: str, extra: str, name: str) -> None:
-    """Refuses at once where a library is not installed."""
+    """Fails at once if a library is not installed."""
     try:
         found = find_spec(module) is not None
     except (ImportError, ValueError):
@@ -32,7 +32,7 @@ def device_of(device: str) -> str:
 
 @contextmanager
 def from_library(name: str, place: str, library: str) -> Iterator[None]:
-    """Turns what a library raises while it loads a model into a message that says what to do."""
+    """Turns the errors of a library that loads a model into messages that say what to do."""
     is_folder = Path(place).expanduser().is_dir()
     looks_like_folder = os.sep in place and place.startswith((".", "/", "~"))
     unreachable = None if is_folder or looks_like_folder else why_unreachable()
@@ -46,16 +46,16 @@ def from_library(name: str, place: str, library: str) -> Iterator[None]:
         ) from error
     except UsageError:
         raise
-    except Exception as error:  # the libraries raise many kinds
+    except Exception as error:  # the libraries raise many kinds of errors
         if is_folder:
-            advice = f"the folder {place} holds no model that {library} can load; save one there with save_pretrained"
+            advice = f"the folder {place} has no model that {library} can load; save one there with save_pretrained"
         elif looks_like_folder:
             advice = f"there is no folder {place}"
         elif unreachable:
             raise UsageError(
-                f"encoder {name!r}: there is no folder {place!r} here, no model of that name was downloaded before, and"
-                f" there is no network to look for it ({unreachable}); give the folder of a model, or download it where"
-                " there is a network"
+                f"encoder {name!r}: there is no folder {place!r} here, no model of that name has been downloaded, and"
+                f" there is no network connection to look for it ({unreachable}); give the folder of a model, or"
+                " download the model while connected"
             ) from error
         else:
             advice = (
@@ -75,14 +75,14 @@ def why_unreachable() -> str | None:
         return None
     try:
         get_session().head(constants.ENDPOINT, timeout=PATIENCE)
-    except Exception as error:  # of whatever library makes the requests
+    except Exception as error:  # from whichever library makes the requests
         return " ".join(f"{constants.ENDPOINT}: {error}".split())[:200]
     return None
 
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """The libraries take what was downloaded before, and miss at once what was not."""
+    """Lets the libraries use earlier downloads only, and fail at once without one."""
     from huggingface_hub import constants
 
     before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
@@ -94,7 +94,7 @@ def offline() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars and no notes of the libraries' own while a model is loaded or saved."""
+    """Hides the progress bars and messages of the libraries while a model is loaded or saved."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

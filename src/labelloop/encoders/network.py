@@ -1,4 +1,4 @@
-"""Pretrained encoders as networks of the training loop: from a batch to features [B, D]."""
+"""Pretrained encoders as networks for the training loop, which turn a batch into features [B, D]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labelloop.errors import UsageError
 
 
 class SentenceNetwork(nn.Module):
-    """A model of sentence-transformers on rows of tokens [B, L]."""
+    """A sentence-transformers model that takes rows of tokens [B, L]."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class SentenceNetwork(nn.Module):
 
 
 class TextNetwork(nn.Module):
-    """A model of transformers on rows of tokens [B, L]; its features are the mean over the tokens of the last layer."""
+    """A transformers model that takes rows of tokens [B, L]; its features are the last layer's mean over tokens."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class TextNetwork(nn.Module):
         return self.features(batch["input_ids"], batch["attention_mask"])
 
     def features(self, ids: Tensor, mask: Tensor) -> Tensor:
-        if hasattr(self.model, "get_text_features"):  # a model of texts and images has features of its own for both
+        if hasattr(self.model, "get_text_features"):  # a model of both texts and images has its own features for each
             return _pooled(self.model.get_text_features(input_ids=ids, attention_mask=mask))
         hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state  # [B, L, D]
         weight = mask.unsqueeze(2).to(hidden.dtype)
@@ -41,11 +41,11 @@ class TextNetwork(nn.Module):
 
 
 class ImageNetwork(nn.Module):
-    """A model of transformers on images [B, 3, H, W]; its features are what it pools, else the mean over positions.
+    """A transformers model that takes images [B, 3, H, W]; its features are pooled, or the mean over positions.
 
     Args:
         model: The model.
-        has_pooler: Whether its pooling layer was trained; one that was not saved would be random.
+        has_pooler: Whether its pooling layer has trained weights; without saved ones they would be random.
     """
 
     def __init__(self, model: Any, has_pooler: bool) -> None:
@@ -68,19 +68,19 @@ def _pooled(found: Any) -> Tensor:
 
 
 def pretrained(encoder: str, kind: str, with_weights: bool = True) -> nn.Module:
-    """A factory of networks, as `network` names one: the encoder with its pretrained weights.
+    """Builds an encoder with its pretrained weights as a network; a factory that the setting `network` can name.
 
     Args:
-        encoder: A name as `open_encoder` takes it.
+        encoder: A name for `open_encoder`.
         kind: "text" or "image".
-        with_weights: Whether to load the weights; not needed where trained ones are put in their place.
+        with_weights: Whether to load the weights; not needed if they are replaced by trained ones.
     """
     from labelloop.encoders.open_encoder import open_encoder
 
     module = open_encoder(encoder, kind, "cpu", with_weights).load().module
     if module is None:
         raise UsageError(
-            f"encoder {encoder!r} is a function, which cannot be trained further; leave train_encoder out, or let the"
+            f"encoder {encoder!r} is a function, which cannot be fine-tuned; leave train_encoder out, or let the"
             " factory return a torch module with `preprocess`"
         )
     for weight in module.parameters():

@@ -1,4 +1,4 @@
-"""What an encoder returned, as float32 [N, D], or a message."""
+"""Checks what an encoder returned, and converts it to float32 [N, D]."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ def to_numbers(found: Any) -> NDArray:
 
 
 def checked(found: Any, rows: Sequence[int], width: int | None, where: str) -> Floats:
-    """Refuses all that is not finite numbers [N, D] with the D of before.
+    """Refuses anything but finite numbers [N, D] with the same D as before.
 
     Args:
         found: What the encoder returned.
-        rows: The rows it was asked for, for messages.
-        width: The numbers per row before, or None.
-        where: Begins a message.
+        rows: The rows it was given, for messages.
+        width: The numbers per row so far, or None.
+        where: The start of every message.
     """
     found = to_numbers(found)
     if found.dtype.kind not in "biuf":
-        raise DataError(f"{where}: returned {found.dtype} and not numbers; return an array [N, D] of numbers")
+        raise DataError(f"{where}: returned {found.dtype}, not numbers; return an array [N, D] of numbers")
     count = len(rows)
     if found.ndim != 2 or len(found) != count or not found.shape[1]:
-        raise DataError(f"{where}: {count} rows gave an array of shape {found.shape}; expected ({count}, D)")
+        raise DataError(f"{where}: returned an array of shape {found.shape} for {count} rows; expected ({count}, D)")
     if width is not None and found.shape[1] != width:
         raise DataError(
-            f"{where}: {found.shape[1]} numbers per row, and {width} before; every row needs the same, so take the"
-            " encoder as it was"
+            f"{where}: returned {found.shape[1]} numbers per row, but {width} before; every row needs the same"
+            " number, so use the same encoder"
         )
-    with np.errstate(over="ignore"):  # said below
+    with np.errstate(over="ignore"):  # reported below
         values = found.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if len(bad):
         raise DataError(
-            f"{where}: numbers that are NaN, infinite or too large for float32 in row"
+            f"{where}: returned numbers that are NaN, infinite or too large for float32, in row"
             f" {some(sorted(rows[position] for position in bad.tolist()))} (the first row is 0)"
         )
     return values

@@ -1,4 +1,4 @@
-"""From a name to an encoder."""
+"""Finds an encoder by its name."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ FORMS = "sentence-transformers:NAME, transformers:NAME, timm:NAME (a name or a f
 
 
 def open_encoder(name: str, kind: str, device: str = "auto", with_weights: bool = True) -> Encoder:
-    """Finds an encoder.
+    """Finds an encoder by its name.
 
     Args:
-        name: `library:NAME`, where NAME is what the library takes, or a folder; `module:factory`; or "words".
-        kind: "text" or "image": what it shall encode.
-        device: "auto" (a GPU where there is one), "cpu", "cuda", ...
-        with_weights: Whether to load the pretrained weights; not needed where others are put in their place.
+        name: `library:NAME`, where NAME is a name that the library knows, or a folder; `module:factory`; or "words".
+        kind: What to encode: "text" or "image".
+        device: "auto" (a GPU if there is one), "cpu", "cuda", ...
+        with_weights: Whether to load the pretrained weights; not needed if they are replaced by others.
 
     Raises:
-        UsageError: There is no such encoder, it is not installed, or it is for the other kind.
+        UsageError: There is no such encoder, its library is not installed, or it encodes the other kind.
     """
     if kind not in (TEXT, IMAGE):
-        raise UsageError(f"encoder {name!r}: cannot encode {kind!r}; texts and images can be encoded")
+        raise UsageError(f"encoder {name!r}: cannot encode {kind!r}; only texts and images can be encoded")
     if name == WORDS:
         return open_words(name, kind)
     library, colon, place = name.partition(":")

@@ -1,7 +1,7 @@
-"""`module:factory`: an encoder of the user's own.
+"""`module:factory`: the user's own encoder.
 
-`factory()` returns a function from a list of texts, or of Pillow images, to an array [N, D]. To be trained further it
-returns a torch module with an attribute `preprocess`, from such a list to a batch that the module takes.
+`factory()` returns a function that turns a list of texts, or of Pillow images, into an array [N, D]. For fine-tuning,
+it returns a torch module with an attribute `preprocess`, which turns such a list into a batch for the module.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from labelloop.encoders.numbers import to_numbers
 from labelloop.encoders.versions import FORMAT, state_version
 from labelloop.errors import UsageError, nearest
 
-ROWS = 256  # of texts a call
+ROWS = 256  # texts per call
 IMAGES = 32
 _WHAT = {TEXT: "texts", IMAGE: "images"}
 
 
 def open_own(name: str, kind: str, device: str) -> Encoder:
-    """Loads it at once: what it makes of a few samples is part of its version, since its weights may be anywhere."""
+    """Loads it at once: its output for a few samples is part of its version, since its weights may be anywhere."""
     made, source = _make(name, kind)
     found = _loaded(made, kind, device, name)
     digest = hashlib.blake2b(digest_size=16)
@@ -49,8 +49,8 @@ def _loaded(made: Any, kind: str, device: str, name: str) -> Loaded:
         return Loaded(made, rows, preprocessing={"factory": name})
     if not callable(preprocess):
         raise UsageError(
-            f"encoder {name!r} is a torch module without `preprocess`; give it a method or attribute of that name,"
-            f" from a list of {_WHAT[kind]} to the batch that the module takes"
+            f"encoder {name!r} is a torch module without `preprocess`; give it a method or attribute of that name"
+            f" that turns a list of {_WHAT[kind]} into a batch for the module"
         )
     import torch
 
@@ -65,7 +65,7 @@ def _loaded(made: Any, kind: str, device: str, name: str) -> Loaded:
 
 
 def _signature(found: Loaded, kind: str) -> bytes:
-    """What it makes of two samples, roughly: the last digits may differ between machines and numbers of threads."""
+    """Its output for two samples, rounded: the last digits may differ between machines and numbers of threads."""
     samples: list[Any] = ["a sample", "Another one, which is longer."]
     try:
         if kind == IMAGE:
@@ -73,7 +73,7 @@ def _signature(found: Loaded, kind: str) -> bytes:
 
             samples = [Image.linear_gradient("L").convert("RGB"), Image.radial_gradient("L").convert("RGB")]
         values = np.asarray(to_numbers(found.encode(samples)), dtype=np.float64).ravel()
-    except Exception:  # whatever is wrong is said when real rows are encoded
+    except Exception:  # whatever is wrong is reported when real rows are encoded
         return b""
     waves = np.cos(np.outer(np.arange(1, 5), np.arange(len(values))))  # [4, n]: four sums stand for all values
     scale = np.abs(values).sum() or 1.0
@@ -81,7 +81,7 @@ def _signature(found: Loaded, kind: str) -> bytes:
 
 
 def _make(name: str, kind: str) -> tuple[Callable[..., Any], Path | None]:
-    """What the factory returns, and the file it stands in. Modules are looked for in the current folder too."""
+    """What the factory returns, and its source file. Modules are also looked for in the current folder."""
     module_name, _, attribute = name.partition(":")
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())  # last, so that no file there hides an installed module; kept for later imports
@@ -104,7 +104,7 @@ def _make(name: str, kind: str) -> tuple[Callable[..., Any], Path | None]:
         factory = getattr(factory, part)
     if not callable(factory):
         raise UsageError(f"encoder {name!r}: {attribute!r} is a {type(factory).__name__}, not a function")
-    must = f"return a function from a list of {_WHAT[kind]} to an array [N, D]"
+    must = f"return a function that turns a list of {_WHAT[kind]} into an array [N, D]"
     try:
         function = factory()
     except Exception as error:  # the user's code may raise anything

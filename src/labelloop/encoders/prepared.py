@@ -1,4 +1,4 @@
-"""Rows as a network that is trained further sees them: tokens of one length, or images opened when they are needed."""
+"""Rows as inputs for fine-tuning a network: tokens of equal length, or images that are opened when needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labelloop.errors import DataError, UsageError
 from labelloop.seeds import stream
 from labelloop.types import Floats, RawInputs
 
-AREA = (0.5, 1.0)  # of an image that a random view shows: a pretrained network knows things by their usual size
+AREA = (0.5, 1.0)  # the share of an image in a random view: a pretrained network knows things at their usual size
 
 
 def prepare_rows(
@@ -27,16 +27,16 @@ def prepare_rows(
 
     Args:
         raw: The rows.
-        encoder: Whose preprocessing is used.
-        shape: Of one input, as a trained model expects it; without it, texts are as long as the longest.
+        encoder: The encoder whose preprocessing is used.
+        shape: The shape of one input of a trained model; by default, all texts are as long as the longest.
 
     Returns:
-        Tokens or numbers [n, ...], or a dataset of images; and the row, name and reason of unreadable images.
+        Tokens or numbers [n, ...], or a dataset of images; and the row, name and error of every unreadable image.
     """
     loaded = encoder.load()
     if loaded.module is None or loaded.prepare is None:
         raise UsageError(
-            f"encoder {encoder.name!r} cannot be trained further; leave train_encoder out, or take a network:"
+            f"encoder {encoder.name!r} cannot be fine-tuned; leave train_encoder out, or use a network:"
             " sentence-transformers:NAME, transformers:NAME, timm:NAME, or a factory of a torch module with"
             " `preprocess`"
         )
@@ -56,11 +56,11 @@ def prepare_rows(
 
 
 class PreparedImages:
-    """A map-style dataset: image i as the encoder's preprocessing makes it [3, H, W].
+    """A map-style dataset: image i after the encoder's preprocessing [3, H, W].
 
     Args:
         items: Paths, bytes, Pillow images or arrays.
-        prepare: The preprocessing, of a list of images.
+        prepare: The preprocessing of a list of images.
     """
 
     def __init__(self, items: Sequence[Any], prepare: Callable[[list[Any]], Any]) -> None:
@@ -72,13 +72,13 @@ class PreparedImages:
         return len(self._items)
 
     def augmented(self, seed: int, epoch: int = 0) -> PreparedImages:
-        """The same images, each a random part of itself, half of them mirrored. This one is left as it is."""
+        """The same images as random crops, half of them mirrored, as a new object."""
         view = copy.copy(self)
         view._seed, view._epoch = seed, epoch
         return view
 
     def __getitem__(self, index: int) -> Floats:
-        index = range(len(self))[index]  # from the end too; an IndexError outside, which ends a loop
+        index = range(len(self))[index]  # supports negative indices; raises IndexError outside, which ends a loop
         try:
             image = opened(self._items[index])
         except Exception as error:  # a damaged image can fail in any way

@@ -1,4 +1,4 @@
-"""`sentence-transformers:NAME`: texts through a model of that library, by name or from a folder."""
+"""`sentence-transformers:NAME`: encodes texts with a model of that library, by name or from a folder."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from labelloop.encoders.versions import folder_version, hub_version, state_versi
 from labelloop.errors import UsageError
 
 LIBRARY = "sentence-transformers"
-ROWS = 8 * BATCH  # handed over at once: the library sorts them by length
+ROWS = 8 * BATCH  # passed on at once: the library sorts them by length
 
 
 def open_sentence_transformer(name: str, place: str, kind: str, device: str, with_weights: bool) -> Encoder:
     if kind != TEXT:
-        raise UsageError(f"encoder {name!r} is for texts; take transformers:NAME or timm:NAME for images")
+        raise UsageError(f"encoder {name!r} is for texts; for images, use transformers:NAME or timm:NAME")
     need("sentence_transformers", LIBRARY, name)
     folder = Path(place).expanduser()
     owned = (place, f"{LIBRARY}/{place}") if "/" not in place else (place,)

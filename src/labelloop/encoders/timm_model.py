@@ -1,4 +1,4 @@
-"""`timm:NAME`: images through a model of timm, with the preprocessing that timm names for it."""
+"""`timm:NAME`: encodes images with a timm model, and with the preprocessing that timm defines for it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LIBRARY = "timm"
 
 def open_timm(name: str, place: str, kind: str, device: str, with_weights: bool) -> Encoder:
     if kind != IMAGE:
-        raise UsageError(f"encoder {name!r} is for images; take sentence-transformers:NAME for texts")
+        raise UsageError(f"encoder {name!r} is for images; for texts, use sentence-transformers:NAME")
     need("timm", LIBRARY, name)
 
     @cache
     def load() -> Loaded:
         return _load(name, place, device_of(device), with_weights)
 
-    found = load()  # timm has no folder whose files could be compared without it
+    found = load()  # timm has no folder of files that could be compared without loading it
     return Encoder(name, kind, state_version(found.module.state_dict(), LIBRARY, found.preprocessing), load)
 
 

@@ -1,4 +1,4 @@
-"""Texts as rows of tokens of one length, as the training loop takes them."""
+"""Texts as rows of tokens of equal length, for the training loop."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from labelloop.types import Floats
 if TYPE_CHECKING:
     from torch import Tensor
 
-NO_TOKEN = -1  # fills a short text up
+NO_TOKEN = -1  # pads a short text
 
 
 def to_rows(tokens: Sequence[Sequence[int]], length: int) -> Floats:
-    """Tokens [n, L] as floats, which hold whole numbers up to 2**24 exactly; longer texts are cut."""
+    """Tokens [n, L] as floats, which are exact for whole numbers up to 2**24; longer texts are cut."""
     rows = np.full((len(tokens), length), NO_TOKEN, np.float32)
     for row, found in zip(rows, tokens, strict=True):
         cut = found[:length] or [0]  # attention over no token at all would be NaN
@@ -25,7 +25,7 @@ def to_rows(tokens: Sequence[Sequence[int]], length: int) -> Floats:
 
 
 def from_rows(rows: Tensor) -> dict[str, Tensor]:
-    """What a network of texts takes: `input_ids` and `attention_mask`, as long as the longest text of the batch."""
+    """The inputs of a text network, `input_ids` and `attention_mask`, as long as the longest text of the batch."""
     mask = rows > NO_TOKEN  # [B, L]
     length = max(1, int(mask.sum(dim=1).max()))
     return {"input_ids": rows[:, :length].clamp(min=0).long(), "attention_mask": mask[:, :length].long()}

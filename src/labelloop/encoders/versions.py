@@ -1,4 +1,4 @@
-"""What an encoder is, in a few characters: other weights, settings or another library give another version."""
+"""The version of an encoder as a short text, which changes with its weights, settings or library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-FORMAT = "1"  # of our own part: pooling, truncation; a change of these makes old features stale
+FORMAT = "1"  # of our own code, such as pooling and truncation; a change there makes cached features stale
 _PROSE = (".md", ".txt.license", ".gitattributes")
 _PIECE = 1 << 20
 
@@ -18,12 +18,12 @@ _PIECE = 1 << 20
 def library_version(library: str) -> str:
     try:
         return version(library)
-    except PackageNotFoundError:  # the adapter says what to install
+    except PackageNotFoundError:  # the adapter then says what to install
         return "none"
 
 
 def folder_version(folder: Path, library: str) -> str:
-    """Of the content of every file that could matter; the place of the folder does not."""
+    """The version of a folder, from the content of every relevant file; its location does not matter."""
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.name.startswith(".") and not path.name.endswith(_PROSE):
@@ -35,7 +35,7 @@ def folder_version(folder: Path, library: str) -> str:
 
 
 def hub_version(names: tuple[str, ...], library: str) -> tuple[str, str, str] | None:
-    """Of a model that was downloaded before: its name, its commit, the version. None where there is none."""
+    """The name, commit and version of a model that was downloaded before, or None."""
     try:
         from huggingface_hub import try_to_load_from_cache
     except ImportError:
@@ -43,7 +43,7 @@ def hub_version(names: tuple[str, ...], library: str) -> tuple[str, str, str] | 
     for name in names:
         try:
             found = try_to_load_from_cache(name, "config.json")
-        except ValueError:  # not a name that the hub could know
+        except ValueError:  # not a valid name on the hub
             continue
         if isinstance(found, str) and "snapshots" in (parts := Path(found).parts):
             commit = parts[parts.index("snapshots") + 1]
@@ -52,7 +52,7 @@ def hub_version(names: tuple[str, ...], library: str) -> tuple[str, str, str] | 
 
 
 def state_version(state: Mapping[str, Any], library: str, *settings: object) -> str:
-    """Of the tensors of a network in memory."""
+    """The version of a network in memory, from its tensors."""
     digest = hashlib.blake2b(repr(settings).encode(), digest_size=16)
     for key, value in state.items():
         digest.update(key.encode())

@@ -1,4 +1,4 @@
-"""Hashed words: the encoder of texts for those who have none. It has nothing to download and knows no meaning."""
+"""Hashed words: the text encoder for users without one. It needs no download and knows nothing about meaning."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from labelloop.encoders.encoder import TEXT, Encoder, Loaded
 from labelloop.errors import UsageError
 
 WORDS = "words"
-SIZE = 512  # numbers a text
-PAIRS = (1, 2)  # words, and pairs of neighbours
+SIZE = 512  # numbers per text
+PAIRS = (1, 2)  # words, and pairs of adjacent words
 TEXTS_AT_ONCE = 256
 
 
 def open_words(name: str, kind: str) -> Encoder:
     if kind != TEXT:
-        raise UsageError(f"encoder {name!r} counts the words of texts; take transformers:NAME or timm:NAME for images")
+        raise UsageError(f"encoder {name!r} counts the words of texts; for images, use transformers:NAME or timm:NAME")
 
     @cache
     def load() -> Loaded:

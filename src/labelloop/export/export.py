@@ -117,7 +117,7 @@ def _export_run(run: Run, to: str, output: Path | None, orientation: str) -> str
         return f"the model of {run.path}, with a model card, is in {output}"
     if to == "issues":
         if output.suffix not in (".csv", ".parquet"):
-            raise UsageError(f"{output}: issues are written as .csv or .parquet; give such a name")
+            raise UsageError(f"{output}: issues are written as .csv or .parquet; choose one of these extensions")
         write_atomically(output, lambda path: write_issues(run, path, output.suffix))
         issues = sum(run.labels["is_label_issue"].to_pylist())
         return f"{issues} label issues in {len(run.labels)} rows, in {output}"
@@ -193,7 +193,7 @@ def _writers(
 
 
 def _never_read(run: Run, names: list[str]) -> set[str]:
-    """The images that the run says nothing of: those it could not read among them."""
+    """The images that the run knows nothing about, among them those that it could not read."""
     corrected = run.labels["corrected_label"].to_pylist()
     return {name for name, label in zip(names, corrected, strict=True) if label is None}
 
@@ -201,7 +201,7 @@ def _never_read(run: Run, names: list[str]) -> set[str]:
 def _said_to_be_left_out(names: Collection[str], source: Path) -> list[str]:
     if names:
         warnings.warn(
-            f"{source}: {len(names)} images that are not there, and that the run could not read, are left out:"
+            f"{source}: {len(names)} images that are missing, and that the run could not read, are left out:"
             f" {some(sorted(names))}",
             stacklevel=4,
         )

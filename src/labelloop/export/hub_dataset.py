@@ -59,7 +59,9 @@ def _as_given(data: Any, label: str | None, features: Any) -> Any:
 
 def _corrected(data: Any, run: Run, source: Path, decision: Decision, replace: bool) -> Any:
     if len(data) != len(run.labels):
-        raise DataError(f"{source} has {len(data)} rows and the run {len(run.labels)}; run it again on this data set")
+        raise DataError(
+            f"{source} has {len(data)} rows, but the run has {len(run.labels)}; run it again on this data set"
+        )
     label = run.source["label_column"]
     taken = [name for name in ADDED if name in data.column_names]
     if taken and not replace:

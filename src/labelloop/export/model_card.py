@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from labelloop.errors import DataError
 from labelloop.runs.files import read_json
@@ -19,6 +20,18 @@ NUMBERS = {
     "given_label_accuracy": "accuracy of the given labels, on the same rows",
     "clean_accuracy": "accuracy on the clean rows, which trained the correction: not a test",
 }
+USE = """## How to load it
+```python
+import labelloop
+
+model = labelloop.load_model("this-folder")
+model.predict(X)  # or predict_proba, transform
+```
+or `labelloop predict this-folder new.csv --output predictions.csv`.
+
+## Limits
+It knows only the classes above. Its training labels were corrected automatically: check it on rows that someone \
+verified before you rely on it."""
 
 
 def write_model(run: Run, output: Path) -> None:
@@ -45,17 +58,8 @@ def write_model(run: Run, output: Path) -> None:
 def model_card(run: Run) -> str:
     """The model card, from the records of the run."""
     record, about = run.record, read_json(run.path / ABOUT)
-    data, names = record.data, about["column_names"]
+    data = record.data
     changed = sum(run.labels["changed"].to_pylist())
-    last = (read_metrics(run.path) or [{}])[-1]
-    numbers = [f"- {text}: {100 * last[key]:.1f}%" for key, text in NUMBERS.items() if last.get(key) is not None]
-    if last.get("test_accuracy") is None:
-        numbers.append("- no test rows were given, so its accuracy was not measured; `--test` measures it")
-    shape = about["input_shape"]
-    inputs = f"{len(names)} columns: {_some(names)}" if names else f"inputs of shape {tuple(shape)}"
-    if form := about.get("encoder_form"):
-        how = "fine-tuned, in `trained_encoder` or in the weights" if form["trained"] else "as it is, not in here"
-        inputs = f"{form['kind']}s, through the encoder `{form['name']}` ({how}; {form['version']})"
     settings = json.dumps({"method": record.method, "seed": record.seed, **record.config}, indent=1)
     return "\n".join(
         [
@@ -65,35 +69,24 @@ def model_card(run: Run) -> str:
             "---",
             "# Model card",
             "",
-            f"A classifier of {len(about['classes'])} classes, trained on noisy labels and some clean ones"
-            f" by LabelLoop, method `{record.method}`.",
+            f"A classifier for {len(about['classes'])} classes, trained by LabelLoop (method `{record.method}`) on"
+            " noisy labels and some clean ones.",
             "",
             "## Data",
             f"- source: `{Path(data['source']).name}`, {data['rows']:,} rows (sha256 of the rows `{data['sha256']}`)",
-            f"- labels: {data['noisy']:,} noisy, {data['clean_paired']:,} verified beside a given label,"
-            f" {data['clean_unpaired']:,} verified alone, {data['unlabelled']:,} without any",
+            f"- labels: {data['noisy']:,} noisy, {data['clean_paired']:,} with both labels,"
+            f" {data['clean_unpaired']:,} with only a clean label, {data['unlabelled']:,} without a label",
             f"- given labels that the run changed: {changed:,}",
-            f"- inputs: {inputs}",
+            f"- inputs: {_inputs(about)}",
             "",
             "## Classes",
             "In the order of the columns of `predict_proba`: " + ", ".join(f"`{name}`" for name in about["classes"]),
             "",
             "## Numbers",
-            *numbers,
+            *_numbers(run),
             f"- stopped by: {record.stop_reason}; corrections: {len(record.rounds)}",
             "",
-            "## How to load it",
-            "```python",
-            "import labelloop",
-            "",
-            'model = labelloop.load_model("this-folder")',
-            "model.predict(X)  # or predict_proba, transform",
-            "```",
-            "or `labelloop predict this-folder new.csv --output predictions.csv`.",
-            "",
-            "## Limits",
-            "It knows only the classes above. Its training labels were corrected automatically: check it on rows that"
-            " someone verified before you rely on it.",
+            USE,
             "",
             "## How it was made",
             "Versions: " + ", ".join(f"{name} {value}" for name, value in record.versions.items()),
@@ -104,6 +97,24 @@ def model_card(run: Run) -> str:
             "",
         ]
     )
+
+
+def _inputs(about: dict[str, Any]) -> str:
+    """What the model takes, in words."""
+    if form := about.get("encoder_form"):
+        how = "fine-tuned, in `trained_encoder` or in the weights" if form["trained"] else "as it is, not in here"
+        return f"{form['kind']}s, through the encoder `{form['name']}` ({how}; {form['version']})"
+    names = about["column_names"]
+    return f"{len(names)} columns: {_some(names)}" if names else f"inputs of shape {tuple(about['input_shape'])}"
+
+
+def _numbers(run: Run) -> list[str]:
+    """The measurements of the last epoch, one line each."""
+    last = (read_metrics(run.path) or [{}])[-1]
+    numbers = [f"- {text}: {100 * last[key]:.1f}%" for key, text in NUMBERS.items() if last.get(key) is not None]
+    if last.get("test_accuracy") is None:
+        numbers.append("- no test rows were given, so its accuracy was not measured; use `--test` to measure it")
+    return numbers
 
 
 def _some(names: list[str], limit: int = 20) -> str:

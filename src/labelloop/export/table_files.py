@@ -71,7 +71,7 @@ def column_of(run: Run, source: Path, name: str) -> list[str]:
 
 def _check(names: Iterable[str], rows: int, run: Run, source: Path, replace: bool) -> None:
     if rows != len(run.labels):
-        raise DataError(f"{source} has {rows} rows and the run {len(run.labels)}; run it again on this file")
+        raise DataError(f"{source} has {rows} rows, but the run has {len(run.labels)}; run it again on this file")
     taken = [name for name in ADDED if name in set(names)]
     if taken and not replace:
         raise UsageError(

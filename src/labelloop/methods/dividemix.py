@@ -76,6 +76,22 @@ class Config(TrainingConfig):
             )
 
 
+class Learner(NamedTuple):
+    """One of the two networks."""
+
+    number: int  # 0 or 1, names its random streams
+    model: TwoHeadClassifier
+    optimizer: torch.optim.Optimizer
+
+
+class Trusted(NamedTuple):
+    """The training rows, and how far the other network trusts their labels."""
+
+    rows: Rows
+    given: Floats  # [N, C] one-hot
+    trust: Floats  # [N] the probability that the label is right
+
+
 class Batch(NamedTuple):
     """Two views of rows with a label and of as many without."""
 
@@ -122,33 +138,24 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 targets = refined_labels(given, logits, trust, config)
                 kept = float((trust[1] > config.threshold).mean())
         for k, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
+            learner = Learner(k, model, optimizer)
             with runtime.phase("train"):
                 seed_torch(integer(runtime.seed, "dropout", epoch, k))
                 if epoch <= config.warm_up:
-                    losses.append(warm_up_epoch(model, known, optimizer, config, runtime, epoch, k))
+                    loss = warm_up_epoch(learner, known, config, runtime, epoch)
                 else:  # each uses the trust of the other, or both would confirm their own mistakes
-                    losses.append(
-                        mix_epoch(
-                            model, models[1 - k], problem.train, given, trust[1 - k], optimizer, config, runtime,
-                            epoch, k,
-                        )
-                    )  # fmt: skip
+                    trusted_rows = Trusted(problem.train, given, trust[1 - k])
+                    loss = mix_epoch(learner, models[1 - k], trusted_rows, config, runtime, epoch)
+            losses.append(loss)
         runtime.record(epoch, average.model, problem, targets, {"loss": losses[0], "kept": kept})
         arrays = {"targets": targets} | to_arrays("second", models[1]) | to_arrays("second-optimizer", optimizers[1])
         runtime.save(epoch, models[0], optimizers[0], arrays, average=average)
     return Fitted(average.model, targets, (), "epoch limit")
 
 
-def warm_up_epoch(
-    model: TwoHeadClassifier,
-    train: Rows,
-    optimizer: torch.optim.Optimizer,
-    config: Config,
-    runtime: Runtime,
-    epoch: int,
-    k: int,
-) -> float:
-    """Cross-entropy on the given labels for one epoch of network `k`. Returns the mean loss."""
+def warm_up_epoch(learner: Learner, train: Rows, config: Config, runtime: Runtime, epoch: int) -> float:
+    """Cross-entropy on the given labels for one epoch of one network. Returns the mean loss."""
+    k, model, optimizer = learner.number, learner.model, learner.optimizer
     model.train()
     labels = torch.from_numpy(train.labels).to(runtime.device)
     order = stream(runtime.seed, "batches", epoch, k).permutation(len(train))
@@ -167,29 +174,21 @@ def warm_up_epoch(
 
 
 def mix_epoch(
-    model: TwoHeadClassifier,
-    peer: TwoHeadClassifier,
-    train: Rows,
-    given: Floats,
-    trust: Floats,
-    optimizer: torch.optim.Optimizer,
-    config: Config,
-    runtime: Runtime,
-    epoch: int,
-    k: int,
+    learner: Learner, peer: TwoHeadClassifier, train: Trusted, config: Config, runtime: Runtime, epoch: int
 ) -> float:
-    """One epoch of network `k` over the rows whose label the peer trusts. Returns the mean loss."""
+    """One epoch of one network over the rows whose label the peer trusts. Returns the mean loss."""
+    model, optimizer = learner.model, learner.optimizer
     model.train()
-    rng = stream(runtime.seed, "mixup", epoch, k)
-    kept = np.flatnonzero(trust > config.threshold)
+    rng = stream(runtime.seed, "mixup", epoch, learner.number)
+    kept = np.flatnonzero(train.trust > config.threshold)
     if not len(kept):  # the mixture trusts no label: continue with all of them
-        kept = np.flatnonzero(given.any(axis=1))
-    doubted = np.setdiff1d(np.arange(len(train)), kept)
+        kept = np.flatnonzero(train.given.any(axis=1))
+    doubted = np.setdiff1d(np.arange(len(train.rows)), kept)
     order = rng.permutation(kept)
     others = repeated(doubted if len(doubted) else kept, len(order), rng)
     steps = -(-len(order) // config.batch_size)
     total = torch.zeros((), device=runtime.device)
-    for step, batch in enumerate(_batches(model, train, order, others, given, trust, config, runtime, epoch, k)):
+    for step, batch in enumerate(_batches(learner, train, order, others, config, runtime, epoch)):
         weight = config.unlabelled_weight * min(1.0, (epoch - 1 - config.warm_up + step / steps) / config.ramp_up)
         inputs, targets = guessed(model, peer, batch, config.temperature)
         share = rng.beta(config.mixup, config.mixup)
@@ -205,27 +204,25 @@ def mix_epoch(
 
 
 def _batches(
-    model: TwoHeadClassifier,
-    train: Rows,
+    learner: Learner,
+    train: Trusted,
     order: Labels,
     others: Labels,
-    given: Floats,
-    trust: Floats,
     config: Config,
     runtime: Runtime,
     epoch: int,
-    k: int,
 ) -> Iterator[Batch]:
-    """Two views of the rows in `order` beside two views of as many others."""
-    given_t, trust_t = runtime.tensor(given), runtime.tensor(trust)
+    """Two views of the rows in `order`, with two views of as many others."""
+    given, trust = runtime.tensor(train.given), runtime.tensor(train.trust)
+    names = [f"network {learner.number} view {view}" for view in range(4)]
     views = [
-        augmented_batches(train, rows, config.batch_size, config, runtime, epoch, f"network {k} view {view}")
-        for view, rows in enumerate((order, order, others, others))
+        augmented_batches(train.rows, rows, config.batch_size, config, runtime, epoch, name)
+        for name, rows in zip(names, (order, order, others, others), strict=True)
     ]
     for (position, x1), (_, x2), (_, u1), (_, u2) in zip(*views, strict=True):
         index = torch.from_numpy(position).to(runtime.device)
-        x1, x2, u1, u2 = (as_floats(x, config.jitter * model.normalise.std) for x in (x1, x2, u1, u2))
-        yield Batch((x1, x2), (u1, u2), given_t[index], trust_t[index])
+        x1, x2, u1, u2 = (as_floats(x, config.jitter * learner.model.normalise.std) for x in (x1, x2, u1, u2))
+        yield Batch((x1, x2), (u1, u2), given[index], trust[index])
 
 
 # --- the parts -------------------------------------------------------------------------------------------------------

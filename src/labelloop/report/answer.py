@@ -39,7 +39,7 @@ def _tile(title: str, value: str, *lines: str) -> str:
 def _wrong(found: Facts) -> str:
     title = "Given labels that were wrong"
     if found.wrong is None:
-        return _tile(title, "unknown", "Only clean rows that keep their given label can tell.")
+        return _tile(title, "unknown", "Only clean rows with a given label can show this.")
     wrong = found.wrong
     count = ""
     if found.noisy:
@@ -52,7 +52,7 @@ def _wrong(found: Facts) -> str:
 
 def _changed(found: Facts) -> str:
     if found.changed is None:
-        return _tile("Labels changed", "none yet", "The labels come at the end of a run.")
+        return _tile("Labels changed", "none yet", "Labels are made at the end of a run.")
     share = f"{percent(found.changed / found.noisy)} of the {found.noisy:,} noisy rows" if found.noisy else ""
     fixed = "" if found.fixed is None else f"fixed: {percent(found.fixed['value'], 0)} of the wrong labels"
     broken = "" if found.broken is None else f"broken: {percent(found.broken['value'])} of the good ones"
@@ -65,7 +65,7 @@ def _quality(found: Facts) -> str:
     truth = ""
     if found.true_before is not None and found.true_after is not None:
         truth = (
-            f"by the known truth: {percent(found.true_before)} before, {percent(found.true_after)} after the last epoch"
+            f"by the true labels: {percent(found.true_before)} before, {percent(found.true_after)} after the last epoch"
         )
     if after is None:
         value = "unknown" if not truth else f"{percent(found.true_before)} → {percent(found.true_after)}"

@@ -102,7 +102,7 @@ def _spread_section(groups: Mapping[str, Sequence[int]], found: Sequence[Facts],
             _mean([found[place].test_accuracy for place in places]),
         ]
         lines.append(f"<tr><th scope='row'>{escape(name)}</th><td>{escape(seeds)}</td>{_cells(cells)}</tr>")
-    head = ("setting", "seeds", "given labels right", "corrected labels right", "by the known truth", "test accuracy")
+    head = ("setting", "seeds", "given labels right", "corrected labels right", "by the true labels", "test accuracy")
     return (
         "<section id='answer'><h2>The answer</h2><p class='says'>Mean ± standard deviation over seeds, in %. Settings"
         " are named by what differs between the runs.</p>"

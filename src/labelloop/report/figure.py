@@ -32,12 +32,12 @@ def figure_place(path: Path) -> Path:
     if not folder.is_dir():
         raise _no_writing(path, f"{folder} is not a folder")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise _no_writing(path, f"{folder} is not yours to write")
+        raise _no_writing(path, f"{folder} is not writable for you")
     for one in _files(path):
         if one.is_dir():
             raise _no_writing(path, f"{one} is a folder")
         if one.exists() and not os.access(one, os.W_OK):
-            raise _no_writing(path, f"{one} is not yours to write")
+            raise _no_writing(path, f"{one} is not writable for you")
     return path
 
 

@@ -15,8 +15,8 @@ def draw_reliability(folder: Path) -> list[Path]:
     found: dict[str, Any] = read_record(folder).estimate or {}
     bins = found.get("reliability")
     if not bins:
-        why = "; ".join(found.get("notes", ["an older version made the run"]))
-        raise DataError(f"{folder}: there is no reliability to draw: {why}")
+        why = "; ".join(found.get("notes", ["it was made by an older version"]))
+        raise DataError(f"{folder}: the run has no reliability to draw: {why}")
     figure, (axes,) = new_figure(1, 1)
     axes.plot([0, 1], [0, 1], color="grey", linewidth=1, label="perfectly calibrated")
     value, low, high, confidence = ([part[key] for part in bins] for key in ("value", "low", "high", "confidence"))

@@ -93,7 +93,9 @@ def _split(content: bytes, variant: Variant, source: str) -> Split:
     keys = [b"data", variant.label_key]
     absent = [key.decode() for key in keys if key not in batch]
     if absent:
-        raise DataError(f"{source}: has no {' or '.join(absent)}; it holds {some(batch)}: is it of another data set?")
+        raise DataError(
+            f"{source}: has no {' or '.join(absent)}; it holds {some(batch)}: does it belong to another data set?"
+        )
     pixels = batch[b"data"]
     values = 3 * SIZE[0] * SIZE[1]
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != values:

@@ -96,8 +96,7 @@ def _columns(present: list[str], variant: Variant, path: Path) -> list[str]:
     absent = [name for name in wanted if name not in present]
     if absent:
         raise DataError(
-            f"{path}: has no column {some(absent)}, but {', '.join(present)}: is it of another data set than"
-            f" {variant.name}?"
+            f"{path}: has no column {some(absent)}, only {', '.join(present)}: is this really {variant.name}?"
         )
     return wanted
 

@@ -61,7 +61,9 @@ def clothing1m(
     clean = _labels_of(clean_keys, clean_of, folder / CLEAN_LABELS)
     wanted = round(clean_fraction * len(clean))
     if wanted < 1:
-        raise UsageError(f"clean_fraction is {clean_fraction}, which leaves none of {len(clean)} clean rows: give more")
+        raise UsageError(
+            f"clean_fraction is {clean_fraction}, which leaves none of the {len(clean)} clean rows: give a larger share"
+        )
     if wanted < len(clean):
         _, chosen = clean_split(clean, wanted, stream(seed, "clean-fraction"))
         clean_keys, clean = [clean_keys[i] for i in chosen], clean[chosen]

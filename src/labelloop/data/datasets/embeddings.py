@@ -34,7 +34,7 @@ def embeddings(root: str | Path | None = None, *, limit: int | None = None) -> L
         raise UsageError("embeddings: no file given; give root=, an .npz file with " + ", ".join(KEYS))
     path = Path(root).expanduser()
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file: give root=, an .npz file with {', '.join(KEYS)}")
+        raise DataError(f"{path}: no such file: give root=, an .npz file with {', '.join(KEYS)}")
     return _read(path, "embeddings", limit)
 
 
@@ -105,5 +105,5 @@ def _pixels(root: str | Path | None, labels: Labels) -> NDArray[np.uint8]:
     folder = Path(root).resolve().parents[1] if root is not None and Path(root).is_file() else root
     images = cifar10(folder, limit=len(labels))
     if not np.array_equal(images.labels, labels):
-        raise DataError(f"{images.source}: its rows are in another order than those of the embeddings")
+        raise DataError(f"{images.source}: its rows are not in the order of the embeddings")
     return images.inputs

@@ -11,9 +11,9 @@ import numpy as np
 from labelloop.data.images.pillow import is_deep, is_transparent
 
 WORDS = {
-    "deep": "images with more than 8 bits: of 16 bits, 0 to 65535 is read as black to white; the largest value is",
-    "transparent": "images are partly transparent, and are laid on white",
-    "frames": "images have several frames or pages, of which the first is used",
+    "deep": "images have more than 8 bits; in 16 bits, 0 to 65535 is read as black to white; the largest value is",
+    "transparent": "images are partly transparent, and are placed on white",
+    "frames": "images have several frames or pages; only the first is used",
 }
 
 

@@ -86,18 +86,18 @@ def _check_options(path: Path, kind: str, options: ReadOptions) -> None:
     if options.encoder is not None and options.text_column is None:
         if kind in ("npz", "npy"):
             raise UsageError(
-                f"{path}: an encoder makes features of texts or images, but these are arrays; leave it out"
+                f"{path}: an encoder turns texts or images into features, but these are arrays; leave it out"
             )
         if options.image_size is not None:
             raise UsageError(f"{path}: an encoder has its own image size; leave image_size out")
     if options.text_column is not None:
         if options.feature_columns or options.embedding_column or options.file_name_column:
-            raise UsageError(f"{path}: text_column makes the texts the inputs; leave other features out")
+            raise UsageError(f"{path}: with text_column, the texts are the only inputs; leave other features out")
         if kind in ("npz", "npy", "image-folder", "metadata-folder"):
             raise UsageError(f"{path}: text_column is a column of a table: .csv, .tsv, .parquet or .jsonl")
     if options.clean_folder is not None and kind != "image-folder":
-        raise UsageError(f"{path}: clean_folder goes with a folder of images for each class; use a clean file here")
+        raise UsageError(f"{path}: clean_folder needs class folders of images; use a clean file here")
     if options.image_size is not None and kind in ("npz", "npy"):
         raise UsageError(f"{path}: image_size resizes image files, but these are arrays; leave it out")
     if options.labels_path is not None and kind != "npy":
-        raise UsageError(f"{path}: labels_path goes with an .npy file; here labels are columns")
+        raise UsageError(f"{path}: labels_path is only for .npy files; here, labels are columns")

@@ -94,7 +94,7 @@ def _understood(
     uses += [Use("for the correction network", key, False) for key in extra or ("extra",) if key in files]
     uses += [Use("names of the classes", "class_names", True)] if "class_names" in files else []
     used = {use.column for use in uses}
-    left_out = [LeftOut(key, "an array of another name") for key in files if key not in used]
+    left_out = [LeftOut(key, "an array with an unknown name") for key in files if key not in used]
     return Understood(tuple(uses), left_out=tuple(left_out))
 
 

@@ -76,7 +76,7 @@ def read_column_file(path: Path, options: ReadOptions) -> Table:
 
 
 def _with_padded(table: Table, padded: Mapping[str, str]) -> Table:
-    """Says which features are read as numbers although leading zeros make them look like codes."""
+    """Names the features that are read as numbers although leading zeros make them look like codes."""
     said = table.understood
     if said is None or not padded:
         return table
@@ -100,17 +100,14 @@ def _roles(names: Sequence[str], path: Path, options: ReadOptions) -> Roles:
     features = options.feature_columns if options.text_column is None else [options.text_column]
     if options.encoding is not None:
         features = [column.name for column in options.encoding]
-    return roles_of(
-        names,
-        str(path),
-        label_column=options.label_column,
-        clean_column=options.clean_column,
-        id_column=options.id_column,
-        split_column=options.split_column,
-        extra_columns=options.extra_columns,
-        feature_columns=features,
-        labels_required=options.labels_required,
+    said = Roles(
+        label=options.label_column,
+        clean=options.clean_column,
+        id=options.id_column,
+        split=options.split_column,
+        extra=tuple(options.extra_columns),
     )
+    return roles_of(names, str(path), said, features, options.labels_required)
 
 
 def _table(source: _Source, options: ReadOptions) -> Table:
@@ -279,7 +276,7 @@ def _image_column(source: _Source, options: ReadOptions) -> str | None:
             " file_name_column"
         )
     if options.image_size is not None and name is None:
-        raise UsageError(f"{path}: image_size is about images, but there are none; leave it out")
+        raise UsageError(f"{path}: image_size is for images, but there are none; leave it out")
     if options.image_form is not None and name is None:
         raise DataError(f"{path}: the model takes images, but no column holds file names; name file_name_column")
     if name is not None and (options.feature_columns or options.embedding_column):

@@ -63,7 +63,7 @@ def read_hub_dataset(path: Path, split: str = "train") -> HubData:
     if isinstance(data, datasets.DatasetDict):
         chosen = split if split in data else next(iter(data)) if len(data) == 1 else None
         if chosen is None:
-            raise DataError(f"{path}: no split {split!r}, but {', '.join(data)}; give the folder of one of them")
+            raise DataError(f"{path}: no split {split!r}, only {', '.join(data)}; give the folder of one of them")
         data = data[chosen]
     images = [name for name, feature in data.features.items() if isinstance(feature, datasets.Image)]
     classes = {

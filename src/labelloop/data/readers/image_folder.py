@@ -63,9 +63,7 @@ def left_out_of(root: Path) -> tuple[str, ...]:
         others += [str(below / name) for name in seen if Path(name).suffix.lower() not in ENDINGS]
         full |= set(below.parts[:1]) if images else set()
     empty = sorted(firsts - full)
-    remarks = [f"left out: {len(others)} files that are no images by their names: {some(sorted(others))}"] * bool(
-        others
-    )
+    remarks = [f"left out: {len(others)} files without an image extension: {some(sorted(others))}"] * bool(others)
     remarks += [f"left out: {hidden} hidden files"] * bool(hidden)
     remarks += [f"no class: {len(empty)} folders without an image: {some(map(repr, empty))}"] * bool(empty)
     return tuple(remark.encode("utf-8", "backslashreplace").decode() for remark in remarks)

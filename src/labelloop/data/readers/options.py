@@ -31,7 +31,7 @@ class ReadOptions:
         file_name_column: Image file names, relative to the folder of the table; they replace all features.
         image_size: The side that images are resized to.
         text_column: A column of texts, passed on unchanged; they replace all features.
-        encoder: The encoder that later makes features of texts or images; images are then passed on unchanged.
+        encoder: The encoder that later turns texts or images into features; until then, images are passed on unchanged.
         train_encoder: Whether that encoder is trained too; used by the code that makes the inputs.
         missing: Labels that mean "missing", besides a blank; by default -1, None and nan, unless they may be classes.
         na: Further markers of a missing number or category, besides the usual NA, NaN and so on.

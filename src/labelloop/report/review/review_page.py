@@ -22,7 +22,7 @@ BODY = """
 <section id="one" aria-label="One row">
 <div id="card" tabindex="-1"></div>
 <div id="keys" role="group" aria-label="Answers"></div>
-<div id="chooser" hidden><label for="search">Another class: type to search, Enter takes the first</label>
+<div id="chooser" hidden><label for="search">Another class: type to search, press Enter for the first match</label>
 <input id="search" role="combobox" aria-expanded="true" aria-controls="found" autocomplete="off">
 <ul id="found" role="listbox" aria-label="Classes"></ul></div>
 <aside id="near" aria-label="Nearest clean rows"></aside>
@@ -38,7 +38,7 @@ def review_page(session: Session, reviewer: str, can_refit: bool) -> str:
     body = BODY.format(
         title=f"Review of {escape(name)}",
         reviewer=escape(reviewer, quote=True),
-        refit="" if can_refit else " disabled title='This run keeps nothing to fit the correction again with'",
+        refit="" if can_refit else " disabled title='This run does not store what a refit needs'",
     )
     return page(
         f"Review of {name} · LabelLoop",

@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refit(self) -> dict[str, Any]:
         if self.server.refit is None:
-            raise UsageError("this run keeps nothing to fit the correction again with")
+            raise UsageError("this run does not store what a refit needs")
         if not self.server.refitting.acquire(blocking=False):
             raise UsageError("a refit is already running; wait for it")
         try:

@@ -270,7 +270,7 @@ class Session:
             raise UsageError(f"row {row}: {label!r} is not a class of the run; choose one of its classes")
         key = one.get("key")
         if not isinstance(key, str) or not 8 <= len(key) <= 80:
-            raise UsageError("every answer needs its own key, 8 to 80 letters long")
+            raise UsageError("every answer needs its own key of 8 to 80 characters")
         return Answer(key, row, self.ids[row], reviewer, str(action), label, _now())
 
     def _look(self, row: int) -> dict[str, Any] | None:
@@ -301,7 +301,7 @@ def seat_of(reviewer: Any, tab: Any) -> Seat:
     """
     name = " ".join(str(reviewer or "").split())
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-        raise UsageError(f"give your name, at most {LONGEST_NAME} letters long")
+        raise UsageError(f"enter your name, at most {LONGEST_NAME} characters long")
     return Seat(name, str(tab or "")[:80])
 
 

@@ -21,7 +21,7 @@
     try {
       reply = await fetch(path, { ...options, headers: { "X-LabelLoop-Token": token, ...(options.body ? { "Content-Type": "application/json" } : {}) } });
     } catch {
-      throw new Error("the server does not answer; start `labelloop review` again: nothing that was saved is lost");
+      throw new Error("the server does not respond; start `labelloop review` again (everything saved so far is kept)");
     }
     const type = reply.headers.get("Content-Type") || "";
     const content = type.startsWith("application/json") ? await reply.json() : await reply.text();
@@ -48,13 +48,13 @@
     const range = estimate && estimate.low !== null ? ` (${percent(estimate.low)} to ${percent(estimate.high)})` : "";
     at("numbers").replaceChildren(
       make("p", {}, parts.join(" · ")),
-      estimate ? make("p", { class: "estimate" }, "labels of all rows that are right, estimated: ", make("b", {}, percent(estimate.value, 2)), range) : null ?? "");
+      estimate ? make("p", { class: "estimate" }, "estimated share of right labels: ", make("b", {}, percent(estimate.value, 2)), range) : null ?? "");
     document.body.dataset.mine = state.mine;
     document.body.dataset.reviewed = state.reviewed;
   }
 
   function look(found, big) {
-    if (!found) return make("p", { class: "nothing" }, "The run keeps no picture, text or values of this row.");
+    if (!found) return make("p", { class: "nothing" }, "The run has no picture, text or values for this row.");
     if (found.kind === "image") {
       const kind = found.jpeg.startsWith("iVBOR") ? "png" : "jpeg";
       return make("img", { src: `data:image/${kind};base64,${found.jpeg}`, alt: big ? "the row to review" : "", class: big ? "big" : "small" });
@@ -80,7 +80,7 @@
   function paint() {
     at("chooser").hidden = true;
     if (!current) {
-      at("card").replaceChildren(make("p", { class: "nothing" }, "No row is left for you. Refit with the decisions, or export them."));
+      at("card").replaceChildren(make("p", { class: "nothing" }, "There are no more rows for you. Refit with the decisions, or export them."));
       at("keys").replaceChildren(make("button", { type: "button", onclick: undo }, make("kbd", {}, "z"), " Undo"));
       at("near").replaceChildren();
       delete document.body.dataset.row;
@@ -103,7 +103,7 @@
     at("near").replaceChildren(make("h2", {}, "Nearest clean rows"),
       current.near.length
         ? make("ul", {}, ...current.near.map((each) => make("li", {}, look(each.look, false), make("b", {}, each.label ?? "?"))))
-        : make("p", { class: "nothing" }, "The run keeps no features to find them by."));
+        : make("p", { class: "nothing" }, "The run has no features to find them with."));
     document.body.dataset.row = current.row;
   }
 
@@ -152,7 +152,7 @@
         current = reply.row;
         say(`Taken back: row ${reply.row.id}.`);
         paint();
-      } else say("There is nothing of yours to take back.");
+      } else say("You have no decision to take back.");
       show(reply.state);
     } catch (error) {
       say(error.message, "wrong");
@@ -226,7 +226,7 @@
         make("button", { type: "button", onclick: all(true) }, "Accept all"),
         make("button", { type: "button", onclick: all(false) }, "Reject all"),
         make("button", { type: "button", id: "save-grid", onclick: () => save(chosen) }, make("kbd", {}, "Enter"), ` Save these ${tiles.length}`)),
-      make("p", { class: "says" }, `Accept means the label becomes ${chosen.corrected}; reject means it stays ${chosen.given}. Press a picture to turn it.`),
+      make("p", { class: "says" }, `Accept means the label becomes ${chosen.corrected}; reject means it stays ${chosen.given}. Click a picture to switch it.`),
       make("div", { class: "tiles-rows" }, ...tiles.map((tile) => tile.node)));
     at("save-grid").focus();
   }

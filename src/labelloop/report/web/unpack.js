@@ -13,7 +13,7 @@ LabelLoop.bytes = (text) => {
 
 LabelLoop.inflate = async (text) => {
   if (typeof DecompressionStream === "undefined") {
-    throw new Error("this browser cannot unpack the table; one from 2023 or later can");
+    throw new Error("this browser cannot unpack the table; use one from 2023 or later");
   }
   const stream = new Blob([LabelLoop.bytes(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(stream).text());
