@@ -140,7 +140,7 @@ def test_splits(labelloop, datasets, tmp_path):
     assert (done.code, "no row of the split 'test' has a label" in done.err) == (0, True)
     datasets.DatasetDict({"a": data, "b": data}).save_to_disk(str(tmp_path / "two"))
     done = labelloop("fit", tmp_path / "two", "--output-dir", tmp_path / "other")
-    assert (done.code, "no split 'train', but a, b" in done.err) == (1, True)
+    assert (done.code, "no split 'train', only a, b" in done.err) == (1, True)
     with_more = join_clean_file(read_table(tmp_path / "two" / "b"), write_csv(tmp_path / "more.csv", MORE))
     assert with_more.clean_labels[[23, 40, 41]].tolist() == [NAMES[DATA.true[23]], "dog", ""]  # by row number
     assert len(read_table(tmp_path / "two" / "b")) == 120

@@ -86,5 +86,5 @@ def test_messages_speak_of_flags(labelloop, texts, tmp_path):
     assert (done.code, "encoder 'cli_texts:mke'" in done.err, "did you mean 'make'" in done.err) == (2, True, True)
     both = ("--text", "review", "--encoder", "cli_texts:make", "--feature-columns", "stars")
     done = labelloop("fit", texts, "--output-dir", tmp_path / "run", *both)
-    assert (done.code, "--text makes" in done.err) == (2, True)
+    assert (done.code, "with --text, the texts are the only inputs" in done.err) == (2, True)
     assert not (tmp_path / "run").exists()

@@ -64,7 +64,7 @@ def structured(evidence: Evidence, rows: Labels, strength: float, *, use_given: 
     classes, sources = evidence.num_classes, evidence.sources
     kind = precision(classes)
     scores = evidence.scores[rows].astype(kind).reshape(len(rows), sources, classes)
-    truth, given = evidence.clean[rows], evidence.given[rows]
+    true, given = evidence.clean[rows], evidence.given[rows]
     each = np.arange(len(rows))
     centre = np.concatenate([
         np.full(sources, 1 / sources), np.zeros(sources * classes), np.zeros(classes),
@@ -84,9 +84,9 @@ def structured(evidence: Evidence, rows: Labels, strength: float, *, use_given: 
             logits[each, given] += gamma + differ[given]
         log_p = log_softmax(logits)
         away = flat - centre
-        value = -log_p[each, truth].sum(dtype=np.float64) + 0.5 * (firm * away**2).sum()
+        value = -log_p[each, true].sum(dtype=np.float64) + 0.5 * (firm * away**2).sum()
         gap = np.exp(log_p)
-        gap[each, truth] -= 1
+        gap[each, true] -= 1
         per_score = np.einsum("msc,mc->sc", scores, gap)
         slope = [per_score.sum(axis=1), per_score.ravel(), gap.sum(axis=0)]
         if use_given:
