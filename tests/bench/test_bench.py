@@ -30,6 +30,7 @@ from labelloop.bench import worker
 from labelloop.bench.experiment import run_experiment
 from labelloop.bench.grid import read_grid
 from labelloop.bench.pool import Outcome, bench_report, run_bench
+from labelloop.runs.files import write_json
 from labelloop.training import checkpoint
 from labelloop.training.runtime import Runtime
 from labelloop.workflows.noise import Corruption, make_noise_file
@@ -255,7 +256,7 @@ def test_a_lock_is_held_by_the_living_only(tmp_path):
     time.sleep(0.3)
     assert bench.lives()
     record = run_experiment(held, progress=False)
-    (tmp_path / f"{held.key}.json").write_text(json.dumps(record))
+    write_json(tmp_path / f"{held.key}.json", record)  # whole at once, as the bench that holds the lock would
     other.kill()
     other.wait()
     assert [record["experiment"]["seed"] for record in outcome_of(bench).records] == [1, 2]
