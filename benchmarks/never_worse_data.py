@@ -167,7 +167,8 @@ SETS = {
     "sms": lambda: _weak_text("sms"),
 }
 CHOSEN_ON = {"breast cancer", "digits", "penguins", "votes", "affairs", "eights, 1%", "made, wide", "made, 1%",
-             "CIFAR-10N, ResNet-18", "class noise, ResNet-50", "CIFAR-10 embeddings, human", "youtube"}  # fmt: skip
+             "CIFAR-10N, ResNet-18", "class noise, ResNet-50", "CIFAR-10 embeddings, human", "youtube",
+             "sms"}  # fmt: skip
 
 
 def noisy(rows: Rows, noise: str, rng: np.random.Generator) -> np.ndarray:

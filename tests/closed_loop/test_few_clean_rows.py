@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 import labelloop
 from labelloop.methods.closed_loop.config import Config
-from labelloop.methods.closed_loop.first_labels import HeldOut
+from labelloop.methods.closed_loop.first_labels import HeldOut, _with_given
 from labelloop.methods.closed_loop.state import LoopState, rows_that_tell_as_much
 from labelloop.types import Correction, HeldOutLabels, Rows
 
@@ -19,23 +19,24 @@ def halves(train: np.ndarray, clean: np.ndarray, labels: list[int]) -> HeldOut:
     return HeldOut(clean, np.array(labels), train, clean, returned)
 
 
-def test_the_rows_of_the_prior_speak_for_the_weights_of_the_start():
+def test_the_rows_of_the_prior_speak_for_the_first_labels():
     config, said = Config(combination_prior=10.0), np.full((1, 2), 0.5, np.float32)
     state = LoopState(said)
     assert state.prior(config).tolist() == [10]
-    state.start = np.array([0.3, 0.7])
     state.past.append(Correction(said, said))
-    assert state.prior(config).tolist() == [3, 7, 0]
+    assert state.prior(config).tolist() == [10, 0]
 
 
 @pytest.mark.parametrize(("prior", "kept"), [(0.0, 1.0), (4.0, 0.6)])
-def test_one_clean_row_moves_the_first_targets_by_its_share(prior, kept):
-    noisy = np.array([[1, 0], [0, 1]], np.float32)
-    theirs = np.array([[0, 1], [0, 1]], np.float32)  # wrong about the one clean row, whose label is 0 and given as 0
-    state = LoopState(noisy)
-    held_out = halves(theirs, theirs[:1], [0])
-    state.begin(held_out, noisy, np.array([0]), Config(combination_prior=prior))
-    np.testing.assert_allclose(state.targets[0], [kept, 1 - kept], atol=1e-6)  # (1 · 1 + prior / 2) / (1 + prior)
+def test_one_clean_row_moves_the_first_labels_by_its_share(prior, kept):
+    noisy = np.array([[1, 0], [0, 1], [0, 0]], np.float32)
+    theirs = np.array([[0, 1], [0, 1], [0.3, 0.7]], np.float32)  # wrong about the one clean row, label 0, given as 0
+    said, given = Correction(theirs, theirs[:1]), Correction(noisy, noisy[:1])
+    found = _with_given(said, given, np.array([0]), prior)
+    expected = [[kept, 1 - kept], [0, 1], [0.3, 0.7]]  # (1 · 1 + prior / 2) / (1 + prior); no label: theirs
+    np.testing.assert_allclose(found.train, expected, atol=1e-6)
+    np.testing.assert_allclose(found.clean, expected[:1], atol=1e-6)
+    assert noisy[2].tolist() == [0, 0]  # what came in is not changed
 
 
 def test_five_clean_rows_do_not_ruin_the_classifier():
@@ -69,7 +70,7 @@ def test_rows_with_wrong_labels_tell_less(right, rows, classes, repeats):
 
 def test_a_clean_row_is_shown_as_often_as_its_first_label_was_wrong():
     said = np.array([[0.9, 0.1], [0.1, 0.9]], np.float32)
-    state = LoopState(said, start=np.array([0.0, 1.0]))
+    state = LoopState(said)
     clean = Rows(said, np.arange(2), np.array([-1, -1]), np.array([0, 1]))
     assert state.repeats(clean, Config(clean_row_repeats=0)) == 1  # without half-networks
     state.held_out = halves(said, said, [0, 1])

@@ -13,13 +13,15 @@ from toys import toy
 from labelloop.errors import DataError
 from labelloop.methods.closed_loop import first_labels as first_labels_file
 from labelloop.methods.closed_loop import halves, loop
+from labelloop.methods.closed_loop.combination import fit_simplex_weights
 from labelloop.methods.closed_loop.first_labels import HeldOut, first_labels
 from labelloop.methods.closed_loop.halves import hold_out
 from labelloop.methods.closed_loop.loop import fit
 from labelloop.methods.closed_loop.state import LoopState
-from labelloop.methods.closed_loop.views import draw_labels, redraw_of, rows_to_train_on
+from labelloop.methods.closed_loop.views import draw_labels, look, noisy_view, redraw_of, rows_to_train_on
 from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier
 from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Correction
 
@@ -32,6 +34,11 @@ def quiet(seed: int = 0, **arguments) -> Runtime:
 
 def held_out(problem, **changes) -> HeldOut:
     return hold_out(problem, tiny_config(problem, **(TRANSITION | changes)), quiet())
+
+
+def of_networks(found: HeldOut) -> np.ndarray:
+    """What the half-networks alone say of the noisy rows."""
+    return found.returned.train_scores[:, :3]
 
 
 def with_label(problem, row: int, label: int):
@@ -47,8 +54,8 @@ def test_what_is_said_of_a_row_has_nothing_of_its_own_label_in_it():
     problem, _ = toy()
     first, others = held_out(problem, warm_up=1), np.arange(1, len(problem.train))
     changed = held_out(with_label(problem, 0, (problem.train.labels[0] + 1) % 3), warm_up=1)
-    assert (changed.noisy_train[0] == first.noisy_train[0]).all()
-    assert (changed.noisy_train[others] != first.noisy_train[others]).any()  # it did teach the network of the others
+    assert (of_networks(changed)[0] == of_networks(first)[0]).all()
+    assert (of_networks(changed)[others] != of_networks(first)[others]).any()  # it did teach the network of the others
 
 
 def test_a_clean_row_is_not_judged_by_what_memorised_it():
@@ -91,7 +98,7 @@ def test_every_row_keeps_its_place_whatever_the_order_of_the_table():
     np.testing.assert_array_equal(again.returned.train, found.returned.train[::-1])
     np.testing.assert_array_equal(again.returned.cross_fitted, found.returned.cross_fitted[::-1])
     np.testing.assert_array_equal(again.chances, found.chances[::-1])
-    np.testing.assert_allclose(found.noisy_train, np.exp(log_p[0]), atol=1e-5)
+    np.testing.assert_allclose(of_networks(found), log_p[0] - log_p[0].mean(axis=1, keepdims=True), atol=1e-5)
     np.testing.assert_allclose(found.noisy_clean, np.exp(log_p[1]), atol=1e-5)
 
 
@@ -182,7 +189,7 @@ def test_every_pass_of_the_correction_network_draws_anew_but_for_paired_rows():
 def test_it_survives_a_checkpoint():
     found = held_out(toy()[0])
     again = HeldOut.from_arrays(*found.to_arrays())
-    for name in ("chances", "labels", "train", "clean", "noisy_train", "noisy_clean"):
+    for name in ("chances", "labels", "train", "clean", "noisy_clean"):
         assert np.array_equal(getattr(found, name), getattr(again, name))
     for name in ("train", "cross_fitted", "expected_right", "train_scores", "clean_scores"):
         assert np.array_equal(getattr(found.returned, name), getattr(again.returned, name), equal_nan=True)
@@ -212,20 +219,26 @@ def test_the_half_networks_are_the_warm_up_and_their_time_is_recorded():
     assert [entry["epoch"] for entry in result.rounds] == [2, 4]  # not 6 and 8: labels stand after 0.6 of the epochs
 
 
-def test_the_first_targets_are_given_labels_and_the_first_correction_combined(monkeypatch):
-    problem, _ = toy()
+def test_the_first_targets_are_the_first_labels(monkeypatch):
+    problem, _ = toy(unlabelled=20)
     seen, train_epoch = [], loop.train_epoch
 
     def watch(model, rows, targets, *rest):
-        seen.append(targets)
+        seen.append(targets.copy())
         return train_epoch(model, rows, targets, *rest)
 
     monkeypatch.setattr(loop, "train_epoch", watch)
     run(problem)
-    found = held_out(problem)
-    noisy = one_hot(problem.train.labels, 3)
-    share = ((seen[0] - noisy) * (found.train - noisy)).sum() / ((found.train - noisy) ** 2).sum()
-    np.testing.assert_allclose(seen[0], share * found.train + (1 - share) * noisy, atol=1e-4)
+    np.testing.assert_array_equal(seen[0], held_out(problem).train)
+
+
+def test_a_row_without_a_label_keeps_its_first_label_in_place_of_a_noisy_one():
+    problem, _ = toy(unlabelled=20)
+    found, config = held_out(problem), tiny_config(problem)
+    on_train, _, _ = look(new_classifier(config, problem, 0), problem, found, quiet())
+    view = noisy_view(problem.train.labels, on_train)
+    np.testing.assert_array_equal(view[-20:], found.train[-20:])
+    np.testing.assert_array_equal(view[:-20], one_hot(problem.train.labels[:-20], 3))
 
 
 @pytest.mark.parametrize("paired", [0, 15])
@@ -233,7 +246,8 @@ def test_no_round_is_worse_on_clean_val_than_any_component_the_half_networks_amo
     result, _ = run(*toy(paired=paired), epochs=12)
     assert len(result.rounds) >= 2
     for number, entry in enumerate(result.rounds, start=1):
-        assert len(entry["component_losses"]) == len(entry["weights"]) == number + 2
+        assert len(entry["component_losses"]) == len(entry["weights"]) == number + 1
+        assert entry["components"][0] == "first labels"
         assert entry["clean_val_loss"] <= min(entry["component_losses"]) + 1e-9
 
 
@@ -269,7 +283,7 @@ def test_one_network_of_each_half_is_kept_as_it_was_at_its_best(monkeypatch):
     first = held_out(problem, warm_up=2, learning_rate_drops=())
     monkeypatch.setattr(halves, "train_epoch", ruin)
     ruined = held_out(problem, warm_up=3, learning_rate_drops=())
-    np.testing.assert_array_equal(first.noisy_train, ruined.noisy_train)
+    np.testing.assert_array_equal(of_networks(first), of_networks(ruined))
 
 
 @pytest.mark.parametrize(
@@ -301,6 +315,20 @@ def test_only_the_value_transition_leaves_row_dependent_noise_out(monkeypatch):
     assert asked == [False, True, True]
 
 
+def test_only_the_value_all_teaches_learners_again(monkeypatch):
+    problem, _ = toy()
+    asked, answer_scores = [], first_labels_file.answer_scores
+
+    def watch(*arguments, inputs, **others):
+        asked.append(None if inputs is None else inputs.again)
+        return answer_scores(*arguments, inputs=inputs, **others)
+
+    monkeypatch.setattr(first_labels_file, "answer_scores", watch)
+    for beliefs in ("networks", "once", "all"):
+        networks_know_nothing(problem, beliefs=beliefs)
+    assert asked == [None, False, True]
+
+
 def test_the_soft_label_of_a_paired_row_does_not_know_its_own_pair():
     """Also with too few pairs to learn from, a pair counts in the estimate of the noise, but not for its own row."""
     problem, _ = toy(n=60, m=40, paired=10)
@@ -323,6 +351,9 @@ def test_a_checkpoint_of_an_older_version_is_refused_in_words_unless_it_has_no_h
     assert LoopState.restored(old, np.eye(2)).held_out is None
     with pytest.raises(DataError, match=r"older version.*--overwrite"):
         LoopState.restored(replace(old, arrays=old.arrays | {"held_out_gap": np.ones(1)}), np.eye(2))
+    guarded = replace(old, values={"rounds": [], "guard": {}}, arrays=old.arrays | {"held_out_train": np.eye(2)})
+    with pytest.raises(DataError, match=r"older version.*--overwrite"):  # with a guard, but other first labels
+        LoopState.restored(guarded, np.eye(2))
 
 
 @pytest.mark.parametrize(("clean", "share"), [(5, 0.25), (20, 1.0)])
@@ -339,7 +370,15 @@ def test_with_few_clean_rows_the_predictions_speak_as_they_are(clean, share):
         np.concatenate([getattr(problem.train, name), getattr(problem.clean, name)])[order]
         for name in ("labels", "clean_labels")
     )
-    said = first_labels_file.answer_scores(
+    answer = first_labels_file.answer_scores(
         first_labels_file.side_by_side([scores], np.float32), given, verified, 3, by_row=False
-    ).said.final[np.argsort(order)[:80]]
-    np.testing.assert_allclose(found.train, share * said + (1 - share) * np.exp(log_p[0]), atol=1e-5)
+    )
+    place = np.argsort(order)
+    shown = one_hot(np.concatenate([problem.train.labels, found.labels]), 3)
+    judges = np.searchsorted(answer.noise.judges.rows, place[80:])
+    labels = np.empty_like(found.labels)
+    labels[judges] = found.labels
+    said = np.concatenate([answer.said.final[place[:80]], answer.of_judges(labels)[judges]])
+    mixed = share * said + (1 - share) * np.exp(np.concatenate(log_p))
+    weights = fit_simplex_weights([shown[80:], mixed[80:].astype(np.float32)], problem.clean.clean_labels)
+    np.testing.assert_allclose(found.train, (weights[0] * shown + weights[1] * mixed)[:80], atol=1e-3)

@@ -625,3 +625,11 @@ def test_the_model_is_the_one_trained_last():
     problem, _ = toy()
     fitted = run(problem, tiny_config(problem))
     assert not same_state(state_of(fitted.model), new_classifier(tiny_config(problem), problem, 0).state_dict())
+
+
+def test_rows_that_are_augmented_anyway_are_blended_only_if_asked():
+    blended = {"mixup": 0.3, "mixup_augmented": False}
+    assert Config(**blended, augment="none").of_the_loop().mixup == 0.3
+    assert Config(**blended, augment="crop-flip").of_the_loop().mixup == 0
+    assert Config(**blended, augment="own").of_the_loop().mixup == 0
+    assert Config(mixup=0.3, augment="crop-flip").of_the_loop().mixup == 0.3

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from labelloop.methods.closed_loop.instant.components import Judges
-from labelloop.methods.closed_loop.instant.correction import answer_scores, correct_scores, side_by_side
-from labelloop.methods.closed_loop.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.correction import answer_scores, correct_scores
+from labelloop.methods.closed_loop.instant.evidence import Evidence, side_by_side
 from labelloop.methods.closed_loop.instant.noise import estimate_noise
 
 CLASSES = 60

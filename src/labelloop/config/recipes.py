@@ -24,12 +24,13 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
     # Two networks, each trained briefly on half of the rows, predict the other half. Instant correction makes labels
     # of that, which the run returns. The loop's network starts from these labels, may correct them early in training,
-    # and then trains on the clean rows too. Mixup and averaged weights keep it from memorising labels; the correction
-    # network is small enough for a hundred clean rows. docs/recipe.md says what each part contributes.
+    # and then trains on the clean rows too. Mixup, or augmentation, and averaged weights keep it from memorising; the
+    # correction network is small enough for a hundred clean rows. docs/recipe.md says what each part contributes.
     "default": {
         "epochs": 50,
         "learning_rate": 0.05,
         "mixup": 0.3,
+        "mixup_augmented": False,
         "average_weights": 0.998,
         "noisy_loss_weight": 0.2,
         "simulation": "by_row",

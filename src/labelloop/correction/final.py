@@ -72,5 +72,5 @@ def final_labels(problem: Problem, config: Config, fitted: Fitted, runtime: Runt
     judged = judge_held_out(problem, found.cross_fitted, ours, found.expected_right) if runtime.is_first else None
     if judged is None:
         return loop
-    kept = kind_of_inputs(problem.train.inputs, config.normalise) if config.beliefs == "all" else None
+    kept = kind_of_inputs(problem.train.inputs, config.normalise) if config.beliefs != "networks" else None
     return FinalLabels(found.train, HELD_OUT, judged, found.train_scores, found.clean_scores, kept, found.guard)

@@ -16,6 +16,7 @@ from labelloop.correction.once import Seen, correct_once
 from labelloop.errors import UsageError
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.closed_loop.instant import Corrected, correct_scores
+from labelloop.methods.closed_loop.instant.evidence import Inputs
 from labelloop.runs.arrays import RowArrays
 from labelloop.runs.read import Run, read_run
 from labelloop.types import Extracted, Floats, Labels
@@ -74,12 +75,14 @@ class StoredRun:
             rows: Which rows.
             clean: Clean labels of these rows [m], -1 where missing.
         """
-        said = self.arrays.said
-        inputs = said.get("table_inputs", said.get("inputs"))
+        said, config = self.arrays.said, self.run.record.config
+        stored = said.get("table_inputs", said.get("inputs"))
+        inputs = None
+        if stored is not None:
+            inputs = Inputs(stored[rows], "table_inputs" in said, again=config.get("beliefs") != "once")
         return correct_scores(
             said["scores"][rows].astype(np.float64), self.given[rows], clean, self.targets.shape[1], self.seed,
-            inputs=None if inputs is None else inputs[rows], table="table_inputs" in said,
-            by_row=self.run.record.config.get("simulation") != "transition",
+            inputs=inputs, by_row=config.get("simulation") != "transition",
         )  # fmt: skip
 
     def with_clean(self, clean: Labels) -> StoredRun:

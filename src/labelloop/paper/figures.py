@@ -152,7 +152,7 @@ def _clean_error(axis: Any, records: Records, _: Styles) -> None:
 
 
 def _weights(axis: Any, records: Records, _: Styles) -> None:
-    """The mean weight of each component by round: 0 is the given label, k the k-th correction."""
+    """The mean weight of each component by round: 0 is the given label or the first labels, k the k-th correction."""
     records = [record for record in records if record["rounds"]]
     rounds = min((len(record["rounds"]) for record in records), default=0)
     if not rounds:
@@ -165,7 +165,8 @@ def _weights(axis: Any, records: Records, _: Styles) -> None:
                 for number in range(rounds)
             ]
         )
-        name = "given label" if component == 0 else f"correction {component}"
+        named = records[0]["rounds"][-1].get("components") or ["given label"]  # older records have no names
+        name = str(named[0]) if component == 0 else f"correction {component}"
         again, colour = divmod(component, len(COLOURS))
         look = {"color": COLOURS[colour], "hatch": "/" * again, "edgecolor": "white"}
         axis.bar(np.arange(1, rounds + 1), height, bottom=bottom, label=name, **look)

@@ -99,7 +99,7 @@ def _dynamics(run: Survey) -> Picture:
 
 
 def _weights(run: Survey) -> Picture:
-    """The combination weights of every round: the given label first, then each round's correction."""
+    """The combination weights of every round: the given label or the first labels, then each round's correction."""
     rounds = [each for each in run.record.get("rounds") or [] if each.get("weights")]
     if rounds:
         return {

@@ -12,7 +12,7 @@ from labelloop.methods.closed_loop.corrector import CorrectorConfig
 COMBINATIONS = ("convex", "latest")
 CLEAN_ROWS_TRAIN = ("never", "always", "after_warm_up", "after_last_correction")
 SIMULATIONS = ("posterior", "transition", "by_row")
-BELIEFS = ("networks", "all")
+BELIEFS = ("networks", "once", "all")
 FINAL_LABELS = ("loop", "held_out")
 
 
@@ -26,23 +26,26 @@ class Config(TrainingConfig):
             or a label drawn, anew in every pass, given the clean label: from noise that depends on the class alone
             ("transition"), or, to equal parts, on the row too ("by_row"). Two half-networks, each trained on half of
             the rows for the epochs of the warm-up, give the estimate and correct every label once before the loop.
-        beliefs: Where the first labels come from: "networks", the half-networks alone, or "all", where inputs are
-            columns of numbers also learners of the given labels and of the clean rows alone.
+        beliefs: Where the first labels come from: "networks", the half-networks alone; "once", where inputs are columns
+            of numbers also learners of the given labels and of the clean rows alone; or "all", also learners that are
+            taught a second time, by corrected labels.
         warm_up: Epochs before the first correction. With half-networks, the epochs of each of them; the loop's own
             labels are then first corrected after `correct_every` epochs.
         correct_every: Epochs between corrections.
         correct_until: The share of the epochs after which labels are no longer corrected.
         clean_fit_fraction: Share of the clean rows that train the correction network; the rest are clean_val.
         combination: "convex" (Eq. 2), or "latest": the newest correction alone.
-        combination_prior: The size of a prior on the combination weights, in clean rows, for when there are few. At
-            the start it is split evenly between given labels and half-networks; in every round it stands for the
-            weights of the start. 0 is Eq. 5.
+        combination_prior: The size of a prior on the combination weights, in clean rows, for when there are few. It
+            stands for the first labels; where these combine given labels and the half-networks' correction, for each
+            half and half. 0 is Eq. 5.
         clean_rows_train: Whether the clean rows also train the classifier with their clean labels: "never" (the
             paper), "always", "after_warm_up", or "after_last_correction", when memorised clean rows can no longer
             spoil a correction.
         clean_row_repeats: How often each epoch repeats a clean row, where clean rows train the classifier. 0 chooses it
             by how many noisy rows are worth one clean row, from the share of their first labels that is right; three
             times as often where rows are augmented.
+        mixup_augmented: Whether mixup also blends rows that are augmented anyway, which alone keeps a network from
+            memorising.
         final_labels: The labels to return: "loop", those that the loop ends with (the paper), or "held_out", the first
             labels, from networks that have not seen the row, unless paired rows show that the loop's are better.
         corrector: Settings of the correction network.
@@ -59,6 +62,7 @@ class Config(TrainingConfig):
     combination_prior: float = added(0.0)
     clean_rows_train: str = "never"
     clean_row_repeats: int = added(1)
+    mixup_augmented: bool = added(True)
     final_labels: str = added("loop")
     corrector: CorrectorConfig = field(default_factory=CorrectorConfig)
 
@@ -117,10 +121,10 @@ class Config(TrainingConfig):
         return replace(self, epochs=self.warm_up, mixup=0.0, augment=augment)
 
     def of_the_loop(self) -> Config:
-        """The settings of the loop itself: with half-networks, the warm-up is only up to the first correction."""
-        if self.simulation == "posterior":
-            return self
-        return replace(self, warm_up=min(self.correct_every, max(self.epochs - 1, 1)))
+        """The settings of the loop's own epochs: with half-networks, its warm-up is only up to the first correction."""
+        mixup = self.mixup if self.augment == "none" or self.mixup_augmented else 0.0
+        warm_up = self.warm_up if self.simulation == "posterior" else min(self.correct_every, max(self.epochs - 1, 1))
+        return replace(self, mixup=mixup, warm_up=warm_up)
 
     def wants(self, name: str) -> bool:
         """Whether the correction network, or a candidate for it, uses this input."""

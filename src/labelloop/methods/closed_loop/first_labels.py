@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from labelloop.large_arrays import by_chunks, is_on_disk, joined, taken
-from labelloop.methods.closed_loop.combination import combine
+from labelloop.large_arrays import by_chunks, is_on_disk, joined, put, taken
+from labelloop.methods.closed_loop.combination import combine, fit_simplex_weights, with_prior
 from labelloop.methods.closed_loop.config import Config
-from labelloop.methods.closed_loop.instant.correction import answer_scores, guarded, side_by_side
-from labelloop.methods.closed_loop.learners.columns import TABLE, column_scores, kind_of_inputs
+from labelloop.methods.closed_loop.instant.correction import answer_scores, guarded
+from labelloop.methods.closed_loop.instant.evidence import Inputs, side_by_side
+from labelloop.methods.closed_loop.instant.pairs import ENOUGH
+from labelloop.methods.closed_loop.learners.columns import MOST_SCORES, TABLE, column_scores, kind_of_inputs
 from labelloop.methods.closed_loop.views import draw_labels
 from labelloop.seeds import stream
+from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Correction, Floats, HeldOutLabels, Labels, Problem
 
-ENOUGH = 20  # clean rows; fewer are too few to choose among learners
-MOST_SCORES = 50_000_000  # rows times classes: beyond this, only networks learn from the given labels
 OWN = ("chances", "labels", "train", "clean")
 PREFIX, OF_LABELS = "held_out_", "held_out_labels_"  # of the names under which a checkpoint stores the arrays
 
@@ -34,9 +35,11 @@ class HeldOut:
     Attributes:
         chances: P(ỹ | y, x) of the clean rows, the distribution of their noisy label [M, C].
         labels: A noisy label for every clean row: the real one where there is one, else drawn from `chances` [M].
-        train: P(y | x, ỹ) of the noisy rows, the first correction, without a guard [N, C]. With fewer than ENOUGH clean
-            rows, it is as if each missing one had chosen the learners' predictions of the given label as they are.
-        clean: The same for the clean rows, given their noisy label; learnt without the row [M, C].
+        train: ȳ_0, the first labels of the noisy rows: P(y | x, ỹ), without a guard, combined with the given label as
+            in Eq. 5 [N, C]. Where there are fewer than ENOUGH clean rows, it is as if each missing one had chosen the
+            learners' predictions of the given label as they are.
+        clean: The same for the clean rows, given their noisy label; learnt without the row, but for the weight that
+            combines it with the given label [M, C].
         returned: The labels after the guard, what they were made from, and how they do on clean rows.
     """
 
@@ -47,14 +50,9 @@ class HeldOut:
     returned: HeldOutLabels
 
     @property
-    def noisy_train(self) -> Floats:
-        """p(ỹ | x) of the noisy rows [N, C]."""
-        return _posterior(self.returned.train_scores, self.train.shape[1])
-
-    @property
     def noisy_clean(self) -> Floats:
-        """The same for the clean rows [M, C]."""
-        return _posterior(self.returned.clean_scores, self.train.shape[1])
+        """The half-networks' p(ỹ | x) of the clean rows [M, C]: theirs are the first of the scores."""
+        return softmax(self.returned.clean_scores[:, : self.train.shape[1]], axis=1)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """All arrays, as a checkpoint stores them, and the guard's record."""
@@ -77,11 +75,6 @@ def _arrays() -> list[Any]:
     return [each for each in fields(HeldOutLabels) if each.name != "guard"]
 
 
-def _posterior(scores: Floats, num_classes: int) -> Floats:
-    """The half-networks' p(ỹ | x): theirs are the first of the scores."""
-    return by_chunks(lambda rows: softmax(scores[rows, :num_classes], axis=1), (len(scores), num_classes))
-
-
 def _mixed(said: Floats, scores: Floats, share: float) -> Floats:
     """Soft labels [n, C], mixed with the geometric mean of all sources' predictions of the given label."""
     if share == 1:
@@ -92,6 +85,29 @@ def _mixed(said: Floats, scores: Floats, share: float) -> Floats:
         return softmax(by_source.mean(axis=1), axis=1)
 
     return combine([said, by_chunks(as_they_are, said.shape)], np.array([share, 1 - share]))
+
+
+def _with_given(said: Correction, given: Correction, clean_labels: Labels, prior: float) -> Correction:
+    """Soft labels and given labels [n, C], combined by Eq. 5; rows without a given label keep their soft one.
+
+    All clean rows may judge here, because `said` of a clean row was made without it.
+
+    Args:
+        said: Soft labels.
+        given: One-hot given labels; zeros where missing.
+        clean_labels: Of the clean rows [M].
+        prior: Prior rows of the weights, half of them for each side.
+    """
+    best = fit_simplex_weights([given.clean, said.clean], clean_labels)
+    weights = with_prior(best, len(clean_labels), prior * np.full(2, 0.5))
+
+    def mixed(some: Floats, labels: Floats) -> Floats:
+        unlabelled = np.flatnonzero(~labels.any(axis=1))
+        whole = by_chunks(lambda rows: labels[rows], labels.shape) if len(unlabelled) else labels
+        put(whole, unlabelled, some[unlabelled])
+        return combine([whole, some], weights)
+
+    return Correction(mixed(said.train, given.train), mixed(said.clean, given.clean))
 
 
 def first_labels(problem: Problem, log_p: Correction, config: Config, seed: int) -> HeldOut:
@@ -111,26 +127,33 @@ def first_labels(problem: Problem, log_p: Correction, config: Config, seed: int)
     )
     place = np.argsort(order)
     of_train, of_clean = place[: len(train)], place[len(train) :]
-    sources, inputs, table = [taken(joined(log_p.train, log_p.clean), order)], None, False
-    if config.beliefs == "all" and (kind := kind_of_inputs(train.inputs, config.normalise)) is not None:
-        inputs, table = taken(train.inputs, index).astype(np.float32, copy=False), kind == TABLE
+    sources, inputs = [taken(joined(log_p.train, log_p.clean), order)], None
+    if config.beliefs != "networks" and (kind := kind_of_inputs(train.inputs, config.normalise)) is not None:
+        rows = taken(train.inputs, index).astype(np.float32, copy=False)
+        inputs = Inputs(rows, kind == TABLE, again=config.beliefs == "all")
         if len(index) * classes <= MOST_SCORES:
-            sources += column_scores(inputs, given, classes, table, seed)
+            sources += column_scores(rows, given, classes, inputs.table, seed)
     scores = side_by_side(sources, np.float32)
-    answer = answer_scores(
-        scores, given, verified, classes, seed, inputs=inputs, table=table, by_row=config.simulation != "transition"
-    )
-    found, judged = guarded(answer), np.searchsorted(answer.noise.judges.rows, of_clean)  # [M] among the judges
-    chances = np.mean(answer.noise.laws(), axis=0)[judged]  # [M, C]
-    labels = np.where(clean.labels != MISSING, clean.labels, draw_labels(chances, stream(seed, "simulated-labels")))
-    in_order = np.empty_like(labels)
-    in_order[judged] = labels
+    by_row = config.simulation != "transition"
+    answer = answer_scores(scores, given, verified, classes, seed, inputs=inputs, by_row=by_row)
+    found, judges = guarded(answer), answer.noise.judges
+    laws = np.mean(answer.noise.laws(), axis=0)  # [M, C], in the order of the table
+    drawn = draw_labels(laws, stream(seed, "simulated-labels"))
+    shown = np.where(judges.given != MISSING, judges.given, drawn)
+    judged = np.searchsorted(judges.rows, of_clean)  # [M] among the judges
+    chances, labels = laws[judged], shown[judged]
     share = min(len(clean) / ENOUGH, 1.0)
+    said = Correction(
+        _mixed(taken(answer.said.final, of_train), taken(scores, of_train), share),
+        _mixed(answer.of_judges(shown)[judged], taken(scores, of_clean), share),
+    )
+    one_hots = Correction(one_hot(train.labels, classes), one_hot(labels, classes))
+    first = _with_given(said, one_hots, clean.clean_labels, config.combination_prior)
     return HeldOut(
         chances=chances.astype(np.float32),
         labels=labels,
-        train=_mixed(taken(answer.said.final, of_train), taken(scores, of_train), share),
-        clean=_mixed(answer.of_judges(in_order)[judged], taken(scores, of_clean), share),
+        train=first.train,
+        clean=first.clean,
         returned=HeldOutLabels(
             train=taken(found.targets, of_train),
             cross_fitted=found.cross_fitted[of_clean],

@@ -38,8 +38,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     for epoch in runtime.epochs(loop.epochs):  # (3)
         if config.simulation != "posterior" and state.held_out is None:
             with runtime.phase("halves"):
-                state.begin(hold_out(problem, config, runtime), noisy, clean.clean_labels, config)
-                state.targets = runtime.from_first(lambda: state.targets)
+                state.begin(hold_out(problem, config, runtime))  # ŷ_0 is ȳ_0 of the half-networks (1)
             runtime.save(epoch - 1, model, optimizer, average=average, **state.to_save())
         with runtime.phase("train"):
             rows = rows_to_train_on(problem, state.targets, noisy, loop, epoch, state.repeats(clean, config))

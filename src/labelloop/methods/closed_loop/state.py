@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from labelloop.errors import DataError
-from labelloop.large_arrays import by_chunks
-from labelloop.methods.closed_loop.combination import Weights, clean_loss, combine, fit_simplex_weights, with_prior
+from labelloop.methods.closed_loop.combination import Weights, clean_loss
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import Corrector
 from labelloop.methods.closed_loop.first_labels import PREFIX, HeldOut
 from labelloop.training.checkpoint import Checkpoint
-from labelloop.training.targets import one_hot
 from labelloop.types import Correction, Extracted, Floats, Labels, Rows
 
 MOST_REPEATS = 4  # of a clean row in an epoch: with more, the rows are memorised
@@ -32,7 +30,6 @@ class LoopState:
         rounds: A record of every correction.
         held_out: The half-networks' results from before the loop; None with the paper's simulation.
         first: The network's outputs for the clean rows in the first round, before any clean label could influence it.
-        start: The weights of the first targets: of the given labels, and of the half-networks if there are any.
     """
 
     targets: Floats
@@ -40,7 +37,6 @@ class LoopState:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     first: Extracted | None = None
     held_out: HeldOut | None = None
-    start: Weights = field(default_factory=lambda: np.ones(1))
 
     @property
     def weights(self) -> Weights | None:
@@ -51,43 +47,30 @@ class LoopState:
     def next_round(self) -> int:
         return len(self.past) + 1
 
-    def begin(self, held_out: HeldOut, noisy: Floats, clean_labels: Labels, config: Config) -> None:
-        """Stores the half-networks' results; the first targets combine given labels and theirs by Eq. 5.
-
-        All clean rows may judge here, because the predictions for a clean row were learnt without it.
-        """
-        self.held_out = held_out
-        given, unlabelled = noisy, np.flatnonzero(~noisy.any(axis=1))
-        if len(unlabelled):  # such rows have only the half-networks' labels
-            given = by_chunks(lambda rows: noisy[rows], noisy.shape)
-            given[unlabelled] = held_out.train[unlabelled]
-        base = Correction(given, one_hot(held_out.labels, noisy.shape[1]))
-        components = self.components(base)
-        best = fit_simplex_weights([component.clean for component in components], clean_labels)
-        self.start = with_prior(best, len(clean_labels), config.combination_prior * np.full(2, 0.5))
-        self.targets = combine([component.train for component in components], self.start)
+    def begin(self, held_out: HeldOut) -> None:
+        """Stores the half-networks' results; their labels are the first targets."""
+        self.held_out, self.targets = held_out, held_out.train
 
     def components(self, base: Correction) -> list[Correction | HeldOut]:
-        """All that Eq. 2 combines: ȳ_0, the half-networks' labels, and ȳ_1, ..., ȳ_t."""
-        return [base, *([self.held_out] if self.held_out else []), *self.past]
+        """All that Eq. 2 combines: ȳ_0, ..., ȳ_t. With half-networks ȳ_0 is their correction instead of `base`."""
+        return [self.held_out or base, *self.past]
 
     def prior(self, config: Config) -> Weights:
-        """Prior rows for each of `components`: only for those of the start [K]."""
-        return config.combination_prior * np.append(self.start, np.zeros(len(self.past)))
+        """Prior rows for each of `components`: only for ȳ_0 [K]."""
+        return config.combination_prior * np.eye(1 + len(self.past))[0]
 
     def repeats(self, clean: Rows, config: Config) -> int:
         """How often an epoch repeats a clean row: as configured, or by the accuracy of the clean rows' first labels."""
         if config.clean_row_repeats or self.held_out is None:
             return config.clean_row_repeats or 1
-        given = one_hot(self.held_out.labels, self.held_out.clean.shape[1])
-        first = combine([given, self.held_out.clean], self.start)  # [M, C], made without the row's clean label
+        first = self.held_out.clean  # [M, C]
         worth = rows_that_tell_as_much(int((first.argmax(axis=1) == clean.clean_labels).sum()), *first.shape)
         return worth if config.augment == "none" else VIEWS * worth
 
     def component_names(self) -> list[str]:
         """The names of `components`, for the record."""
-        held_out = ["half-networks"] if self.held_out else []
-        return ["given label", *held_out, *(f"correction {k}" for k in range(1, len(self.past) + 1))]
+        first = "first labels" if self.held_out else "given label"
+        return [first, *(f"correction {k}" for k in range(1, len(self.past) + 1))]
 
     def close_round(
         self,
@@ -127,7 +110,7 @@ class LoopState:
         past = [{"train": p.train, "clean": p.clean} for p in self.past]
         if past and self.first is not None:
             past[0] |= {FIRST + name: value.copy() for name, value in vars(self.first).items()}  # their own bytes
-        arrays = {"targets": self.targets, "start": self.start}
+        arrays = {"targets": self.targets}
         held_out, guard = self.held_out.to_arrays() if self.held_out else ({}, None)
         return {"arrays": arrays | held_out, "past": past, "values": {"rounds": self.rounds, "guard": guard}}
 
@@ -139,15 +122,15 @@ class LoopState:
         past = [Correction(p["train"], p["clean"]) for p in saved.past]
         first = {k.removeprefix(FIRST): v for p in saved.past[:1] for k, v in p.items() if k.startswith(FIRST)}
         guard = saved.values.get("guard")
-        if guard is None and any(name.startswith(PREFIX) for name in saved.arrays):
+        halves = any(name.startswith(PREFIX) for name in saved.arrays)
+        if halves and (guard is None or "start" in saved.arrays):
             raise DataError(
                 "an older version of LabelLoop began this run, and this one cannot continue from its half-networks; "
                 "run it again with --overwrite (overwrite=True), or resume it with the version that began it"
             )
         held_out = None if guard is None else HeldOut.from_arrays(saved.arrays, guard)
         extracted = Extracted(**first) if first else None
-        start = saved.arrays["start"]
-        return cls(saved.arrays["targets"], past, saved.values["rounds"], extracted, held_out, start)
+        return cls(saved.arrays["targets"], past, saved.values["rounds"], extracted, held_out)
 
 
 def rows_that_tell_as_much(right: int, rows: int, num_classes: int) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def noisy_view(labels: Labels, extracted: Extracted) -> Floats:
-    """The noisy label of every row [N, C]: the given one if there is one, else the simulated posterior f_n(x)."""
+    """The noisy label of every row [N, C]: the given one if there is one, else what `extracted` has in its place."""
     view = one_hot(labels, extracted.noisy_posterior.shape[1])
     unknown = np.flatnonzero(labels == MISSING)
     view[unknown] = extracted.noisy_posterior[unknown]
@@ -35,13 +35,14 @@ def look(
 ) -> tuple[Extracted, Extracted, Labels]:
     """The network's outputs for training and clean rows, and the noisy labels of the clean rows, -1 where unknown.
 
-    With half-networks the posterior of the noisy label is theirs, and every clean row has a noisy label.
+    What stands for a missing label is f_n(x). With half-networks every clean row has a noisy label, and a noisy row
+    without one has its first label.
     """
     on_train, on_clean = (extract(model, rows, runtime) for rows in (problem.train, problem.clean))
     if held_out is None:
         return on_train, on_clean, problem.clean.labels
     return (
-        replace(on_train, noisy_posterior=held_out.noisy_train),
+        replace(on_train, noisy_posterior=held_out.train),
         replace(on_clean, noisy_posterior=held_out.noisy_clean),
         held_out.labels,
     )

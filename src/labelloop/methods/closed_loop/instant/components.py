@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.large_arrays import by_chunks
-from labelloop.methods.closed_loop.combination import clean_loss, combine, fit_simplex_weights
+from labelloop.large_arrays import by_chunks, soft_dtype
+from labelloop.methods.closed_loop.combination import Weights, clean_loss, combine, fit_simplex_weights
 from labelloop.methods.closed_loop.instant.evidence import Evidence, Said
 from labelloop.splits import deal
 from labelloop.types import MISSING, Floats, Labels
@@ -19,6 +19,7 @@ EVERYBODY = -1  # no fold is left out
 DUST = 1e-6  # a weight that the solver leaves in place of zero
 
 Candidate = Callable[[Evidence, Labels], Said]  # learns from the clean rows it is given
+About = Callable[[Labels, int], Floats]  # predictions for rows, learnt without the clean rows of a fold, or EVERYBODY
 
 
 @dataclass(frozen=True)
@@ -82,25 +83,47 @@ class Component:
     Attributes:
         name: For display.
         unseen: Its cross-fitted predictions for the judges [M, C].
-        final: Computes its predictions for all rows, from a fit to all clean rows [n, C].
+        about: Its predictions for some rows, from a fit to the clean rows of all folds but one [m, C].
     """
 
     name: str
     unseen: Floats
-    final: Callable[[], Floats]
+    about: About
 
     def among(self, mask: NDArray[np.bool_]) -> Component:
         """The same component with only some of the judges."""
-        return Component(self.name, self.unseen[mask], self.final)
+        return Component(self.name, self.unseen[mask], self.about)
 
 
 @dataclass(frozen=True)
 class Combined:
-    """The combination for all rows [n, C], for the judges with weights fitted without them [M, C], and its weights."""
+    """A combination of components.
+
+    Attributes:
+        final: Its predictions for all rows [n, C].
+        unseen: Those for the judges, with components and weights fitted without them [M, C].
+        weights: The weight of every component.
+        without: Its predictions for some rows, with components and weights fitted without one fold [m, C].
+    """
 
     final: Floats
     unseen: Floats
     weights: dict[str, float]
+    without: About
+
+    def about(self, rows: Labels, fold: int) -> Floats:
+        """Its predictions for some rows; `fold` is left out [m, C]."""
+        return self.final[rows] if fold == EVERYBODY else self.without(rows, fold)
+
+    def changed(self, judges: Judges, change: Callable[[Floats, Labels], Floats]) -> Combined:
+        """The same with all predictions changed in one way, by a function of predictions and positions of rows."""
+        everyone = np.arange(len(self.final))
+        return replace(
+            self,
+            final=by_chunks(lambda rows: change(self.final[rows], everyone[rows]), self.final.shape, self.final.dtype),
+            unseen=change(self.unseen, judges.rows),
+            without=lambda rows, fold: change(self.without(rows, fold), rows),
+        )
 
 
 def best_of_each(judges: Judges, families: Mapping[str, Sequence[Candidate]], *, use_given: bool) -> list[Component]:
@@ -109,23 +132,37 @@ def best_of_each(judges: Judges, families: Mapping[str, Sequence[Candidate]], *,
     for name, candidates in families.items():
         said = [_unseen(judges, candidate, use_given) for candidate in candidates]
         best = int(np.argmin([clean_loss([p], judges.labels, np.ones(1)) for p in said]))
-        found.append(Component(name, said[best], partial(_final, judges, candidates[best], use_given)))
+        found.append(Component(name, said[best], partial(_about, judges, candidates[best], use_given)))
     return found
 
 
 def combination(judges: Judges, components: Sequence[Component]) -> Combined:
-    """Eq. 5 on the components' held-out predictions; components without weight are not computed for all rows."""
+    """Eq. 5 on the components' held-out predictions; components without weight are not computed."""
     unseen, labels = [component.unseen for component in components], judges.labels
-    weights = fit_simplex_weights(unseen, labels)
-    weights = np.where(weights < DUST, 0, weights) / weights[weights >= DUST].sum()
-    used = [j for j, weight in enumerate(weights) if weight > 0]
-    final = combine([components[j].final() for j in used], weights[used])
-    out = np.empty_like(unseen[0])
+    weights = _without_dust(fit_simplex_weights(unseen, labels))
+    of_fold, out = {EVERYBODY: weights}, np.empty_like(unseen[0])
     for k in np.unique(judges.fold):  # the weights, too, are fitted without the row
         others = judges.fold != k
         without = fit_simplex_weights([p[others] for p in unseen], labels[others]) if others.any() else weights
         out[~others] = combine([p[~others] for p in unseen], without)
-    return Combined(final, out, dict(zip((c.name for c in components), weights.tolist(), strict=True)))
+        of_fold[int(k)] = _without_dust(without)
+
+    def about(rows: Labels, fold: int) -> Floats:
+        mine = of_fold.get(fold, weights)
+        used = np.flatnonzero(mine).tolist()
+        return combine([components[j].about(rows, fold) for j in used], mine[used])
+
+    evidence = judges.evidence
+    everyone = np.arange(len(evidence.given))
+    width = evidence.scores.shape[1] + (0 if evidence.inputs is None else evidence.inputs.shape[1])
+    final = by_chunks(
+        lambda rows: about(everyone[rows], EVERYBODY), (len(everyone), evidence.num_classes), soft_dtype(), width=width
+    )
+    return Combined(final, out, dict(zip((c.name for c in components), weights.tolist(), strict=True)), about)
+
+
+def _without_dust(weights: Weights) -> Weights:
+    return np.where(weights < DUST, 0, weights) / weights[weights >= DUST].sum()
 
 
 def _unseen(judges: Judges, candidate: Candidate, use_given: bool) -> Floats:
@@ -137,9 +174,5 @@ def _unseen(judges: Judges, candidate: Candidate, use_given: bool) -> Floats:
     return said
 
 
-def _final(judges: Judges, candidate: Candidate, use_given: bool) -> Floats:
-    evidence, said = judges.evidence, judges.ask(candidate, EVERYBODY)
-    everyone = np.arange(len(evidence.given))
-    shape = (len(everyone), evidence.num_classes)
-    width = evidence.scores.shape[1] + (0 if evidence.inputs is None else evidence.inputs.shape[1])
-    return by_chunks(lambda rows: said.about(evidence, everyone[rows], use_given=use_given), shape, width=width)
+def _about(judges: Judges, candidate: Candidate, use_given: bool, rows: Labels, fold: int) -> Floats:
+    return judges.ask(candidate, fold).about(judges.evidence, rows, use_given=use_given)

@@ -1,21 +1,22 @@
 """Candidates learnt from the clean rows, judged on clean rows they have not seen, and combined as in Eq. 2 and 5.
 
 All of this is cross-fitted: every clean row is learnt from, and judges only fits that were made without it. Rows are
-labelled in three steps: predict the true label from the inputs alone; estimate the noise and add what the given label
-says (noise.py); and change a given label only where the clean rows show that changes help (guard.py).
+labelled in four steps: predict the true label from the inputs alone; teach learners of the inputs once more with the
+labels that follow (again.py); estimate the noise and add what the given label says (noise.py); and change
+a given label only where the clean rows show that changes help (guard.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from labelloop.large_arrays import by_chunks, put
+from labelloop.large_arrays import put
+from labelloop.methods.closed_loop.instant.again import teach_again
 from labelloop.methods.closed_loop.instant.changes import look_at_changes
 from labelloop.methods.closed_loop.instant.clean_only import clean_forest, clean_logistic
 from labelloop.methods.closed_loop.instant.components import (
@@ -26,21 +27,19 @@ from labelloop.methods.closed_loop.instant.components import (
     best_of_each,
     combination,
 )
-from labelloop.methods.closed_loop.instant.evidence import Evidence
+from labelloop.methods.closed_loop.instant.evidence import Evidence, Inputs
 from labelloop.methods.closed_loop.instant.noise import Noise, estimate_noise, flatten, least_sharp
-from labelloop.methods.closed_loop.instant.opinions import Opinion, label_corrector, noise_model, recalibrated
-from labelloop.methods.closed_loop.instant.pairs import MIN_PAIRS
-from labelloop.methods.closed_loop.instant.structured import structured
+from labelloop.methods.closed_loop.instant.opinions import as_they_are, label_corrector, noise_model, recalibrated
+from labelloop.methods.closed_loop.instant.pairs import ENOUGH, MIN_PAIRS
+from labelloop.methods.closed_loop.instant.structured import ALIKE, structured
 from labelloop.methods.closed_loop.learners.logistic import MANY
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Floats, Labels
 
 SAMPLE = 5000  # noisy rows that noise models are fitted to: more change nothing and take time
 MOST_SAMPLED = 20_000  # where a noise matrix has more entries than SAMPLE, as many rows as entries, up to this
-FLOOR = 1e-5  # of a probability, before its logarithm
 
 STRENGTHS = (3, 30)  # of the penalty that pulls towards the scores as they are; more than two values changed nothing
-ALIKE = (1, 30)  # of the penalty that pulls classes towards each other
 
 
 NOISE_MODELS: dict[str, list[Candidate]] = {  # used with and without the given label
@@ -106,16 +105,6 @@ class Answer:
         return believed
 
 
-def side_by_side(sources: Sequence[NDArray], dtype: DTypeLike | None = None) -> NDArray:
-    """Log-probabilities of several sources in one array [n, E], each centred row by row."""
-
-    def centred(rows: slice) -> NDArray:
-        return np.hstack([part - part.mean(axis=1, keepdims=True) for part in (source[rows] for source in sources)])
-
-    shape = (len(sources[0]), sum(source.shape[1] for source in sources))
-    return by_chunks(centred, shape, dtype or np.result_type(*sources))
-
-
 def families_without_given(evidence: Evidence) -> dict[str, list[Candidate]]:
     """Ways to predict the true label from the inputs alone; the best candidate of each family is kept.
 
@@ -154,12 +143,11 @@ def correct_scores(
     num_classes: int,
     seed: int = 0,
     *,
-    inputs: Floats | None = None,
-    table: bool = False,
+    inputs: Inputs | None = None,
     by_row: bool = True,
 ) -> Corrected:
     """Corrects labels from log-probabilities of one or more sources side by side; arguments as in `answer_scores`."""
-    return guarded(answer_scores(scores, given, clean, num_classes, seed, inputs=inputs, table=table, by_row=by_row))
+    return guarded(answer_scores(scores, given, clean, num_classes, seed, inputs=inputs, by_row=by_row))
 
 
 def answer_scores(
@@ -169,8 +157,7 @@ def answer_scores(
     num_classes: int,
     seed: int = 0,
     *,
-    inputs: Floats | None = None,
-    table: bool = False,
+    inputs: Inputs | None = None,
     by_row: bool = True,
 ) -> Answer:
     """Soft labels before the guard, from log-probabilities of one or more sources side by side.
@@ -181,8 +168,7 @@ def answer_scores(
         clean: Clean labels [n], -1 where missing; at least two rows have one.
         num_classes: C.
         seed: Deals rows into folds and draws the noisy rows that noise models are fitted to.
-        inputs: The rows themselves [n, D], for components that learn from the clean rows only.
-        table: Whether the inputs are columns of a table.
+        inputs: The rows themselves, for learners of the clean rows and of corrected labels.
         by_row: Whether noise may depend on the row as well as on the class.
     """
     noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
@@ -192,22 +178,29 @@ def answer_scores(
         clean=clean,
         sample=np.sort(stream(seed, "noisy-sample").permutation(noisy)[: _sample_size(num_classes)]),
         num_classes=num_classes,
-        inputs=inputs,
-        table=table,
+        inputs=None if inputs is None else inputs.rows,
+        table=inputs is not None and inputs.table,
         seed=seed,
     )
     judges = Judges.all_clean(evidence, stream(seed, "clean-folds"))
-    free = combination(judges, best_of_each(judges, families_without_given(evidence), use_given=False))
-    q = _keep_absent(free.final, evidence, np.arange(len(given)))  # [n, C]
-    q_unseen = _keep_absent(free.unseen, evidence, judges.rows)  # [M, C]
-    enough = bool((judges.given != MISSING).sum() >= MIN_PAIRS)
-    power = 1.0 if enough else least_sharp(q_unseen, judges.labels)
-    flat, flat_unseen = flatten(q, power), flatten(q_unseen, power)
-    noise = estimate_noise(judges, flat, by_row=by_row)
-    said = alone = noise.pooled(flat, flat_unseen)
-    if enough:
-        said = _taught_by_pairs(noise, q, q_unseen)
-    return Answer(noise, said, alone, q, flat_unseen, free.weights, enough)
+    learnt = best_of_each(judges, families_without_given(evidence), use_given=False)
+    q = _keep_absent(combination(judges, learnt), judges)
+    pairs = int((judges.given != MISSING).sum())
+    if inputs is not None and inputs.again and len(judges.rows) >= ENOUGH:
+        taught = estimate_noise(judges, q.final, by_row=by_row).pooled(q)
+        q = _keep_absent(teach_again(judges, q, taught), judges)
+    flat = _cautious(q, judges, pairs)
+    noise = estimate_noise(judges, flat.final, by_row=by_row)
+    said = alone = noise.pooled(flat)
+    if pairs >= MIN_PAIRS:
+        said = _taught_by_pairs(noise, q)
+    return Answer(noise, said, alone, q.final, flat.unseen, q.weights, pairs >= MIN_PAIRS)
+
+
+def _cautious(q: Combined, judges: Judges, pairs: int) -> Combined:
+    """q as flat as the clean rows allow, where there are too few pairs to show what a given label is worth."""
+    power = 1.0 if pairs >= MIN_PAIRS else least_sharp(q.unseen, judges.labels)
+    return q.changed(judges, lambda said, rows: flatten(said, power))
 
 
 def _sample_size(num_classes: int) -> int:
@@ -237,26 +230,25 @@ def guarded(answer: Answer) -> Corrected:
     )
 
 
-def _taught_by_pairs(noise: Noise, q: Floats, q_unseen: Floats) -> Combined:
+def _taught_by_pairs(noise: Noise, q: Combined) -> Combined:
     """What paired rows teach about given labels, combined with the noise models and with the inputs alone.
 
     Args:
         noise: How labels go wrong.
-        q: P(y | x) of all rows [n, C].
-        q_unseen: The same of the judges, by models that did not learn from them [M, C].
+        q: P(y | x).
     """
     judges, evidence = noise.judges, noise.judges.evidence
     paired = judges.given != MISSING  # [M]
     pairs = judges.among(paired)
-    fixed = [*noise.components(q, q_unseen), Component("inputs alone", q_unseen, lambda: q)]
+    fixed = [*noise.components(q), Component("inputs alone", q.unseen, q.about)]
     learnt = best_of_each(pairs, families_with_given(evidence), use_given=True)
     whole = combination(pairs, [*learnt, *(component.among(paired) for component in fixed)])
-    final = _keep_absent(whole.final, evidence, np.arange(len(evidence.given)))
-    unlabelled = np.flatnonzero(evidence.given == MISSING)
-    put(final, unlabelled, q[unlabelled])
-    unseen = q_unseen.copy()
-    unseen[paired] = _keep_absent(whole.unseen, evidence, pairs.rows)
-    return Combined(final, unseen, whole.weights)
+    whole = _keep_absent(whole, pairs)
+    final, unlabelled = whole.final, np.flatnonzero(evidence.given == MISSING)
+    put(final, unlabelled, q.final[unlabelled])
+    unseen = q.unseen.copy()
+    unseen[paired] = whole.unseen
+    return Combined(final, unseen, whole.weights, whole.without)
 
 
 def _in_rows(values: Floats, rows: Labels, count: int) -> Floats:
@@ -265,17 +257,18 @@ def _in_rows(values: Floats, rows: Labels, count: int) -> Floats:
     return out
 
 
-def _keep_absent(said: Floats, evidence: Evidence, rows: Labels) -> Floats:
+def _keep_absent(said: Combined, judges: Judges) -> Combined:
     """Takes classes without a clean row from the scores, since nothing was learnt about them."""
+    evidence = judges.evidence
     absent = np.bincount(evidence.clean[evidence.clean != MISSING], minlength=evidence.num_classes) == 0  # [C]
     if not absent.any():
         return said
-    kept = Opinion(evidence.centre, np.zeros((evidence.num_classes, evidence.num_classes)))
+    kept = as_they_are(evidence, judges.rows)
 
-    def mixed(some: slice) -> Floats:
-        as_they_are = kept.about(evidence, rows[some], use_given=False) * absent  # [m, C]
-        others = np.where(absent, 0, said[some])
-        share = 1 - as_they_are.sum(axis=1, keepdims=True)
-        return as_they_are + share * others / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
+    def mixed(some: Floats, rows: Labels) -> Floats:
+        mine = kept.about(evidence, rows, use_given=False) * absent  # [m, C]
+        others = np.where(absent, 0, some)
+        share = 1 - mine.sum(axis=1, keepdims=True)
+        return mine + share * others / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
 
-    return by_chunks(mixed, said.shape, said.dtype)
+    return said.changed(judges, mixed)

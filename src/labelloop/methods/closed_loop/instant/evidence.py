@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from labelloop.large_arrays import by_chunks
 from labelloop.methods.closed_loop.learners.clean_rows import Scale
 from labelloop.methods.closed_loop.learners.logistic import Array
 from labelloop.types import Floats, Labels
 
 # The penalty on the weight of the constant column, so that a class without clean rows stays possible.
 CONSTANT_STRENGTH = 0.1
+FLOOR = 1e-5  # of a probability, before its logarithm
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The rows themselves, for learners.
+
+    Attributes:
+        rows: Numbers [n, D].
+        table: Whether they are columns of a table, which suit trees.
+        again: Whether corrected labels teach learners a second time.
+    """
+
+    rows: Floats
+    table: bool = False
+    again: bool = True
 
 
 @dataclass(frozen=True)
@@ -27,7 +45,7 @@ class Evidence:
         clean: Clean labels, -1 where missing.
         sample: Positions of a sample of the rows that have only a given label.
         num_classes: C.
-        inputs: The rows themselves as numbers, for learners that use only clean rows; None if not available.
+        inputs: The rows themselves as numbers, for learners of clean rows and corrected labels; None if not available.
         table: Whether the inputs are columns of a table, which suit trees.
         seed: For learners that use random numbers.
     """
@@ -70,6 +88,16 @@ class Evidence:
     def one_hot(self, labels: Labels) -> Array:
         """One-hot rows [n, C]; zeros where the label is missing."""
         return np.eye(self.num_classes + 1, self.num_classes)[labels]  # -1 picks the last row, all zeros
+
+
+def side_by_side(sources: Sequence[NDArray], dtype: DTypeLike | None = None) -> NDArray:
+    """Log-probabilities of several sources in one array [n, E], each centred row by row."""
+
+    def centred(rows: slice) -> NDArray:
+        return np.hstack([part - part.mean(axis=1, keepdims=True) for part in (source[rows] for source in sources)])
+
+    shape = (len(sources[0]), sum(source.shape[1] for source in sources))
+    return by_chunks(centred, shape, dtype or np.result_type(*sources))
 
 
 class Said(Protocol):

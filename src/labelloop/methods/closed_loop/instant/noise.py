@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.large_arrays import by_chunks
+from labelloop.large_arrays import by_chunks, soft_dtype
 from labelloop.methods.closed_loop.combination import combine
-from labelloop.methods.closed_loop.instant.components import Combined, Component, Judges
+from labelloop.methods.closed_loop.instant.components import EVERYBODY, Combined, Component, Judges
 from labelloop.methods.closed_loop.instant.evidence import Evidence
 from labelloop.methods.closed_loop.learners.logistic import Array, log_softmax
 from labelloop.methods.closed_loop.simulation import (
@@ -54,40 +54,41 @@ class Noise:
         """Log-probabilities of the given label for some rows [m, C]."""
         return _log_p(self.judges.evidence, rows)
 
-    def components(self, q: Floats, q_unseen: Floats) -> list[Component]:
-        """q(y | x) · P(ỹ | y, x) under each estimate.
-
-        Args:
-            q: P(y | x) of all rows [n, C].
-            q_unseen: The same for the judges, learnt without them [M, C].
-        """
+    def components(self, q: Combined) -> list[Component]:
+        """q(y | x) · P(ỹ | y, x) under each estimate, where q is P(y | x)."""
         given, rows = self.judges.given, self.judges.rows
-        by_class = np.empty(q_unseen.shape)
+        by_class = np.empty(q.unseen.shape)
         for k, matrix in enumerate(self.without):
             mine = self.judges.fold == k
-            by_class[mine] = label_posterior(q_unseen[mine], matrix, given[mine])
+            by_class[mine] = label_posterior(q.unseen[mine], matrix, given[mine])
         everyone = self.judges.evidence.given
 
-        def of_class(some: slice) -> Array:
-            return label_posterior(q[some], self.transition, everyone[some])
+        def of_class(some: Labels, fold: int) -> Floats:
+            matrix = self.transition if fold == EVERYBODY else self.without[fold]
+            return _floats(label_posterior(q.about(some, fold), matrix, everyone[some]))
 
-        found = [Component(BY_CLASS, _floats(by_class), lambda: by_chunks(of_class, q.shape))]
+        found = [Component(BY_CLASS, _floats(by_class), of_class)]
         if (by_row := self.by_row) is not None:
 
-            def of_row(some: slice) -> Array:
-                return by_row.posterior(q[some], self.log_p(some), everyone[some])
+            def of_row(some: Labels, fold: int) -> Floats:
+                return _floats(by_row.posterior(q.about(some, fold), self.log_p(some), everyone[some]))
 
-            unseen = by_row.posterior(q_unseen, self.log_p(rows), given)
-            found.append(Component(BY_ROW, _floats(unseen), lambda: by_chunks(of_row, q.shape)))
+            unseen = by_row.posterior(q.unseen, self.log_p(rows), given)
+            found.append(Component(BY_ROW, _floats(unseen), of_row))
         return found
 
-    def pooled(self, q: Floats, q_unseen: Floats) -> Combined:
+    def pooled(self, q: Combined) -> Combined:
         """The mean of both: without pairs nothing shows which of them is right."""
-        found = self.components(q, q_unseen)
+        found = self.components(q)
         equal = np.full(len(found), 1 / len(found))
-        weights = {component.name: 1 / len(found) for component in found}
-        final = combine([component.final() for component in found], equal)
-        return Combined(final, combine([component.unseen for component in found], equal), weights)
+
+        def about(rows: Labels, fold: int) -> Floats:
+            return combine([component.about(rows, fold) for component in found], equal)
+
+        everyone = np.arange(len(q.final))
+        final = by_chunks(lambda rows: about(everyone[rows], EVERYBODY), q.final.shape, soft_dtype())
+        unseen = combine([component.unseen for component in found], equal)
+        return Combined(final, unseen, {component.name: 1 / len(found) for component in found}, about)
 
     def laws(self) -> list[Array]:
         """P(ỹ | y, x) of the judges under each estimate, [M, C] each."""

@@ -1,4 +1,4 @@
-"""Three models of a row's true label given its scores and its given label, learnt from clean rows.
+"""Models of a row's true label given its scores and its given label, learnt from clean rows.
 
 All have the form logits = scores · weights + (a row of numbers for the given label), so they can be compared, combined,
 and applied to rows without a given label.
@@ -31,6 +31,11 @@ class Opinion:
         if use_given:
             logits += np.vstack([self.of_given, np.zeros(evidence.num_classes)])[evidence.given[rows]]  # -1: the zeros
         return np.exp(log_softmax(logits)).astype(np.float32)
+
+
+def as_they_are(evidence: Evidence, rows: Labels) -> Opinion:
+    """The geometric mean of the scores: nothing is learnt from the clean rows."""
+    return Opinion(evidence.centre, np.zeros((evidence.num_classes, evidence.num_classes)))
 
 
 def recalibrated(evidence: Evidence, rows: Labels, strength: float) -> Opinion:
@@ -77,20 +82,26 @@ def noise_model(evidence: Evidence, rows: Labels, influence: float, strength: fl
     seen = targets.T @ evidence.one_hot(evidence.given[rows]) + prior  # [C true, C given]
     weight = min(influence * len(rows), len(known)) / max(len(given), 1)  # of one noisy row
     given_one_hot = evidence.one_hot(given)  # [S, C]
+    noisy_by_column = np.ascontiguousarray(x_noisy.T)  # [E, S]: numpy works faster along long rows than across them
 
     def loss(flat: Array) -> tuple[float, Array]:
         weights, free = flat[: centre.size].reshape(centre.shape), flat[centre.size :].reshape(c, c)
         log_matrix = log_softmax(free)
         matrix = np.exp(log_matrix)
         log_p = log_softmax(x @ weights)  # [m, C]
-        p_noisy = np.exp(log_softmax(x_noisy @ weights))  # [S, C]
-        joint = p_noisy * np.take(matrix, given, axis=1).T
-        likelihood = np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
-        posterior = joint / likelihood  # [S, C]
-        counts = seen + weight * posterior.T @ given_one_hot
+        p_noisy = weights.T @ noisy_by_column  # [C, S]
+        p_noisy -= p_noisy.max(axis=0)
+        np.exp(p_noisy, out=p_noisy)
+        p_noisy /= p_noisy.sum(axis=0)
+        posterior = matrix[:, given]  # [C, S]
+        posterior *= p_noisy
+        likelihood = np.maximum(posterior.sum(axis=0), 1e-300)
+        posterior /= likelihood
+        counts = seen + weight * posterior @ given_one_hot
         away = weights - centre
         value = -(targets * log_p).sum() - weight * np.log(likelihood).sum() - (seen * log_matrix).sum()
-        slope = x.T @ (np.exp(log_p) - targets) + weight * x_noisy.T @ (p_noisy - posterior) + firm * away
+        p_noisy -= posterior
+        slope = x.T @ (np.exp(log_p) - targets) + weight * noisy_by_column @ p_noisy.T + firm * away
         slope_matrix = matrix * counts.sum(axis=1, keepdims=True) - counts
         return float(value + 0.5 * (firm * away**2).sum()), np.concatenate([slope.ravel(), slope_matrix.ravel()])
 

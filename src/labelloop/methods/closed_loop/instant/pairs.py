@@ -1,3 +1,4 @@
-"""How many clean rows must also have a given label before they can judge the rows that have one."""
+"""How many clean rows it takes."""
 
-MIN_PAIRS = 20
+MIN_PAIRS = 20  # clean rows with a given label, to judge the rows that have one
+ENOUGH = 20  # clean rows, to choose among learners

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from labelloop.large_arrays import by_chunks
-from labelloop.methods.closed_loop.instant.correction import FLOOR, Corrected, correct_scores, side_by_side
+from labelloop.methods.closed_loop.instant.correction import Corrected, correct_scores
+from labelloop.methods.closed_loop.instant.evidence import FLOOR, Inputs, side_by_side
 from labelloop.methods.closed_loop.learners.columns import column_scores
 from labelloop.types import Floats, Labels
 
@@ -38,4 +39,5 @@ def correct_labels(
     if embeddings is not None:
         sources += column_scores(embeddings, given, num_classes, table, seed)
     scores = side_by_side(sources, np.float32)  # as a run stores them
-    return correct_scores(scores, given, clean, num_classes, seed, inputs=embeddings, table=table)
+    inputs = None if embeddings is None else Inputs(embeddings, table)
+    return correct_scores(scores, given, clean, num_classes, seed, inputs=inputs)

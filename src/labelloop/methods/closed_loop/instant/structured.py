@@ -18,6 +18,7 @@ from labelloop.types import MISSING, Floats, Labels
 TEMPERATURE_STRENGTH = 1.0  # of the penalty that pulls τ towards the scores as they are
 BIAS_STRENGTH = 1.0  # of that on b, towards 0
 WORTH_STRENGTH = 0.3  # of that on γ, towards its value when the share RIGHT of the labels is right
+ALIKE = (1, 30)  # of the penalty that pulls classes towards each other; the clean rows choose
 RIGHT = 0.7  # the prior share of labels that are right
 
 

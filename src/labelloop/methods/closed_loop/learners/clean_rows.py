@@ -30,9 +30,13 @@ class Scale:
         mean, deviation = mean_and_deviation(inputs)
         return cls(mean, np.maximum(deviation, 1e-6))
 
+    def standardised(self, inputs: Floats) -> Array:
+        """Standardised columns [n, D]."""
+        return ((inputs - self.mean) / self.deviation).clip(-10, 10)
+
     def __call__(self, inputs: Floats) -> Array:
-        """Standardised columns and a last one of ones [n, D + 1], so that a penalty means the same for any D."""
-        x = ((inputs - self.mean) / self.deviation).clip(-10, 10)
+        """The same and a last column of ones [n, D + 1], so that a penalty means the same for any D."""
+        x = self.standardised(inputs)
         return np.hstack([x / np.sqrt(x.shape[1]), np.ones((len(x), 1))]).astype(np.float64)
 
 

@@ -14,6 +14,7 @@ from labelloop.training.setup import NARROW
 from labelloop.types import Floats, Labels
 
 WIDEST = 2048  # the most columns for a discriminant
+MOST_SCORES = 50_000_000  # rows times classes: beyond this, only networks and discriminants of a sample learn
 TABLE, ARRAY = "table_inputs", "inputs"
 
 

@@ -5,6 +5,8 @@ One pass over the rows gives the sums of every fold; a fold is then scored by th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from labelloop.large_arrays import by_chunks, mean_and_deviation, row_chunks
@@ -52,6 +54,12 @@ def discriminant_scores(embeddings: Floats, given: Labels, num_classes: int, rng
         return said
 
     return by_chunks(scored, (len(embeddings), num_classes), np.float64, width=width)
+
+
+def fit_discriminant(x: Array, soft: Array) -> Callable[[Array], Array]:
+    """The discriminant of rows [n, D] with soft labels [n, C], as a function from rows to log-probabilities."""
+    weights, bias = _discriminant(soft.sum(axis=0), soft.T @ x, x.T @ x)
+    return lambda rows: log_softmax(rows @ weights + bias)
 
 
 def _discriminant(counts: Array, sums: Array, squares: Array) -> tuple[Array, Array]:

@@ -19,23 +19,35 @@ FOLDS = 4
 BOOSTED_CLASSES = 4  # boosting grows a tree for every class and step: with more classes it takes minutes
 BOOSTED_ROWS = 400  # with fewer rows, boosting does worse than the forest
 STEPS = 60
+UNSEEN = float(np.exp(-1))  # about the share of the trees that have not seen a row
 SMOOTH = 1.0  # prior trees, which vote with the frequencies of the given labels
 
 
-def forest_scores(inputs: Floats, given: Labels, num_classes: int, seed: int) -> Array:
-    """Log-probabilities of the given label, each row's from trees that have not seen it [n, C]."""
+def forest_scores(
+    inputs: Floats, given: Labels, num_classes: int, seed: int, trees: int = TREES, counted: float = UNSEEN
+) -> Array:
+    """Log-probabilities of the given label, each row's from trees that have not seen it [n, C].
+
+    Args:
+        inputs: Rows [n, D].
+        given: Given labels [n], -1 where missing; such rows are scored but not learnt from.
+        num_classes: C.
+        seed: Draws rows and columns for each tree.
+        trees: How many trees to grow, at most.
+        counted: The share of the trees whose votes count against the prior ones.
+    """
     labelled = np.flatnonzero(given != MISSING)
     base = (np.bincount(given[labelled], minlength=num_classes) + 1) / (len(labelled) + num_classes)
     labelled = np.sort(np.random.default_rng(seed).permutation(labelled)[:MOST])
-    trees = tree_count(TREES, len(labelled), num_classes)
+    trees = tree_count(trees, len(labelled), num_classes)
     forest = grow(inputs[labelled], given[labelled], trees, seed, leaf=LEAF, unseen=True)
     said = np.tile(SMOOTH * base, (len(inputs), 1))
     others = np.setdiff1d(np.arange(len(inputs)), labelled)
-    seen_by = trees * np.exp(-1)  # about how many trees have not seen a row
+    votes_count = trees * counted
     assert forest.unseen is not None
-    said[np.ix_(labelled, forest.classes)] += seen_by * forest.unseen
+    said[np.ix_(labelled, forest.classes)] += votes_count * forest.unseen
     if len(others):
-        said[np.ix_(others, forest.classes)] += seen_by * votes(forest, inputs[others])
+        said[np.ix_(others, forest.classes)] += votes_count * votes(forest, inputs[others])
     return np.log(said / said.sum(axis=1, keepdims=True))
 
 
