@@ -12,7 +12,7 @@ import numpy as np
 from labelloop.bench.tables import setting
 from labelloop.paper.grids import Item, Part
 from labelloop.paper.items import accuracy_table, comparisons, records_of
-from labelloop.paper.tally import Duel, count, of_labels, tally_text, test_accuracy
+from labelloop.paper.tally import Cells, Duel, count, duels, of_labels, tally_text, test_accuracy
 
 FIT_ON_TABLES = Path(__file__).resolve().parents[1] / "evidence" / "never_worse" / "fit.jsonl"
 FIT_HEADS = ("data", "noise", "clean rows", "cells", "given", "labels", "good broken", "classifier",
@@ -20,6 +20,8 @@ FIT_HEADS = ("data", "noise", "clean rows", "cells", "given", "labels", "good br
 CORRECT_ON_DATA = FIT_ON_TABLES.with_name("runs.jsonl")
 CORRECT_HEADS = ("clean rows", "cells", "given", "`correct`", "least over given", "good broken", "of the rarest class",
                  "calibration error", "interval holds", "cleanlab", "clean rows alone")  # fmt: skip
+RIVALS = {"given": "against the given labels", "cleanlab": "against cleanlab",
+          "clean rows only": "against the clean rows alone"}  # fmt: skip
 CHOSEN = Path(__file__).resolve().parents[1] / "evidence" / "chosen.json"
 MEASURES = {
     "test accuracy": test_accuracy,
@@ -145,9 +147,32 @@ def fit_on_tables(stored: list[dict] | None = None) -> str:
     return "\n".join(lines)
 
 
+def _corrected() -> list[dict]:
+    return [json.loads(line) for line in CORRECT_ON_DATA.read_text(encoding="utf-8").splitlines()]
+
+
+def correct_tally(stored: list[dict] | None = None) -> str:
+    """In how many cells of `correct` its labels are first, tied and behind, against each of the others.
+
+    Deviations are pooled over the noises of a data set with as many clean rows.
+    """
+    cells: Cells = {}
+    for one in _corrected() if stored is None else stored:
+        how = f"{one['clean']}, {'paired' if one['paired'] else 'unpaired'}"
+        rows = cells.setdefault((f"{one['data']}, {how}", how, one["noise"]), {})
+        for who in ("ours", *RIVALS):
+            if one.get(who):
+                rows.setdefault(who, {})[one["seed"]] = one[who]["right"]
+    lines = ["| clean rows | " + " | ".join(RIVALS.values()) + " |", "|---" * (len(RIVALS) + 1) + "|"]
+    for how in sorted({place[1] for place in cells}, key=lambda text: (int(text.split(",")[0]), text)):
+        mine = {place: rows for place, rows in cells.items() if place[1] == how}
+        lines.append(f"| {how} | " + " | ".join(_counts(duels(mine, "ours", [who])) for who in RIVALS) + " |")
+    return "\n".join(lines)
+
+
 def correct_on_data() -> str:
     """`correct` on every stored data set and noise: a line for every number of clean rows; cells are over seeds."""
-    stored = [json.loads(line) for line in CORRECT_ON_DATA.read_text(encoding="utf-8").splitlines()]
+    stored = _corrected()
     groups: dict[tuple[int, bool], dict[tuple[str, str], list[dict]]] = {}
     for one in stored:
         cells = groups.setdefault((one["clean"], one["paired"]), {})

@@ -131,6 +131,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "recipe-cost": recipe_cost.cost,
     "fit-on-tables": recipe_page.fit_on_tables,
     "correct-on-data": recipe_page.correct_on_data,
+    "correct-tally": recipe_page.correct_tally,
     "cells": partial(recipe_page.measures, PAGE.items["cells"], PAGE.runs, PAGE.items["cells"].values),
     "correction-cost": PAGE.correction_cost,
     "augmented": PAGE.augmented,

@@ -160,13 +160,16 @@ def test_laplaces_rule_bounds_every_confidence():
 
 
 def test_the_line():
-    found = {"rows": 90, "changed": 20, "held_back": 4, "clean_rows": 30, "given_right": 0.7, "corrected_right": 0.9}
+    found = {"rows": 90, "changed": 20, "held_back": 4, "clean_rows": 30, "given_right": 0.7, "corrected_right": 0.9,
+             "any_noise": False}  # fmt: skip
     said = guard_line({**found, "sure": 0.987, "labels_simulated": False})
     assert said == (
         "20 of 90 given labels changed; 4 changes held back for lack of evidence; on 30 clean rows with a given label,"
         " 90.0% are right after correction and 70.0% as given; the probability that changes fix more than they break is"
         " 98.7%"
     )
+    worst = guard_line({**found, "sure": 0.6, "labels_simulated": True, "any_noise": True})
+    assert worst.endswith("that changes fix more than they break is at least, whatever the noise, 60.0%")
     kept = guard_line({**found, "changed": 0, "sure": None, "labels_simulated": True})
     assert kept.startswith("all 90 given labels kept: 30 clean rows with simulated given labels do not show")
     one = guard_line({**found, "changed": 0, "held_back": 1, "sure": None, "labels_simulated": True})
