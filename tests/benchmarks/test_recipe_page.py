@@ -76,6 +76,30 @@ def test_tables_of_all_measures():
     assert recipe_page.measures(item, {}, ("last",)) == "not measured yet"
 
 
+def corrected(data: str, clean: int, seed: int, ours: float, cleanlab: float | None) -> dict:
+    found = {"data": data, "noise": "symmetric 0.3", "clean": clean, "paired": True, "seed": seed}
+    rivals = {} if cleanlab is None else {"cleanlab": {"right": cleanlab}}
+    return found | {"ours": {"right": ours}, "given": {"right": 0.7}} | rivals
+
+
+def test_cells_of_correct_are_counted_against_each_of_the_others():
+    """Two seeds that differ by 0.01 from seed to seed: the interval is 12.7 * 0.00707 / 1.41 wide to each side."""
+    ahead = [corrected("wine", 100, seed, 0.95 + 0.01 * seed, 0.8) for seed in (1, 2)]
+    level = [corrected("iris", 100, seed, 0.80 + 0.01 * seed, 0.79) for seed in (1, 2)]
+    kept = [corrected("wine", 5, seed, 0.7, 0.9 + 0.01 * seed) for seed in (1, 2)]
+    alone = [corrected("cars", 100, 1, 0.9, None)]
+    lines = recipe_page.correct_tally([*ahead, *level, *kept, *alone]).splitlines()
+    assert lines[0] == "| clean rows | against the given labels | against cleanlab | against the clean rows alone |"
+    nothing = "first in 0, tied in 0, behind in 0"
+    assert (
+        lines[2]
+        == f"| 5, paired | first in 0, tied in 1, behind in 0 | first in 0, tied in 0, behind in 1 | {nothing} |"
+    )
+    both = "first in 2, tied in 1, behind in 0 | first in 1, tied in 1, behind in 0"
+    assert lines[3] == f"| 100, paired | {both} | {nothing} |"
+    assert len(lines) == 4
+
+
 def test_costs_are_compared_repeat_by_repeat_without_evaluation():
     plain = [{"train": 10.0}, {"train": 20.0}, {"train": 10.0}]
     ours = [{"train": 9.0, "halves": 3.0}, {"train": 20.0, "halves": 2.0}, {"train": 13.0, "extract": 1.0}]
