@@ -141,6 +141,16 @@ def _weak_text(name: str) -> Rows:
     return Rows(y, x, given=np.where(ones > zeros, 1, np.where(zeros > ones, 0, -1)))
 
 
+def _confident_errors() -> Rows:
+    """Labels that are nearly all right, and probabilities that are wrong in one row of twenty, with certainty."""
+    rng = np.random.default_rng(6)
+    true = rng.integers(3, size=1500)
+    wrong, noisy = rng.random(1500) < 0.05, rng.random(1500) < 0.02
+    p = 0.999 * np.eye(3)[np.where(wrong, (true + 1) % 3, true)] + 0.001 / 3
+    given = np.where(noisy, (true + rng.integers(1, 3, size=1500)) % 3, true)
+    return Rows(true, probabilities=p.astype(np.float32), given=given)
+
+
 SETS = {
     "iris": lambda: _scikit("iris"),
     "wine": lambda: _scikit("wine"),
@@ -165,6 +175,7 @@ SETS = {
     "CIFAR-10 embeddings, human": lambda: _embeddings("random_label1"),
     "youtube": lambda: _weak_text("youtube"),
     "sms": lambda: _weak_text("sms"),
+    "made, confident errors": _confident_errors,
 }
 CHOSEN_ON = {"breast cancer", "digits", "penguins", "votes", "affairs", "eights, 1%", "made, wide", "made, 1%",
              "CIFAR-10N, ResNet-18", "class noise, ResNet-50", "CIFAR-10 embeddings, human", "youtube",

@@ -160,16 +160,13 @@ def test_laplaces_rule_bounds_every_confidence():
 
 
 def test_the_line():
-    found = {"rows": 90, "changed": 20, "held_back": 4, "clean_rows": 30, "given_right": 0.7, "corrected_right": 0.9,
-             "any_noise": False}  # fmt: skip
+    found = {"rows": 90, "changed": 20, "held_back": 4, "clean_rows": 30, "given_right": 0.7, "corrected_right": 0.9}
     said = guard_line({**found, "sure": 0.987, "labels_simulated": False})
     assert said == (
         "20 of 90 given labels changed; 4 changes held back for lack of evidence; on 30 clean rows with a given label,"
         " 90.0% are right after correction and 70.0% as given; the probability that changes fix more than they break is"
         " 98.7%"
     )
-    worst = guard_line({**found, "sure": 0.6, "labels_simulated": True, "any_noise": True})
-    assert worst.endswith("that changes fix more than they break is at least, whatever the noise, 60.0%")
     kept = guard_line({**found, "changed": 0, "sure": None, "labels_simulated": True})
     assert kept.startswith("all 90 given labels kept: 30 clean rows with simulated given labels do not show")
     one = guard_line({**found, "changed": 0, "held_back": 1, "sure": None, "labels_simulated": True})
@@ -245,3 +242,21 @@ def test_light_noise_is_not_made_heavier():
         for given in (world.given, np.where(clean >= 0, -1, world.given)):
             found = correct_labels(given, clean, NUM_CLASSES, pred_probs=world.probabilities, seed=seed)
             assert world.accuracy(found.targets.argmax(axis=1), clean) >= world.accuracy(world.given, clean) - 0.005
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("count", [10, 30, 60])
+def test_predictions_that_are_wrong_with_certainty_do_not_beat_labels_that_are_right(count, paired):
+    """Probabilities with 5% of the rows wrong, given labels with 2%: most changes would break a label."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        true = rng.integers(3, size=1200)
+        said = np.where(rng.random(1200) < 0.05, (true + 1) % 3, true)
+        given = np.where(rng.random(1200) < 0.02, (true + rng.integers(1, 3, size=1200)) % 3, true)
+        clean = np.where(np.arange(1200) < count, true, -1)
+        shown = given if paired else np.where(clean >= 0, -1, given)
+        p = (0.999 * np.eye(3)[said] + 0.001 / 3).astype(np.float32)
+        found = correct_labels(shown, clean, 3, pred_probs=p, seed=seed).targets.argmax(axis=1)
+        noisy = clean < 0
+        before, after = ((labels == true)[noisy].mean() for labels in (given, found))
+        assert after > before - 1.645 * np.sqrt(before * (1 - before) / noisy.sum())

@@ -7,12 +7,11 @@ Its verdict is then only as good as that estimate; paired rows do not depend on 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from labelloop.methods.closed_loop.instant.any_noise import guard_against_any_noise
 from labelloop.methods.closed_loop.instant.components import Combined
 from labelloop.methods.closed_loop.instant.guard import Guard, margins, set_guard
 from labelloop.methods.closed_loop.instant.noise import Noise
@@ -70,7 +69,6 @@ class Changes:
             "broken": round(self.guard.broken, 2),
             "sure": self.guard.sure if changed else None,
             "labels_simulated": simulated,
-            "any_noise": self.guard.at_worst is not None,
         }
         return {"line": guard_line(found), **found}
 
@@ -84,11 +82,10 @@ def guard_line(found: dict[str, Any]) -> str:
         return f"all {found['rows']} given labels kept: {found['clean_rows']} {how} do not show that changes help{held}"
     if not found["clean_rows"]:
         return f"{found['changed']} of {found['rows']} given labels changed{held}; no clean row shows the effect"
-    least = "at least, whatever the noise, " if found["any_noise"] else ""
     return (
         f"{found['changed']} of {found['rows']} given labels changed{held}; on {found['clean_rows']} {how},"
         f" {100 * found['corrected_right']:.1f}% are right after correction and {100 * found['given_right']:.1f}% as"
-        f" given; the probability that changes fix more than they break is {least}{100 * found['sure']:.1f}%"
+        f" given; the probability that changes fix more than they break is {100 * found['sure']:.1f}%"
     )
 
 
@@ -102,8 +99,8 @@ class _Trial:
     model: int  # the noise model that it was drawn from
 
 
-def _counted(trials: Sequence[_Trial], labels: Labels, given: Labels, counts: Labels) -> tuple[Array, Array, Array]:
-    """The changes to clean rows: their margins, and their weights as labels that become right and wrong [K]."""
+def _set(trials: Sequence[_Trial], labels: Labels, given: Labels, counts: Labels) -> Guard:
+    """The guard that follows from the trials."""
     worth = np.where(given == MISSING, SIMULATED, 1.0) / len(trials)  # [M]
     lead, fixed, broken = [], [], []
     for trial in trials:
@@ -113,20 +110,7 @@ def _counted(trials: Sequence[_Trial], labels: Labels, given: Labels, counts: La
         lead.append(margins(trial.said, trial.given)[told])
         fixed.append((worth * right)[told])
         broken.append((worth * wrong)[told])
-    return np.concatenate(lead), np.concatenate(fixed), np.concatenate(broken)
-
-
-def _set(trials: Sequence[_Trial], noise: Noise, answer: Combined, q_unseen: Floats, *, ask_all: bool) -> Guard:
-    """The guard that follows from the trials; where these show nothing, from what any noise could do to all judges."""
-    judges = noise.judges
-    counts = np.bincount(judges.labels, minlength=judges.evidence.num_classes)
-    lead, fixed, broken = _counted(trials, judges.labels, judges.given, counts)
-    guard = set_guard(lead, fixed, broken, counts)
-    if not (ask_all and guard.keeps_all):
-        return guard
-    guard = guard_against_any_noise(noise, answer.final, q_unseen, guard)
-    made = lead > guard.margin
-    return replace(guard, fixed=float(fixed[made].sum()), broken=float(broken[made].sum()))
+    return set_guard(np.concatenate(lead), np.concatenate(fixed), np.concatenate(broken), counts)
 
 
 def _erased(trials: Sequence[_Trial], guard: Guard, labels: Labels, given: Labels) -> Array:
@@ -163,7 +147,8 @@ def look_at_changes(
             for k, g in enumerate(drawn):
                 believed = noise.believed(q_unseen, g)
                 trials.append(_Trial(believed, g, believed, k))
-    guard = _set(trials, noise, answer, q_unseen, ask_all=simulate)
+    counts = np.bincount(labels, minlength=judges.evidence.num_classes)
+    guard = _set(trials, labels, given, counts)
     erased = _erased(trials, guard, labels, given)
     guard = guard.minding(answer.final.sum(axis=0, dtype=np.float64), erased)
     cross_fitted = guard.apply(answer.unseen, given, alone.unseen)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from labelloop.large_arrays import put
 from labelloop.methods.closed_loop.instant.again import teach_again
-from labelloop.methods.closed_loop.instant.changes import Changes, look_at_changes
+from labelloop.methods.closed_loop.instant.changes import look_at_changes
 from labelloop.methods.closed_loop.instant.clean_only import clean_forest, clean_logistic
 from labelloop.methods.closed_loop.instant.components import (
     Candidate,
@@ -83,16 +83,18 @@ class Answer:
         noise: How labels go wrong, with the clean rows that judge.
         said: Soft labels of all rows, and cross-fitted ones of the judges.
         alone: The same from the noise model alone.
-        q: P(y | x), without the given labels.
-        q_unseen: That of the judges, learnt without them; flatter if there are few pairs [M, C].
+        q: P(y | x) of all rows, without their given labels [n, C].
+        q_unseen: The same for the judges, learnt without them; flatter if there are few pairs [M, C].
+        weights_without_label: The weight of every component of q.
         enough_pairs: Whether pairs show what a given label is worth; if not, labels are simulated for the judges.
     """
 
     noise: Noise
     said: Combined
     alone: Combined
-    q: Combined
+    q: Floats
     q_unseen: Floats
+    weights_without_label: dict[str, float]
     enough_pairs: bool
 
     def of_judges(self, labels: Labels) -> Floats:
@@ -187,19 +189,18 @@ def answer_scores(
     if inputs is not None and inputs.again and len(judges.rows) >= ENOUGH:
         taught = estimate_noise(judges, q.final, by_row=by_row).pooled(q)
         q = _keep_absent(teach_again(judges, q, taught), judges)
-    if pairs < MIN_PAIRS:
-        return _without_pairs(judges, q, by_row=by_row)
-    noise = estimate_noise(judges, q.final, by_row=by_row)
-    return Answer(noise, _taught_by_pairs(noise, q), noise.pooled(q), q, q.unseen, enough_pairs=True)
-
-
-def _without_pairs(judges: Judges, q: Combined, *, by_row: bool) -> Answer:
-    """What noise models say, with q as flat as the clean rows allow: nothing shows what a given label is worth."""
-    power = least_sharp(q.unseen, judges.labels)
-    flat = q.changed(judges, lambda said, rows: flatten(said, power))
+    flat = _cautious(q, judges, pairs)
     noise = estimate_noise(judges, flat.final, by_row=by_row)
-    said = noise.pooled(flat)
-    return Answer(noise, said, said, q, flat.unseen, enough_pairs=False)
+    said = alone = noise.pooled(flat)
+    if pairs >= MIN_PAIRS:
+        said = _taught_by_pairs(noise, q)
+    return Answer(noise, said, alone, q.final, flat.unseen, q.weights, pairs >= MIN_PAIRS)
+
+
+def _cautious(q: Combined, judges: Judges, pairs: int) -> Combined:
+    """q as flat as the clean rows allow, where there are too few pairs to show what a given label is worth."""
+    power = 1.0 if pairs >= MIN_PAIRS else least_sharp(q.unseen, judges.labels)
+    return q.changed(judges, lambda said, rows: flatten(said, power))
 
 
 def _sample_size(num_classes: int) -> int:
@@ -208,33 +209,25 @@ def _sample_size(num_classes: int) -> int:
 
 def guarded(answer: Answer) -> Corrected:
     """The labels to return: a given label is changed only where the clean rows show that changes help."""
-    judges = answer.noise.judges
+    judges, said = answer.noise.judges, answer.said
     evidence = judges.evidence
     given, count = evidence.given, len(evidence.given)
-    changes = _changes(answer)
-    if answer.enough_pairs and changes.guard.keeps_all:  # pairs show nothing; all clean rows may still do
-        answer = _without_pairs(judges, answer.q, by_row=answer.noise.by_row is not None)
-        changes = _changes(answer)
-    said = answer.said
+    changes = look_at_changes(
+        answer.noise, said, answer.alone, answer.q_unseen,
+        simulate=not answer.enough_pairs, rng=stream(evidence.seed, "simulated-labels"),
+    )  # fmt: skip
     targets = changes.guard.apply(said.final, given, answer.alone.final)
     targets = changes.guard.give_back(targets, said.final, given, changes.erased)
     return Corrected(
         targets=targets,
-        predicted=answer.q.final,
+        predicted=answer.q,
         weights=said.weights,
-        weights_without_label=answer.q.weights,
+        weights_without_label=answer.weights_without_label,
         cross_fitted=_in_rows(changes.cross_fitted, judges.rows, count),
         expected_right=_in_rows(changes.expected_right, judges.rows, count),
         scores=evidence.scores,
         guard=changes.record(said.final, targets, given, evidence.clean),
     )
-
-
-def _changes(answer: Answer) -> Changes:
-    return look_at_changes(
-        answer.noise, answer.said, answer.alone, answer.q_unseen,
-        simulate=not answer.enough_pairs, rng=stream(answer.noise.judges.evidence.seed, "simulated-labels"),
-    )  # fmt: skip
 
 
 def _taught_by_pairs(noise: Noise, q: Combined) -> Combined:

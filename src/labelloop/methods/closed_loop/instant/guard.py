@@ -5,9 +5,8 @@ Four rules, all based on counts of clean rows; with enough clean rows none of th
 1. *Do changes fix more than they break?* Of the clean rows whose label would change with a margin p_k - p_g above t, W
    become right and L become wrong, each judged by a correction fitted without the row. With a prior of half a broken
    label, the net number of labels fixed is at least W - (L + ½) - sqrt(W + L + ½), one standard error below the count.
-   The guard takes the smallest margin t where this bound is positive and within one label of its maximum. If there is
-   none, too few clean rows would change; then all of them are asked what noise could do at worst (any_noise.py). If
-   that shows nothing either, every given label is kept.
+   The guard takes the smallest margin t where this bound is positive and within one label of its maximum; if there is
+   none, every given label is kept.
 2. *Is the class known at all?* Of M clean rows, n_g are of class g. The log-odds of a class counted this way have the
    standard error s_g = sqrt(1 / (n_g + ½) + 1 / (M - n_g + ½)), so g must lose to k even at the upper bound of its
    odds: p_k > p_g exp(Z s_g). If no clean row is of class g, k must be six times as likely.
@@ -59,8 +58,6 @@ class Guard:
         fixed: W at this margin; not a whole number where given labels are simulated.
         broken: L at this margin.
         worth: The weight of breaking a label of each class [C]; above 1 for rare classes with few clean rows.
-        at_worst: The probability that changes fix more than they break, under the noise for which it is lowest; None if
-            `fixed` and `broken` decide.
     """
 
     counts: Labels
@@ -68,18 +65,10 @@ class Guard:
     fixed: float = 0.0
     broken: float = 0.0
     worth: Array | None = None
-    at_worst: float | None = None
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether every given label is kept."""
-        return self.margin >= KEEP_ALL
 
     @property
     def sure(self) -> float:
         """The probability that changes fix more than they break: P(share fixed > ½) with Beta(W + 1, L + ½ + 1)."""
-        if self.at_worst is not None:
-            return self.at_worst
         return float(betainc(self.broken + BROKEN_BEFORE + 1, self.fixed + 1, 0.5))
 
     @property
@@ -199,25 +188,13 @@ def set_guard(lead: Array, fixed: Array, broken: Array, counts: Labels) -> Guard
     """
     order = np.argsort(-lead, kind="stable")
     lead, wins, losses = lead[order], fixed[order].cumsum(), broken[order].cumsum() + BROKEN_BEFORE
-    at = smallest_margin(lead, wins - losses - np.sqrt(wins + losses))
-    if at is None:
+    if not len(lead):
         return Guard(counts)
-    return Guard(counts, next_margin(lead, at), float(wins[at]), float(losses[at] - BROKEN_BEFORE))
-
-
-def smallest_margin(lead: Array, bound: Array) -> int | None:
-    """The last of the changes with which a bound is positive and within one label of its maximum; None without any.
-
-    Args:
-        lead: Margins of changes, the largest first [K].
-        bound: What the changes up to each of them gain at least, in labels [K].
-    """
-    last = np.append(lead[1:] < lead[:-1], True)[: len(lead)]  # of changes with equal margins
-    bound = np.where(last, bound, -np.inf)
-    good = np.flatnonzero((bound > 0) & (bound >= bound.max(initial=-np.inf) - 1))
-    return int(good[-1]) if len(good) else None
-
-
-def next_margin(lead: Array, at: int) -> float:
-    """The margin that a change must exceed to be among the first `at` + 1."""
-    return float(lead[at + 1]) if at + 1 < len(lead) else 0.0
+    last = np.append(lead[1:] < lead[:-1], True)  # of changes with equal margins
+    bound = np.where(last, wins - losses - np.sqrt(wins + losses), -np.inf)
+    good = np.flatnonzero((bound > 0) & (bound >= bound.max() - 1))
+    if not len(good):
+        return Guard(counts)
+    at = good[-1]
+    below = lead[at + 1] if at + 1 < len(lead) else 0.0
+    return Guard(counts, float(below), float(wins[at]), float(losses[at] - BROKEN_BEFORE))

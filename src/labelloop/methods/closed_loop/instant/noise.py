@@ -104,11 +104,11 @@ class Noise:
         drawn = [(rng.random((len(law), 1)) > law.cumsum(axis=1)).sum(axis=1).clip(max=last) for law in self.laws()]
         return [np.where(given != MISSING, given, labels) for labels in drawn]
 
-    def believed(self, q_unseen: Floats, given: Labels, some: Labels | slice = slice(None)) -> Floats:
-        """The pooled posterior of all or some of the judges if these were their given labels [M, C]."""
+    def believed(self, q_unseen: Floats, given: Labels) -> Floats:
+        """The pooled posterior of the judges if these were their given labels [M, C]."""
         said = [label_posterior(q_unseen, self.transition, given)]
         if self.by_row is not None:
-            said.append(self.by_row.posterior(q_unseen, self.log_p(self.judges.rows[some]), given))
+            said.append(self.by_row.posterior(q_unseen, self.log_p(self.judges.rows), given))
         return _floats(np.mean(said, axis=0))
 
 
