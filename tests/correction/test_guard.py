@@ -245,7 +245,7 @@ def test_light_noise_is_not_made_heavier():
 
 
 @pytest.mark.parametrize("paired", [True, False])
-@pytest.mark.parametrize("count", [10, 30, 60])
+@pytest.mark.parametrize("count", [10, 60])
 def test_predictions_that_are_wrong_with_certainty_do_not_beat_labels_that_are_right(count, paired):
     """Probabilities with 5% of the rows wrong, given labels with 2%: most changes would break a label."""
     for seed in range(3):
