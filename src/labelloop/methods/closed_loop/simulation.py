@@ -11,13 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from labelloop.large_arrays import row_chunks
+from labelloop.methods.closed_loop.learners.logistic import Array, descend
 from labelloop.types import MISSING, Floats, Labels
-
-Array = NDArray[np.float64]
 
 TINY = 1e-300
 PRIOR_ROWS = 5.0  # prior rows for each row of the matrix
@@ -212,7 +209,7 @@ def estimate_row_noise(
         return -float(value), -np.append(slope.ravel(), slope_beta)
 
     first = np.append(np.log(np.maximum(start, 1e-6)).ravel(), 0.0)
-    found = minimize(loss, first, jac=True, method="L-BFGS-B", options={"maxiter": 200, "ftol": 1e-8}).x
+    found = descend(loss, first, maxiter=200, maxcor=10, ftol=1e-8)
     return RowNoise(found[:-1].reshape(num_classes, num_classes), float(found[-1]))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labelloop.methods.closed_loop.instant.evidence import Evidence
-from labelloop.methods.closed_loop.learners.logistic import Array, descend, few_threads, log_softmax, precision
+from labelloop.methods.closed_loop.learners.logistic import Array, descend, log_softmax, precision
 from labelloop.types import MISSING, Floats, Labels
 
 TEMPERATURE_STRENGTH = 1.0  # of the penalty that pulls τ towards the scores as they are
@@ -97,7 +97,6 @@ def structured(evidence: Evidence, rows: Labels, strength: float, *, use_given: 
             slope += [[0.0], np.zeros(classes)]
         return float(value), np.concatenate(slope) + firm * away
 
-    with few_threads(classes):
-        tau, delta, bias, gamma, differ = np.split(descend(loss, centre), cuts)
+    tau, delta, bias, gamma, differ = np.split(descend(loss, centre), cuts)
     worth = gamma + differ if use_given else np.zeros(classes)
     return Structured(tau[:, None] + delta.reshape(sources, classes), bias, worth)

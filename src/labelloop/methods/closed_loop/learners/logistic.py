@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 Array = NDArray[np.float64]
 MANY = 30  # classes: with more, arrays are large, and single precision is all that the fit needs
@@ -16,11 +17,6 @@ MANY = 30  # classes: with more, arrays are large, and single precision is all t
 def precision(num_classes: int) -> type[np.floating]:
     """The type to compute the loss and the slope of a fit in."""
     return np.float32 if num_classes > MANY else np.float64
-
-
-def few_threads(num_classes: int) -> AbstractContextManager[object]:
-    """One thread for products of matrices where there are many classes: two wait for each other most of the time."""
-    return threadpool_limits(1, user_api="blas") if num_classes > MANY else nullcontext()
 
 
 def log_softmax(logits: Array) -> Array:
@@ -57,11 +53,17 @@ def fit_logistic(x: Array, targets: Array, centre: Array, strength: Array) -> Ar
         value = -(targets * log_p).sum(dtype=np.float64) + 0.5 * (firm * away**2).sum()
         return float(value), (x.T @ (np.exp(log_p) - targets) + firm * away).ravel()
 
-    with few_threads(centre.shape[1]):
-        return descend(loss, centre.ravel()).reshape(centre.shape)
+    return descend(loss, centre.ravel()).reshape(centre.shape)
 
 
-def descend(loss: object, start: Array) -> Array:
-    """Minimises a function that returns its value and its gradient."""
-    options = {"maxiter": 300, "maxcor": 20, "ftol": 1e-6}
-    return minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+def descend(loss: Callable[[Array], tuple[float, Array]], start: Array, **options: float) -> Array:
+    """Minimises a function that returns its value and its gradient, in one thread: two wait for each other mostly."""
+    options = {"maxiter": 300, "maxcor": 20, "ftol": 1e-6} | options
+    with _threads().limit(limits=1, user_api="blas"):
+        return minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """Kept, because it takes milliseconds to find the libraries that have threads."""
+    return ThreadpoolController()
