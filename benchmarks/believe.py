@@ -83,7 +83,8 @@ def case(
         loop = read_checkpoint(run / "checkpoint")
         assert loop is not None
         planned = rows_to_verify(read_stored_run(run), PLANNED)
-        file.write_text("id,clean_label\n" + "".join(f"{row},{true[row]}\n" for row in planned), encoding="utf-8")
+        lines = [f"{row},{shown[row]},{true[row]}\n" for row in planned]
+        file.write_text("row,given_label,clean_label\n" + "".join(lines), encoding="utf-8")
         refit_run(run, file, new)
         refitted = np.load(new / "targets.npy")
     left = rest.copy()
