@@ -36,7 +36,7 @@ def page(record: dict[str, Any]) -> str:
     gap = max((abs(run["run"]["estimate"]["value"] - run["run"]["right"]) for run in unpaired), default=0.0)
     lines += [
         "",
-        f"Here, the estimate is for labels made without a given label: it is up to {100 * gap:.0f} points off.",
+        f"Here the estimate rests on simulated given labels: it is up to {100 * gap:.0f} points off.",
     ]
     return "\n".join(lines)
 
