@@ -28,7 +28,7 @@ from labelloop.correction.estimate import reliability
 from labelloop.correction.stored_run import read_stored_run
 from labelloop.data.datasets import load_dataset
 from labelloop.noise import NOISES
-from labelloop.runs.versions import versions
+from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.training.checkpoint import read_checkpoint
 from labelloop.types import MISSING, Floats, Labels

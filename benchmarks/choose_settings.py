@@ -21,7 +21,7 @@ import torch
 from labelloop.bench.choose import FIT_SHARE, SEED, best_of, held_out_right
 from labelloop.bench.experiment import Experiment
 from labelloop.paper.grids import Choice, read_choices
-from labelloop.runs.versions import versions
+from labelloop.runs.run_json import versions
 
 CHOSEN = Path(__file__).resolve().parents[1] / "evidence" / "chosen.json"
 FILTERS = ("row", "protocol", "noise")

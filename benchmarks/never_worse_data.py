@@ -129,7 +129,7 @@ def _embeddings(key: str | None) -> Rows:
         x, y = file["x_train"][:5000].astype(np.float32), file["y_train"][:5000].astype(np.int64)
     if key is None:
         return Rows(y, x)
-    from labelloop.noise.label_files import read_label_file
+    from labelloop.noise.recorded_labels import read_label_file
 
     return Rows(y, x, given=read_label_file(FOLDER / "cifar-n" / "CIFAR-10_human.pt")[key][:5000])
 

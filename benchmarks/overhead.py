@@ -21,7 +21,7 @@ from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError
 from labelloop.methods import METHODS
 from labelloop.noise import NOISES
-from labelloop.runs.versions import versions
+from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 from labelloop.training.runtime import Runtime

@@ -20,8 +20,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
 from clocks import HEADER, QUIET, line, load_of_others, wait_until_quiet
 from performance_parts import FULL, PARTS, QUICK, TINY
 
-from labelloop.runs.versions import versions
-from labelloop.training.memory import keep_freed_memory
+from labelloop.large_arrays import keep_freed_memory
+from labelloop.runs.run_json import versions
 
 STORE = Path(__file__).resolve().parents[1] / "evidence" / "performance.json"
 SIZES = {"quick": QUICK, "full": FULL, "tiny": TINY}

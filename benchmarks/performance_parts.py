@@ -27,11 +27,11 @@ from labelloop.errors import DataError
 from labelloop.methods import METHODS
 from labelloop.methods.configure import recipe_config
 from labelloop.seeds import stream
+from labelloop.splits import one_hot
 from labelloop.training.augmentation import crop_and_flip
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, resolve
-from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Problem, Rows
 
 LAMBDA = 0.5

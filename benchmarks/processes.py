@@ -30,11 +30,11 @@ def work(rows: int) -> None:
     import torch
 
     from labelloop.methods.cross_entropy import Config
+    from labelloop.splits import one_hot
     from labelloop.training.epoch import train_epoch
     from labelloop.training.ranks import join
     from labelloop.training.runtime import Runtime
     from labelloop.training.setup import new_classifier, new_optimizer, resolve
-    from labelloop.training.targets import one_hot
     from labelloop.types import MISSING, Problem, Rows
 
     torch.set_num_threads(1)

@@ -23,7 +23,7 @@ import torch
 
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.paper.grids import read_item
-from labelloop.runs.versions import versions
+from labelloop.runs.run_json import versions
 
 STORED = Path(__file__).resolve().parents[1] / "evidence" / "recipe_cost.json"
 ROWS = ("cross-entropy", "closed loop, default recipe", "FasTEN", "GLC")

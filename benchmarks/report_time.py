@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from labelloop.report.html import write_report
 from labelloop.runs.labels import label_table
-from labelloop.runs.preview import Preview, write_preview
-from labelloop.runs.versions import versions
+from labelloop.runs.result_files import Preview, write_preview
+from labelloop.runs.run_json import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES = [f"class {k}" for k in range(10)]

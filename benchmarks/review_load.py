@@ -24,8 +24,8 @@ from report_time import ROOT, made_run
 from labelloop.report.review.server import TOKEN_HEADER, ReviewServer
 from labelloop.report.review.session import Session
 from labelloop.runs.reviews import read_answers
+from labelloop.runs.run_json import versions
 from labelloop.runs.survey import survey
-from labelloop.runs.versions import versions
 
 
 def review(server: ReviewServer, name: str, end: float, kept: list[str], waits: list[float], wrong: list[str]) -> None:

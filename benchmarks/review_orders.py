@@ -33,9 +33,9 @@ from sklearn.model_selection import cross_val_predict
 
 from labelloop.cli import main as main_command
 from labelloop.correction.stored_run import read_stored_run
-from labelloop.noise.label_files import read_label_file
+from labelloop.noise.recorded_labels import read_label_file
 from labelloop.runs.reviews import Answer, append_answers
-from labelloop.runs.versions import versions
+from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.workflows.plan import rows_to_verify
 from labelloop.workflows.refit import refit_run

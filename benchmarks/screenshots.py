@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from labelloop.cli import main as labelloop
 from labelloop.data.datasets import load_dataset
 from labelloop.data.table import from_arrays
-from labelloop.noise.label_files import read_label_file
+from labelloop.noise.recorded_labels import read_label_file
 from labelloop.report.html import write_report
-from labelloop.runs.preview import write_preview
-from labelloop.workflows.preview import make_preview
+from labelloop.runs.result_files import write_preview
+from labelloop.workflows.ending import make_preview
 from labelloop.workflows.review import open_review
 
 ROOT = Path(__file__).resolve().parents[1]

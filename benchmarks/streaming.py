@@ -26,10 +26,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
 import numpy as np
 from PIL import Image
 
-from labelloop.data.images.files import ImageFiles
-from labelloop.data.images.store import Resized
+from labelloop.data.images.store import ImageFiles, Resized
 from labelloop.data.images.transforms import TrainTransform
-from labelloop.runs.versions import versions
+from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.training.batches import batches
 from labelloop.types import MISSING, Rows

@@ -34,11 +34,10 @@ from sklearn.model_selection import StratifiedKFold
 from labelloop import correct, fit
 from labelloop.data.datasets import load_dataset
 from labelloop.noise import NOISES
-from labelloop.runs.metrics import accuracy, label_metrics
-from labelloop.runs.versions import versions
+from labelloop.runs.labels import accuracy, label_metrics
+from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
-from labelloop.splits import clean_split
-from labelloop.training.targets import one_hot
+from labelloop.splits import clean_split, one_hot
 from labelloop.types import MISSING, Floats, Labels
 
 try:

@@ -6,14 +6,16 @@ stay in memory is a setting of the whole process, as that of malloc is: commands
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
 import re
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ SHARE = 32  # an array larger than this part of the limit is kept in a file
 SMALLEST = 2**20  # bytes that are never worth a file
 CHUNK_VALUES = 2**22  # numbers that are worked on at a time: 16 MiB in float32
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+ONE_GIB = 2**30
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -275,3 +279,17 @@ def joined(first: NDArray, second: NDArray) -> NDArray:
         made[rows] = first[rows]
     made[len(first) :] = second
     return made
+
+
+def keep_freed_memory() -> bool:
+    """Lets malloc keep memory that training frees, for the next step; returns whether this system supports it.
+
+    By default glibc returns every block above 32 MiB to the system and gets it back page by page. The activations of a
+    batch are of that size, so every step would pay for it.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    with suppress(OSError, AttributeError):  # musl has no mallopt
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        return all(mallopt(option, ONE_GIB) for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD))
+    return False

@@ -16,13 +16,13 @@ from labelloop.data.checks import check_columns, check_finite
 from labelloop.data.encoding import Column, from_json, to_json
 from labelloop.data.images.store import ImageForm
 from labelloop.data.table import Table, from_arrays
-from labelloop.encoders.content import raw_inputs
+from labelloop.encoders.encoder import raw_inputs
 from labelloop.encoders.inputs import encoded_inputs, save_trained, trained_place
 from labelloop.errors import DataError
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
-from labelloop.runs.model_files import ENCODER, read_model, write_model
+from labelloop.runs.result_files import ENCODER, read_model, write_model
 from labelloop.training.batches import input_shape
-from labelloop.training.extract import extract
+from labelloop.training.epoch import extract
 from labelloop.training.runtime import Runtime
 from labelloop.types import EncoderForm, Extracted, Floats, Rows
 

@@ -315,7 +315,7 @@ import numpy as np
 
 from labelloop.config.base import TrainingConfig
 from labelloop.training.setup import new_classifier
-from labelloop.training.targets import one_hot
+from labelloop.splits import one_hot
 from labelloop.types import Fitted
 
 

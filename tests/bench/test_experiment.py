@@ -16,10 +16,9 @@ from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS, logistic
 from labelloop.noise import realised_rate
 from labelloop.seeds import stream
-from labelloop.splits import clean_split
+from labelloop.splits import clean_split, one_hot
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import resolve
-from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Problem, Rows, Truth
 from labelloop.workflows.compose import noisy_problem, shown_to
 

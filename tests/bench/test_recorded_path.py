@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelloop.errors import DataError
-from labelloop.workflows.corruption import corrupt
+from labelloop.workflows.noise import corrupt
 
 
 def labels_of(path):

@@ -13,7 +13,7 @@ from chromium import Browser, missing
 from reported_runs import made_run
 
 from labelloop.report.html import write_report
-from labelloop.runs.preview import Preview, write_preview
+from labelloop.runs.result_files import Preview, write_preview
 
 IMAGES = "document.querySelectorAll('#row-table img').length"
 SHOWN = "[...document.querySelectorAll('#row-table .line')].map((line) => line.querySelector('.number').textContent)"

@@ -19,10 +19,10 @@ from labelloop.methods.closed_loop.halves import hold_out
 from labelloop.methods.closed_loop.loop import fit
 from labelloop.methods.closed_loop.state import LoopState
 from labelloop.methods.closed_loop.views import draw_labels, look, noisy_view, redraw_of, rows_to_train_on
+from labelloop.splits import one_hot
 from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier
-from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Correction
 
 TRANSITION = {"simulation": "transition", "correct_until": 0.6, "clean_rows_train": "after_last_correction"}

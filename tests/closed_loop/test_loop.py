@@ -20,7 +20,7 @@ from labelloop.methods.closed_loop import Config, fit, loop
 from labelloop.runs.folder import RunFolder
 from labelloop.seeds import integer, stream
 from labelloop.splits import stratified_split
-from labelloop.training.extract import extract
+from labelloop.training.epoch import extract
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, resolve
 from labelloop.types import MISSING, Problem, Truth

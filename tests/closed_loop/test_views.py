@@ -10,7 +10,7 @@ from toys import toy
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import CorrectorConfig
 from labelloop.methods.closed_loop.views import columns, noisy_view, rows_to_train_on
-from labelloop.training.targets import one_hot, together
+from labelloop.splits import one_hot, together
 from labelloop.types import MISSING, Extracted
 
 

@@ -10,7 +10,7 @@ import tarfile
 
 import numpy as np
 
-from labelloop.data.datasets.cifar_record import CIFAR10, CIFAR100
+from labelloop.data.datasets.cifar_archive import CIFAR10, CIFAR100
 
 VARIANTS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 ROWS = {"data_batch_1": 5, "data_batch_2": 4, "data_batch_3": 3, "data_batch_4": 2, "data_batch_5": 6, "train": 20}

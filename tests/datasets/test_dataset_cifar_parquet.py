@@ -12,7 +12,7 @@ import pytest
 from cifar_files import write_folder, write_parquet
 
 from labelloop.cache_folder import cache_folder
-from labelloop.data.datasets import cifar_parquet, decoded, load_dataset
+from labelloop.data.datasets import cifar_parquet, load_dataset
 from labelloop.errors import DataError, UsageError
 
 
@@ -181,7 +181,7 @@ def test_the_hub_gives_what_its_files_give(tmp_path, monkeypatch):
 
 
 def test_images_are_decoded_once_and_again_when_a_file_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr(decoded, "FEWEST", 1)
+    monkeypatch.setattr(cifar_parquet, "FEWEST", 1)
     write(tmp_path / "cifar10", "cifar10")
     first = load_dataset("cifar10", tmp_path)
     calls = []
@@ -191,7 +191,7 @@ def test_images_are_decoded_once_and_again_when_a_file_changes(tmp_path, monkeyp
     assert calls == []
     np.testing.assert_array_equal(again.inputs, first.inputs)
     np.testing.assert_array_equal(again.labels, first.labels)
-    for kept in (cache_folder() / decoded.FOLDER).iterdir():
+    for kept in (cache_folder() / cifar_parquet.FOLDER).iterdir():
         kept.write_bytes(kept.read_bytes()[:100])  # damaged: decoded anew
     np.testing.assert_array_equal(load_dataset("cifar10", tmp_path).inputs, first.inputs)
     assert calls

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelloop.data.images.files import ImageFiles
-from labelloop.data.images.store import Resized
+from labelloop.data.images.store import ImageFiles, Resized
 from labelloop.data.images.transforms import MEAN, STD, EvalTransform, TrainTransform, _turned, to_floats
 from labelloop.errors import DataError, UsageError
 from labelloop.training.batches import batches

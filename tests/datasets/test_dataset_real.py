@@ -10,7 +10,7 @@ from cifar_files import python2, write_folder
 
 from labelloop.data.datasets import load_dataset
 from labelloop.data.datasets.labelled import fingerprint_of
-from labelloop.noise.label_files import read_label_file
+from labelloop.noise.recorded_labels import read_label_file
 
 # Seconds on an idle core, times several: the machine may be busy, but decoding must not become a matter of minutes.
 ENOUGH = 60

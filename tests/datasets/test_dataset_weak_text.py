@@ -7,7 +7,7 @@ import pytest
 
 from labelloop.bench.experiment import Experiment
 from labelloop.data.datasets import load_dataset
-from labelloop.data.datasets.weak_text import majority
+from labelloop.data.datasets.embeddings import majority
 from labelloop.errors import DataError, UsageError
 from labelloop.workflows.compose import load_data, noisy_problem
 

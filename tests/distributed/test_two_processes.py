@@ -30,7 +30,7 @@ from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import loop
 from labelloop.methods.configure import recipe_config
 from labelloop.runs.folder import RunFolder
-from labelloop.training.extract import extract
+from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, Ranks, join
 from labelloop.training.setup import resolve
 

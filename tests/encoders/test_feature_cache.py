@@ -15,9 +15,8 @@ from tiny_encoders import some_images
 
 from labelloop.cache_folder import cache_folder
 from labelloop.encoders.cache import FeatureCache
-from labelloop.encoders.content import raw_inputs
 from labelloop.encoders.encode import encode_rows
-from labelloop.encoders.encoder import Encoder, Loaded
+from labelloop.encoders.encoder import Encoder, Loaded, raw_inputs
 from labelloop.errors import DataError
 from labelloop.large_arrays import memory_limit
 from labelloop.types import RawInputs
@@ -166,7 +165,7 @@ SLOW = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from labelloop.encoders.content import raw_inputs
+from labelloop.encoders.encoder import raw_inputs
 from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import Encoder, Loaded
 

@@ -11,11 +11,10 @@ import pytest
 import torch
 from tiny_encoders import some_images
 
-from labelloop.encoders.content import raw_inputs
 from labelloop.encoders.encode import encode_rows
-from labelloop.encoders.network import pretrained
-from labelloop.encoders.open_encoder import open_encoder
-from labelloop.encoders.prepared import prepare_rows
+from labelloop.encoders.encoder import raw_inputs
+from labelloop.encoders.inputs import open_encoder
+from labelloop.encoders.network import prepare_rows, pretrained
 from labelloop.errors import DataError, UsageError
 from labelloop.types import RawInputs
 
@@ -172,9 +171,9 @@ def test_a_full_cache_needs_no_library(text_folder):
     name = f"transformers:{text_folder}"
     encode_rows(raw_inputs(TEXTS), open_encoder(name, "text"))
     code = (
-        "import sys; from labelloop.encoders.content import raw_inputs\n"
+        "import sys; from labelloop.encoders.encoder import raw_inputs\n"
         "from labelloop.encoders.encode import encode_rows\n"
-        "from labelloop.encoders.open_encoder import open_encoder\n"
+        "from labelloop.encoders.inputs import open_encoder\n"
         f"found = encode_rows(raw_inputs({TEXTS!r}), open_encoder({name!r}, 'text'))\n"
         "print(found.from_cache, 'transformers' in sys.modules, 'torch' in sys.modules)"
     )

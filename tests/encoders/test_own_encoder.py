@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelloop.encoders.content import raw_inputs
 from labelloop.encoders.encode import Encoded, encode_rows
-from labelloop.encoders.open_encoder import open_encoder
+from labelloop.encoders.encoder import raw_inputs
+from labelloop.encoders.inputs import open_encoder
 from labelloop.encoders.own import ROWS
 from labelloop.errors import DataError, UsageError
 

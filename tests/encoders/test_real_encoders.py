@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from encoder_data import SMALL, settings
 
-from labelloop.encoders.content import raw_inputs
 from labelloop.encoders.encode import encode_rows
-from labelloop.encoders.open_encoder import open_encoder
+from labelloop.encoders.encoder import raw_inputs
+from labelloop.encoders.inputs import open_encoder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PRAISE = ["a wonderful film", "I enjoyed every minute", "brilliant and moving", "superb acting", "a joy to watch"]

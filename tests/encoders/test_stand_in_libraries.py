@@ -17,14 +17,13 @@ from tiny_encoders import some_images
 
 import labelloop as package
 from labelloop.encoders import libraries
-from labelloop.encoders.content import raw_inputs
 from labelloop.encoders.encode import encode_rows
+from labelloop.encoders.encoder import raw_inputs
+from labelloop.encoders.inputs import open_encoder
 from labelloop.encoders.libraries import why_unreachable as really_unreachable
-from labelloop.encoders.network import pretrained
-from labelloop.encoders.open_encoder import open_encoder
-from labelloop.encoders.prepared import prepare_rows
+from labelloop.encoders.network import prepare_rows, pretrained
 from labelloop.errors import UsageError
-from labelloop.runs.preview import read_preview
+from labelloop.runs.result_files import read_preview
 from labelloop.types import RawInputs
 
 LIBRARIES = ("transformers", "sentence-transformers")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from made_runs import run_of
 
-from labelloop.data.readers.origin import origin_of
+from labelloop.data.readers.options import origin_of
 from labelloop.data.table import from_arrays
 
 IMAGES = {  # what each image holds; only the bytes matter here

@@ -257,7 +257,7 @@ def test_classes_called_true_and_false_keep_their_spelling(labelloop, tmp_path, 
 
 
 def test_json_lines_are_edited_in_place(labelloop, tmp_path):
-    from labelloop.export.json_lines import spans_of, with_members, with_value
+    from labelloop.export.text_edits import spans_of, with_members, with_value
 
     line = ' {"a" : [1, {"label": "no"}], "label" :"cät" , "b": "}"} \r'
     spans = spans_of(line, "line 1")

@@ -26,8 +26,8 @@ from labelloop.methods.bilevel import (
 )
 from labelloop.models import TwoHeadClassifier, build_encoder
 from labelloop.seeds import stream
-from labelloop.training.state_arrays import from_arrays, to_arrays
-from labelloop.training.targets import labelled_rows
+from labelloop.splits import labelled_rows
+from labelloop.training.packing import from_arrays, to_arrays
 from labelloop.types import MISSING
 
 # --- slopes ----------------------------------------------------------------------------------------------------------

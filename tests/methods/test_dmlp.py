@@ -12,7 +12,7 @@ from toys import SETTINGS, check_resume, digits_accuracy, noisy_digits, quiet, t
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, dmlp
-from labelloop.training.extract import extract
+from labelloop.training.epoch import extract
 from labelloop.training.setup import new_classifier, resolve
 from labelloop.types import Rows
 

@@ -11,9 +11,9 @@ from toys import check_resume, digits_accuracy, quiet, toy_problem
 
 from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS, glc
-from labelloop.training.extract import extract
+from labelloop.splits import labelled_rows
+from labelloop.training.epoch import extract
 from labelloop.training.setup import new_classifier
-from labelloop.training.targets import labelled_rows
 
 
 def test_trusted_rows_have_cross_entropy_and_the_others_the_corrected_loss():

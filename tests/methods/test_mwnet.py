@@ -28,7 +28,7 @@ from toys import check_resume, digits_accuracy, quiet, same_state, state_of, toy
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, mwnet
 from labelloop.methods.mwnet import Config, WeightingNetwork, fit, row_losses, share, step, weighting_gradient
-from labelloop.training.targets import one_hot
+from labelloop.splits import one_hot
 
 
 def weighting_network(hidden: int = 100, seed: int = 6) -> WeightingNetwork:

@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 from labelloop.errors import DataError, UsageError
 from labelloop.noise import NOISES, realised_rate
-from labelloop.noise.superclasses import CIFAR100_COARSE
+from labelloop.noise.class_conditional import CIFAR100_COARSE
 from labelloop.seeds import stream
 
 N = 45_000

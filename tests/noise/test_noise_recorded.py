@@ -13,8 +13,7 @@ import pytest
 
 from labelloop.errors import DataError, UsageError
 from labelloop.noise import realised_rate
-from labelloop.noise.label_files import read_label_file
-from labelloop.noise.recorded_labels import recorded
+from labelloop.noise.recorded_labels import read_label_file, recorded
 from labelloop.seeds import stream
 
 TRUE = np.array([0, 1, 2, 3, 4, 0, 1, 2])

@@ -16,8 +16,7 @@ from labelloop.cli import main
 from labelloop.errors import DataError, UsageError
 from labelloop.paper import grids as paper_files
 from labelloop.paper import items as paper
-from labelloop.paper.agreement import agreement, same_numbers
-from labelloop.paper.evidence import compact, expand, read_evidence, write_evidence
+from labelloop.paper.evidence import agreement, compact, expand, read_evidence, same_numbers, write_evidence
 from labelloop.paper.figures import draw
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,8 +8,7 @@ import pytest
 
 from labelloop.correction.estimate import no_estimate
 from labelloop.errors import DataError
-from labelloop.report.learning_curve import draw_learning_curve
-from labelloop.report.reliability import draw_reliability
+from labelloop.report.figure import draw_learning_curve, draw_reliability
 
 pytest.importorskip("matplotlib", reason="figures need the extra report")
 

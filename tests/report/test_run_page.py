@@ -16,7 +16,7 @@ from labelloop.errors import DataError
 from labelloop.report import rows as rows_module
 from labelloop.report.html import write_report
 from labelloop.report.run_page import run_page
-from labelloop.runs.preview import Preview, write_preview
+from labelloop.runs.result_files import Preview, write_preview
 from labelloop.runs.survey import survey
 
 

@@ -10,10 +10,9 @@ import pytest
 from reported_runs import made_run
 
 from labelloop.errors import DataError, UsageError
-from labelloop.report.review.live_estimate import LiveEstimate
-from labelloop.report.review.neighbours import Neighbours
-from labelloop.report.review.session import LEASE, SECOND, Seat, Session, seat_of
-from labelloop.runs.preview import Preview, write_preview
+from labelloop.report.review.session import LEASE, SECOND, Neighbours, Seat, Session, seat_of
+from labelloop.report.review.tally import LiveEstimate
+from labelloop.runs.result_files import Preview, write_preview
 from labelloop.runs.reviews import read_answers
 from labelloop.runs.survey import survey
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from labelloop.runs.metrics import accuracy, expected_calibration_error, label_metrics, negative_log_likelihood
+from labelloop.runs.labels import accuracy, expected_calibration_error, label_metrics, negative_log_likelihood
 
 # Five rows of three classes.
 TARGETS = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.5, 0.3, 0.2], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]], np.float32)

@@ -1,11 +1,11 @@
-"""runs/arrays.py: half precision only where no number would become infinite."""
+"""runs/result_files.py: half precision only where no number would become infinite."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from labelloop.runs.arrays import row_arrays
+from labelloop.runs.result_files import row_arrays
 
 LABELS = np.array([0, 1])
 LARGEST = 65504.0  # the largest number of half precision

@@ -12,10 +12,10 @@ import pytest
 
 from labelloop import large_arrays
 from labelloop.errors import DataError
-from labelloop.runs.arrays import row_arrays
 from labelloop.runs.files import read_json, write_atomically
 from labelloop.runs.folder import OUR_FILES, RunFolder, read_metrics
 from labelloop.runs.lock import LOCK
+from labelloop.runs.result_files import row_arrays
 from labelloop.runs.run_json import RunRecord
 
 

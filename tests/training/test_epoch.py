@@ -13,9 +13,9 @@ from toys import quiet, random_states, same_state, state_of
 
 from labelloop.config.base import TrainingConfig
 from labelloop.seeds import integer, stream
+from labelloop.splits import one_hot
 from labelloop.training.augmentation import crop_and_flip
 from labelloop.training.epoch import soft_cross_entropy, train_epoch
-from labelloop.training.targets import one_hot
 
 CONFIG = TrainingConfig(epochs=10, batch_size=16, learning_rate=0.1, augment="none", weight_decay=0.0)
 

@@ -8,8 +8,8 @@ import torch
 from tiny_rows import Items, float_rows, image_rows, make_model, make_rows
 from toys import quiet, random_states, same_state, state_of
 
-from labelloop.training import extract as module
-from labelloop.training.extract import extract
+from labelloop.training import epoch as module
+from labelloop.training.epoch import extract
 
 
 @pytest.mark.parametrize("training", [True, False])

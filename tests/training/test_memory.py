@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from labelloop.training import memory
+from labelloop import large_arrays
 
 MEASURE = """
 import resource, sys
@@ -27,12 +27,12 @@ def faults(first: str) -> int:
 
 def test_freed_memory_is_kept():
     if not sys.platform.startswith("linux"):
-        assert not memory.keep_freed_memory()
+        assert not large_arrays.keep_freed_memory()
         return
-    keep = "from labelloop.training.memory import keep_freed_memory; assert keep_freed_memory()"
-    assert faults(keep) < 0.5 * faults("import labelloop.training.memory")
+    keep = "from labelloop.large_arrays import keep_freed_memory; assert keep_freed_memory()"
+    assert faults(keep) < 0.5 * faults("import labelloop.large_arrays")
 
 
 def test_another_system_is_left_alone(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert memory.keep_freed_memory() is False
+    assert large_arrays.keep_freed_memory() is False

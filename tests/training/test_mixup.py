@@ -13,9 +13,9 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import Normalise
 from labelloop.seeds import stream
+from labelloop.splits import one_hot
+from labelloop.training.augmentation import mix
 from labelloop.training.epoch import train_epoch
-from labelloop.training.mixup import mix
-from labelloop.training.targets import one_hot
 
 CONFIG = TrainingConfig(epochs=4, batch_size=16, learning_rate=0.1, augment="none", weight_decay=0.0, mixup=0.5)
 

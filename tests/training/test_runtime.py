@@ -12,9 +12,9 @@ from tiny_rows import image_rows, make_model
 from toys import new_folder, quiet, random_states, same_state, state_of, toy_problem
 
 from labelloop.runs.folder import RunFolder
-from labelloop.training.extract import extract
+from labelloop.splits import one_hot
+from labelloop.training.epoch import extract
 from labelloop.training.runtime import Runtime
-from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Rows, Truth
 
 

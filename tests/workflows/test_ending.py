@@ -17,15 +17,15 @@ from page_reader import Page, unpacked
 
 import labelloop
 from labelloop.cli import main
-from labelloop.data.images.files import ImageFiles
+from labelloop.data.images.store import ImageFiles
 from labelloop.data.table import from_arrays
 from labelloop.errors import DataError
 from labelloop.runs.folder import RunFolder
-from labelloop.runs.preview import read_preview
+from labelloop.runs.result_files import read_preview
 from labelloop.runs.reviews import Answer, append_answers
 from labelloop.runs.survey import survey
 from labelloop.workflows import ending
-from labelloop.workflows.preview import make_preview, wanted_rows
+from labelloop.workflows.ending import make_preview, wanted_rows
 
 QUICK = ["--set", "epochs=4", "--set", "warm_up=2", "--set", "correct_every=1", "--quiet"]
 

@@ -11,9 +11,9 @@ import real_files
 from sklearn import datasets
 
 from labelloop.cli import main
+from labelloop.data.columns import Feature
 from labelloop.data.problem import classes_of, encoded
 from labelloop.data.readers import read_table
-from labelloop.data.understood import Feature
 
 DATE = "as year, month, day, weekday"
 BY_NAME = "an id by its name, different in every row"

@@ -16,9 +16,8 @@ from labelloop.config.base import TrainingConfig
 from labelloop.config.build import deciding, to_dict
 from labelloop.config.recipes import DEFAULT_RECIPE
 from labelloop.runs.folder import holds_run
-from labelloop.runs.metrics import label_metrics
-from labelloop.runs.run_json import data_record
-from labelloop.runs.versions import versions
+from labelloop.runs.labels import label_metrics
+from labelloop.runs.run_json import data_record, versions
 from labelloop.types import Problem
 from labelloop.workflows.compose import (
     LabelledData,

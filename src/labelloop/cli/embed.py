@@ -32,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.workflows.embed import embed_file
+    from labelloop.workflows.encode import embed_file
 
     said = embed_file(
         options.data, read_options(options), options.output, overwrite=options.overwrite, device=options.device

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     text, curve = plan_run(options.run_folder, options.output, options.count)
     print(text)
     if curve and find_spec("matplotlib"):
-        from labelloop.report.learning_curve import draw_learning_curve
+        from labelloop.report.figure import draw_learning_curve
 
         output = options.output or options.run_folder / "verify.csv"
         with clock("drawing the learning curve"):

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         written = write_report(options.runs, options.output)
     print(f"written: {written}")
     if options.figures:
-        from labelloop.report.reliability import draw_reliability
+        from labelloop.report.figure import draw_reliability
 
         for folder in options.runs:
             with clock("drawing reliability"):

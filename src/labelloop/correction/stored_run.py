@@ -17,8 +17,8 @@ from labelloop.errors import UsageError
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.closed_loop.instant import Corrected, correct_scores
 from labelloop.methods.closed_loop.instant.evidence import Inputs
-from labelloop.runs.arrays import RowArrays
 from labelloop.runs.read import Run, read_run
+from labelloop.runs.result_files import RowArrays
 from labelloop.types import Extracted, Floats, Labels
 
 

@@ -13,21 +13,33 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
-from labelloop.data.column_questions import counts_rows, number_with_signs, rounded_away, slip_among_dates, why_an_id
 from labelloop.data.columns import (
     EMBEDDING_NAMES,
     NEVER_FEATURES,
+    NULL_NUMBERS,
+    ONLY_NAMED,
+    Feature,
+    LeftOut,
     Roles,
     are_array_names,
+    is_number,
     names_of_array,
     plain,
     require,
 )
-from labelloop.data.dates import date_format, date_parts, in_words
-from labelloop.data.encoding import Column, encode_columns, fit_category, fit_date, fit_number, unusable
-from labelloop.data.table import to_float32
-from labelloop.data.understood import ONLY_NAMED, Feature, LeftOut
-from labelloop.data.written import NULL_NUMBERS, is_number
+from labelloop.data.encoding import (
+    Column,
+    date_format,
+    date_parts,
+    encode_columns,
+    fit_category,
+    fit_date,
+    fit_number,
+    in_words,
+    to_float32,
+    unusable,
+)
+from labelloop.data.questions import counts_rows, number_with_signs, rounded_away, slip_among_dates, why_an_id
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import release, zeros
 from labelloop.types import Floats

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import MISSING_TEXT
-from labelloop.data.encoding import Column
+from labelloop.data.columns import Roles, Understood
+from labelloop.data.encoding import Column, to_float32
+from labelloop.data.features import Features, features_of
 from labelloop.data.images.store import ImageForm, Unreadable
-from labelloop.data.understood import Understood
 from labelloop.errors import DataError
-from labelloop.large_arrays import by_chunks, is_large
 from labelloop.types import EncoderForm, Floats, RawInputs
 
 CHANNELS = (1, 3, 4)
@@ -112,7 +114,7 @@ def from_arrays(
     """
     fitted: tuple[Column, ...] = ()
     if hasattr(inputs, "columns"):
-        from labelloop.data.frames import frame_features, is_mixed_frame  # imported here because it imports this module
+        from labelloop.data.table import frame_features, is_mixed_frame  # imported here because it imports this module
 
         if encoding or is_mixed_frame(inputs):
             found = frame_features(inputs, source, encoding or None)
@@ -204,10 +206,26 @@ def _extra(extra: ArrayLike, source: str) -> Floats:
     return to_float32(array.reshape(len(array), -1))
 
 
-def to_float32(array: NDArray) -> Floats:
-    """Numbers as float32; one that is too large becomes infinite, and the check of the features reports it."""
-    with np.errstate(over="ignore"):
-        if array.dtype == np.float32 or not is_large(4 * array.size):
-            return array.astype(np.float32, copy=False)
-        flat = by_chunks(lambda rows: array[rows].reshape(len(array[rows]), -1), (len(array), array[0].size))
-        return flat.reshape(array.shape)
+def is_mixed_frame(values: Any) -> bool:
+    """Whether this is a data frame, such as pandas', with text, categories or dates among its columns."""
+    if not hasattr(values, "columns") or not hasattr(values, "dtypes"):
+        return False
+    return any(getattr(kind, "kind", "O") not in "biuf" for kind in values.dtypes)
+
+
+def frame_features(frame: Any, source: str, encoding: Sequence[Column] | None = None) -> Features:
+    """The features of a data frame.
+
+    Args:
+        frame: A data frame with named columns.
+        source: For messages.
+        encoding: That of an earlier frame, to get the same features again.
+    """
+    try:
+        arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError) as error:
+        raise DataError(f"{source}: a column with mixed types ({error}); write it as text or numbers") from error
+    columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in arrow.columns]
+    arrow = pa.table(columns, names=[str(name) for name in arrow.column_names])
+    train = np.ones(arrow.num_rows, dtype=bool)
+    return features_of(arrow, Roles(), Path(source), None, None, train, encoding)

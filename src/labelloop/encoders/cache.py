@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.encoders.content import KEY
-from labelloop.encoders.encoder import Encoder
+from labelloop.encoders.encoder import KEY, Encoder
 from labelloop.errors import DataError
 from labelloop.types import Floats, Labels
 

@@ -15,9 +15,18 @@ from tqdm import tqdm
 
 from labelloop.cache_folder import cache_folder
 from labelloop.encoders.cache import FeatureCache
-from labelloop.encoders.content import key_of, name_of, opened, sorted_by_length, why_unreadable
-from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded
-from labelloop.encoders.numbers import checked
+from labelloop.encoders.encoder import (
+    IMAGE,
+    TEXT,
+    Encoder,
+    Loaded,
+    checked,
+    key_of,
+    name_of,
+    opened,
+    sorted_by_length,
+    why_unreadable,
+)
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import Releaser, zeros
 from labelloop.types import Floats, RawInputs

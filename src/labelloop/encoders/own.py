@@ -1,8 +1,4 @@
-"""`module:factory`: the user's own encoder.
-
-`factory()` returns a function that turns a list of texts, or of Pillow images, into an array [N, D]. For fine-tuning,
-it returns a torch module with an attribute `preprocess`, which turns such a list into a batch for the module.
-"""
+"""Encoders without a library: hashed words, and `module:factory`, the user's own."""
 
 from __future__ import annotations
 
@@ -17,15 +13,39 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded
-from labelloop.encoders.libraries import device_of
-from labelloop.encoders.numbers import to_numbers
-from labelloop.encoders.versions import FORMAT, state_version
+from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded, to_numbers
+from labelloop.encoders.libraries import FORMAT, device_of, state_version
 from labelloop.errors import UsageError, nearest
+
+WORDS = "words"
+SIZE = 512  # numbers per text
+PAIRS = (1, 2)  # words, and pairs of adjacent words
+TEXTS_AT_ONCE = 256
 
 ROWS = 256  # texts per call
 IMAGES = 32
 _WHAT = {TEXT: "texts", IMAGE: "images"}
+
+
+def open_words(name: str, kind: str) -> Encoder:
+    if kind != TEXT:
+        raise UsageError(f"encoder {name!r} counts the words of texts; for images, use transformers:NAME or timm:NAME")
+
+    @cache
+    def load() -> Loaded:
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        vectorizer = HashingVectorizer(
+            n_features=SIZE, ngram_range=PAIRS, alternate_sign=False, strip_accents="unicode"
+        )
+
+        def encode(texts: list[Any]) -> Any:
+            return vectorizer.transform(texts)
+
+        about = {"hashed": "words and pairs of neighbours", "size": SIZE}
+        return Loaded(encode, TEXTS_AT_ONCE, preprocessing=about)
+
+    return Encoder(name, kind, f"words {SIZE} {PAIRS}", load)
 
 
 def open_own(name: str, kind: str, device: str) -> Encoder:

@@ -1,9 +1,12 @@
-"""The exported label of each row: relabelled, dropped or kept, by confidence. Clean labels always apply."""
+"""The exported label of each row: relabelled, dropped or kept, by confidence; and the list of all changes."""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,8 @@ from numpy.typing import NDArray
 from labelloop.errors import UsageError, nearest
 
 ACTIONS = ("relabel", "drop", "keep")
+
+COLUMNS = ("id", "row", "column", "before", "after", "confidence", "reason", "run")
 
 
 @dataclass(frozen=True)
@@ -128,3 +133,22 @@ def _objects(values: list[Any]) -> NDArray:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
+
+
+def write_changes(path: Path, ids: list[str], decision: Decision, column: str, run: Path) -> int:
+    """Writes the changes as CSV and returns their number. Rows are counted from 0, in the order of the input."""
+    rows = np.flatnonzero(decision.relabelled | decision.dropped)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for row in rows.tolist():
+            after = "" if decision.dropped[row] else _text(decision.final[row])
+            sure = float(decision.confidence[row])
+            confidence = "" if math.isnan(sure) else f"{sure:.6g}"
+            before, reason = _text(decision.given[row]), decision.reason(row)
+            writer.writerow((ids[row], row, column, before, after, confidence, reason, run))
+    return len(rows)
+
+
+def _text(label: Any) -> str:
+    return "" if label is None else str(label)

@@ -10,12 +10,19 @@ import numpy as np
 
 from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.export import table_files
-from labelloop.export.changes import write_changes
-from labelloop.export.decision import Decision, decide
-from labelloop.export.hub_dataset import corrected_dataset, on_hub, write_dataset
-from labelloop.export.image_tree import new_places, placed_by_label, write_tree
-from labelloop.export.label_issues import ORIENTATIONS, write_issues, write_noise_matrix
+from labelloop.export.decision import Decision, decide, write_changes
 from labelloop.export.model_card import write_model
+from labelloop.export.other_formats import (
+    ORIENTATIONS,
+    corrected_dataset,
+    new_places,
+    on_hub,
+    placed_by_label,
+    write_dataset,
+    write_issues,
+    write_noise_matrix,
+    write_tree,
+)
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.read import Run, read_run

@@ -11,8 +11,8 @@ from typing import Any
 from labelloop.errors import DataError
 from labelloop.runs.files import read_json
 from labelloop.runs.folder import read_metrics
-from labelloop.runs.model_files import ABOUT, MODEL_FILES, copy_encoder
 from labelloop.runs.read import Run
+from labelloop.runs.result_files import ABOUT, MODEL_FILES, copy_encoder
 
 NUMBERS = {
     "test_accuracy": "accuracy on the test rows, after the last epoch",

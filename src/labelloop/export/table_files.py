@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
 from labelloop.export.decision import Decision, spelling
-from labelloop.export.delimited import Delimited, edited
-from labelloop.export.json_lines import spans_of, with_members, with_value
+from labelloop.export.text_edits import Delimited, edited, spans_of, with_members, with_value
 from labelloop.runs.read import Run
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")

@@ -22,9 +22,9 @@ from torch.overrides import TorchFunctionMode
 from labelloop.config.base import TrainingConfig
 from labelloop.models import Outputs
 from labelloop.seeds import stream
-from labelloop.training.mixup import mix
+from labelloop.training.augmentation import mix
+from labelloop.training.batches import augmented_batches
 from labelloop.training.runtime import Runtime
-from labelloop.training.shares import augmented_batches
 from labelloop.types import Labels, Rows
 
 Parameters = Mapping[str, Tensor]

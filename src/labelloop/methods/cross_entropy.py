@@ -8,11 +8,11 @@ import numpy as np
 
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
+from labelloop.splits import one_hot, together
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.targets import one_hot, together
 from labelloop.types import Fitted, Floats, Problem, Rows
 
 

@@ -20,14 +20,13 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier, evaluating
 from labelloop.seeds import integer, stream
+from labelloop.splits import labelled_rows, one_hot
 from labelloop.training.averaging import WeightAverage
-from labelloop.training.extract import extract
+from labelloop.training.batches import augmented_batches
+from labelloop.training.epoch import extract
+from labelloop.training.packing import from_arrays, to_arrays
 from labelloop.training.runtime import Runtime
-from labelloop.training.seeding import seed_torch
-from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.shares import augmented_batches
-from labelloop.training.state_arrays import from_arrays, to_arrays
-from labelloop.training.targets import labelled_rows, one_hot
+from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.types import MISSING, Fitted, Floats, Labels, Problem, Rows
 
 

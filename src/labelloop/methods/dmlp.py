@@ -19,13 +19,12 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import stream
+from labelloop.splits import labelled_rows, one_hot
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.batches import batches, input_shape
-from labelloop.training.epoch import train_epoch
-from labelloop.training.extract import extract
+from labelloop.training.epoch import extract, train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.targets import labelled_rows, one_hot
 from labelloop.types import Fitted, Floats, Labels, Problem, Rows
 
 BETAS = (0.5, 0.999)  # of Adam on the labels

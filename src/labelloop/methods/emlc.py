@@ -18,14 +18,13 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError, nearest
 from labelloop.methods.bilevel import Batch, batches_with_clean, gradient, parameters_of, slopes
 from labelloop.seeds import integer
+from labelloop.splits import labelled_rows, one_hot
+from labelloop.training.augmentation import mix
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import soft_cross_entropy
-from labelloop.training.mixup import mix
+from labelloop.training.packing import from_arrays, to_arrays
 from labelloop.training.runtime import Runtime
-from labelloop.training.seeding import seed_torch
-from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.state_arrays import from_arrays, to_arrays
-from labelloop.training.targets import labelled_rows, one_hot
+from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.types import Fitted, Problem
 
 GATE_LOSSES = ("none", "random", "adversarial")

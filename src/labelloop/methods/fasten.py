@@ -17,13 +17,12 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.models import Outputs, TwoHeadClassifier
 from labelloop.seeds import integer, stream
+from labelloop.splits import labelled_rows, one_hot
+from labelloop.training.augmentation import mix
 from labelloop.training.averaging import WeightAverage
-from labelloop.training.mixup import mix
+from labelloop.training.batches import augmented_batches
 from labelloop.training.runtime import Runtime
-from labelloop.training.seeding import seed_torch
-from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.shares import augmented_batches
-from labelloop.training.targets import labelled_rows, one_hot
+from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.training.transition import class_mean, forward_corrected_nll, need_every_class
 from labelloop.types import Fitted, Labels, Problem
 

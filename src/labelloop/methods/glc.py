@@ -14,14 +14,12 @@ from torch.nn import functional as F
 from labelloop.config.base import TrainingConfig
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
+from labelloop.splits import labelled_rows, one_hot, together
 from labelloop.training.averaging import WeightAverage
-from labelloop.training.epoch import train_epoch
-from labelloop.training.extract import extract
+from labelloop.training.batches import shared_batches
+from labelloop.training.epoch import extract, train_epoch
 from labelloop.training.runtime import Runtime
-from labelloop.training.seeding import seed_torch
-from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.shares import shared_batches
-from labelloop.training.targets import labelled_rows, one_hot, together
+from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.training.transition import class_mean, forward_corrected_nll, need_every_class
 from labelloop.types import Fitted, Floats, Problem, Rows
 

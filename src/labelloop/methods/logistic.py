@@ -16,12 +16,11 @@ from scipy.special import log_softmax
 
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import DataError, UsageError
+from labelloop.splits import one_hot
 from labelloop.training.averaging import WeightAverage
-from labelloop.training.epoch import train_epoch
-from labelloop.training.extract import extract
+from labelloop.training.epoch import extract, train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, Fitted, Floats, Labels, Problem
 
 LOWEST = -12.0  # log probabilities below this add no information and would dominate the regression

@@ -23,12 +23,11 @@ from labelloop.methods.bilevel import (
     slopes,
 )
 from labelloop.seeds import integer, stream
+from labelloop.splits import labelled_rows, one_hot
 from labelloop.training.averaging import WeightAverage
+from labelloop.training.packing import from_arrays, to_arrays
 from labelloop.training.runtime import Runtime
-from labelloop.training.seeding import seed_torch
-from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.state_arrays import from_arrays, to_arrays
-from labelloop.training.targets import labelled_rows, one_hot
+from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.types import Fitted, Problem
 
 WEIGHT_NORMS = ("mean", "sum")

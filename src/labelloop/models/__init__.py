@@ -2,8 +2,7 @@
 
 from labelloop.models.build import NETWORKS, as_encoder, build_encoder, evaluating, is_convolutional
 from labelloop.models.load import load_encoder, read_state_dict
-from labelloop.models.normalise import Normalise, mean_and_std
-from labelloop.models.two_head import Outputs, TwoHeadClassifier
+from labelloop.models.two_head import Normalise, Outputs, TwoHeadClassifier, mean_and_std
 
 __all__ = [
     "NETWORKS",

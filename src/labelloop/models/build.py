@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from labelloop.errors import UsageError, nearest
-from labelloop.models.mlp import mlp
 from labelloop.models.resnet import resnet18, resnet34, resnet50
-from labelloop.models.small_cnn import small_cnn
+from labelloop.models.small import mlp, small_cnn
 
 Factory = Callable[..., nn.Module]
 

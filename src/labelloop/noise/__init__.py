@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from labelloop.noise.class_conditional import asymmetric_cifar10, asymmetric_cifar100, matrix, pair, symmetric
+from labelloop.noise.draw import Noisy, realised_rate
 from labelloop.noise.instance_dependent import instance
-from labelloop.noise.record import Noisy, realised_rate
 from labelloop.noise.recorded_labels import recorded
 
 Noise = Callable[..., Noisy]

@@ -9,9 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from labelloop.errors import DataError, UsageError, nearest
-from labelloop.noise.checks import checked_index, checked_labels, checked_rate
-from labelloop.noise.draw import checked_rng, draw, uniforms
-from labelloop.noise.record import Noisy
+from labelloop.noise.draw import Noisy, checked_index, checked_labels, checked_rate, checked_rng, draw, uniforms
 from labelloop.types import MISSING, Labels
 
 SCALES = ("raw", "unit", "standard")

@@ -14,8 +14,7 @@ from labelloop.bench.pool import run_bench
 from labelloop.bench.tables import best, cell, cell_text, last, setting
 from labelloop.config.build import to_dict
 from labelloop.errors import DataError, UsageError, nearest
-from labelloop.paper.agreement import agreement
-from labelloop.paper.evidence import read_evidence
+from labelloop.paper.evidence import agreement, read_evidence
 from labelloop.paper.grids import SCALES, Item, Part, item_names, read_item, read_items
 from labelloop.paper.tally import Duel, compared, of_labels, tally_text
 from labelloop.runs.files import read_json

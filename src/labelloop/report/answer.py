@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from labelloop.report.facts import Facts
-from labelloop.report.shares import is_share, percent, within
-from labelloop.runs.export_names import export_name
+from labelloop.report.facts import Facts, is_share, percent, within
+from labelloop.runs.run_json import export_name
 from labelloop.runs.survey import Survey
 
 WIDE = 0.06  # a wider interval is worth narrowing

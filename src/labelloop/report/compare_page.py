@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from labelloop.report.facts import Facts, facts, row_facts
+from labelloop.report.facts import Facts, facts, percent, row_facts, within
 from labelloop.report.page import data_block, page
-from labelloop.report.shares import percent, within
 from labelloop.runs.survey import Survey
 
 TITLES = {

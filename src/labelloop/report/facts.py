@@ -1,19 +1,50 @@
-"""The main numbers of a run: how many labels were wrong, how many changed, how good they were and are."""
+"""The main numbers of a run: how many labels were wrong, changed, are right, each share with its 95% interval."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
-from labelloop.report.shares import Share, is_share, share
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING, Labels
 
+LEVEL = 0.95
+
+Share = dict[str, Any]  # value, low, high, rows
+
 PLANNED = 200  # rows offered for review, as in `labelloop plan`
+
+
+def share(hits: float, rows: int) -> Share | None:
+    """The share of hits with its interval; None without rows."""
+    if rows <= 0:
+        return None
+    tail = (1 - LEVEL) / 2
+    low = float(betaincinv(hits, rows - hits + 1, tail)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, rows - hits, 1 - tail)) if hits < rows else 1.0
+    return {"value": hits / rows, "low": low, "high": high, "rows": int(rows)}
+
+
+def is_share(found: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether an entry of run.json is a share with its interval."""
+    return isinstance(found, Mapping) and all(
+        isinstance(found.get(key), int | float) and found[key] == found[key] for key in ("value", "low", "high")
+    )
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share as text."""
+    return "unknown" if value is None or value != value else f"{100 * value:.{digits}f}%"
+
+
+def within(found: Mapping[str, Any]) -> str:
+    """The interval as text."""
+    return f"{100 * found['low']:.1f} to {100 * found['high']:.1f}%"
 
 
 @dataclass(frozen=True)

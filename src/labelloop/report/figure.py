@@ -1,4 +1,4 @@
-"""Makes and saves figures. The only module that imports matplotlib, and only when a figure is drawn."""
+"""Figures: the learning curve and the reliability of confidences. The only module that imports matplotlib."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError, UsageError
+from labelloop.runs.folder import read_record
 
 KINDS = ("png", "svg")
 OTHER_KINDS = ("pdf", "jpg", "jpeg", "eps", "gif", "tif", "tiff", "webp")
@@ -88,3 +89,35 @@ def _files(path: Path) -> list[Path]:
 
 def _no_writing(path: Path, why: str) -> DataError:
     return DataError(f"no figure can be written to {path.parent}: {why}; name another place")
+
+
+def draw_learning_curve(curve: dict[str, Any], path: Path) -> list[Path]:
+    """Draws path.png and path.svg from the curve of `plan`."""
+    figure, (axes,) = new_figure(1, 1)
+    for points, label, style in ((curve["measured"], "measured", "o-"), (curve["beyond"], "power law", "s--")):
+        value, low, high, rows = ([point[key] for point in points] for key in ("value", "low", "high", "clean_rows"))
+        below = [max(v - a, 0) for v, a in zip(value, low, strict=True)]
+        above = [max(b - v, 0) for v, b in zip(value, high, strict=True)]
+        axes.errorbar(rows, value, yerr=[below, above], fmt=style, capsize=3, label=label)
+    axes.set(xlabel="clean rows", ylabel="corrected labels that are right", xscale="log")
+    axes.legend(fontsize=8)
+    return save(figure, path)
+
+
+def draw_reliability(folder: Path) -> list[Path]:
+    """Draws reliability.png and reliability.svg of a run into its folder."""
+    found: dict[str, Any] = read_record(folder).estimate or {}
+    bins = found.get("reliability")
+    if not bins:
+        why = "; ".join(found.get("notes", ["it was made by an older version"]))
+        raise DataError(f"{folder}: the run has no reliability to draw: {why}")
+    figure, (axes,) = new_figure(1, 1)
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=1, label="perfectly calibrated")
+    value, low, high, confidence = ([part[key] for part in bins] for key in ("value", "low", "high", "confidence"))
+    spread = [[v - a for v, a in zip(value, low, strict=True)], [b - v for v, b in zip(value, high, strict=True)]]
+    axes.errorbar(confidence, value, yerr=spread, fmt="o", capsize=3, label="clean rows, with 95% intervals")
+    for x, y, part in zip(confidence, value, bins, strict=True):
+        axes.annotate(str(part["rows"]), (x, y), textcoords="offset points", xytext=(6, -10), fontsize=8)
+    axes.set(xlabel="confidence of the corrected label", ylabel="share that is right", xlim=(0, 1.02), ylim=(0, 1.02))
+    axes.legend(loc="upper left", fontsize=8)
+    return save(figure, folder / "reliability")

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.report.facts import RowFacts
-from labelloop.report.shares import share
-from labelloop.runs.noise_matrix import label_counts, noise_matrix
+from labelloop.report.facts import RowFacts, share
+from labelloop.runs.labels import label_counts, noise_matrix
 from labelloop.runs.survey import Survey
 
 MOST_CLASSES = 30  # classes in a noise matrix: more would be unreadable

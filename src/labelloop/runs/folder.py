@@ -18,11 +18,9 @@ import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import release
-from labelloop.runs.arrays import FEATURES, RowArrays, write_row_arrays
 from labelloop.runs.files import naming, read_json, write_atomically, write_json
 from labelloop.runs.lock import lock, unlock
-from labelloop.runs.model_files import ENCODER, MODEL_FILES
-from labelloop.runs.preview import PREVIEW
+from labelloop.runs.result_files import ENCODER, FEATURES, MODEL_FILES, PREVIEW, RowArrays, write_row_arrays
 from labelloop.runs.reviews import REVIEWS
 from labelloop.runs.run_json import RunRecord, from_json
 from labelloop.types import Floats

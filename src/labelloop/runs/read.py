@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import is_large, mapped_file
-from labelloop.runs.arrays import LARGEST, RowArrays, read_row_arrays
 from labelloop.runs.folder import read_record
 from labelloop.runs.labels import as_now
+from labelloop.runs.result_files import LARGEST, RowArrays, read_row_arrays
 from labelloop.runs.run_json import RunRecord
 from labelloop.types import Floats
 

@@ -1,9 +1,16 @@
-"""run.json: one versioned schema for every kind of run. Only this module brings older files up to date."""
+"""run.json: one versioned schema for every kind of run, with the software versions that a result depends on.
+
+Only this module brings older files up to date.
+"""
 
 from __future__ import annotations
 
+import platform
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +33,33 @@ GONE = {
     "mixup_after": 0,
 }
 RENAMED = {"lr_drops": "learning_rate_drops", "lr_factor": "learning_rate_factor"}
+
+# Others have their wrong labels listed.
+EXPORTS = {
+    **{kind: kind for kind in ("csv", "tsv", "jsonl", "parquet")},
+    **{"json": "jsonl", "image-folder": "imagefolder", "hf-dataset": "hf"},
+}
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python, of this package and of the numerical libraries."""
+    return {"python": platform.python_version()} | _of_libraries() | _commit()
+
+
+@cache
+def _of_libraries() -> dict[str, str]:
+    return {name: version(name) for name in ("labelloop", "torch", "numpy", "scipy", "scikit-learn")}
+
+
+@cache
+def _commit() -> dict[str, str]:
+    """The commit, if the package runs from a checkout of its sources."""
+    asked = ["git", "-C", str(Path(__file__).parents[1]), "log", "-1", "--format=%H", "--", "."]
+    try:
+        found = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {"commit": found} if found else {}
 
 
 @dataclass(frozen=True)
@@ -177,3 +211,16 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in values.items() if "." not in key}
     corrector = {key.removeprefix("corrector."): value for key, value in values.items() if "." in key}
     return found | ({"corrector": corrector} if corrector else {})
+
+
+def export_name(source: Mapping[str, Any] | None) -> str:
+    """The format for `labelloop export --to` that suits a run.
+
+    Args:
+        source: The entry `source` of run.json; None if unknown.
+    """
+    about = source or {}
+    kind = about.get("kind", "")
+    if kind == "image-table":  # a file of names of images goes back as it came
+        kind = str(about.get("path", "")).rpartition(".")[2]
+    return EXPORTS.get(kind, "issues")

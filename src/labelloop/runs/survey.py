@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from labelloop.errors import DataError
 from labelloop.runs.folder import OUR_FILES, read_metrics
 from labelloop.runs.labels import as_now
-from labelloop.runs.preview import PREVIEW, Preview, read_preview
+from labelloop.runs.result_files import PREVIEW, Preview, read_preview
 from labelloop.runs.run_json import from_json, up_to_date
 from labelloop.types import MISSING, Floats, Labels
 

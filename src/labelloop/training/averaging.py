@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from labelloop.models import TwoHeadClassifier
-from labelloop.training.state_arrays import from_arrays, to_arrays
+from labelloop.training.packing import from_arrays, to_arrays
 
 
 class WeightAverage:

@@ -1,4 +1,4 @@
-"""Nested values as a string and plain arrays, so that processes can exchange them without pickle."""
+"""Nested values, networks and optimisers as plain arrays, so that processes and checkpoints need no pickle."""
 
 from __future__ import annotations
 
@@ -56,3 +56,27 @@ def _unpacked(packed: dict[str, Any], arrays: list[np.ndarray]) -> Any:
         return content
     inner = [_unpacked(each, arrays) for each in content]
     return tuple(inner) if kind == "tuple" else inner
+
+
+def to_arrays(name: str, part: torch.nn.Module | torch.optim.Optimizer) -> dict[str, np.ndarray]:
+    """Every tensor of the part's state, with names that begin with `name`."""
+    if isinstance(part, torch.nn.Module):
+        tensors = part.state_dict()
+    else:
+        state = part.state_dict()["state"]
+        tensors = {f"{index}/{key}": value for index, entry in state.items() for key, value in entry.items()}
+    return {f"{name}/{key}": value.detach().cpu().numpy() for key, value in tensors.items()}
+
+
+def from_arrays(name: str, part: torch.nn.Module | torch.optim.Optimizer, arrays: dict[str, np.ndarray]) -> None:
+    """Restores the part from what `to_arrays` stored. An optimiser keeps its settings."""
+    prefix = f"{name}/"
+    tensors = {k.removeprefix(prefix): torch.from_numpy(v) for k, v in arrays.items() if k.startswith(prefix)}
+    if isinstance(part, torch.nn.Module):
+        part.load_state_dict(tensors)
+        return
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, value in tensors.items():
+        index, _, field = key.partition("/")
+        state.setdefault(int(index), {})[field] = value
+    part.load_state_dict(part.state_dict() | {"state": state})

@@ -19,11 +19,11 @@ from labelloop.large_arrays import is_on_disk
 from labelloop.models import TwoHeadClassifier, is_convolutional
 from labelloop.progress import bar, clock
 from labelloop.runs.folder import RunFolder
-from labelloop.runs.metrics import accuracy, label_metrics
+from labelloop.runs.labels import accuracy, label_metrics
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.batch_norm import over_whole_batches
 from labelloop.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from labelloop.training.extract import extract
+from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, Ranks
 from labelloop.training.within_epoch import WithinEpoch
 from labelloop.types import Floats, Labels, Problem, Truth

@@ -1,8 +1,9 @@
-"""From configuration and rows to a network and its optimiser."""
+"""From configuration and rows to a network and its optimiser; settings of torch and malloc for the whole process."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,13 +14,29 @@ from labelloop.config.base import TrainingConfig
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder, load_encoder, mean_and_std
 from labelloop.seeds import integer
 from labelloop.training.batches import input_shape, is_images
-from labelloop.training.seeding import seed_torch
 from labelloop.types import Problem, Rows, StreamedStore
 
 Config = TypeVar("Config", bound=TrainingConfig)
 
 NARROW = 128  # arrays with fewer columns may be tables; embeddings have more
 WIDER = 10.0  # times the deviation of the median column: a wider column would drown out the others
+
+
+def seed_torch(seed: int) -> None:
+    """Does what `torch.manual_seed` does.
+
+    That function formats the call stack once for every kind of device that has not started yet, which takes longer than
+    a step of a small network. Where there is no accelerator, only the generator of the CPU is left to seed.
+    """
+    if _has_accelerator():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
+@cache
+def _has_accelerator() -> bool:
+    return torch.cuda.is_available() or torch.backends.mps.is_available() or torch.xpu.is_available()
 
 
 def resolve(config: Config, problem: Problem) -> Config:

@@ -20,21 +20,18 @@ from labelloop.config.build import to_dict
 from labelloop.correction.final import FinalLabels, final_labels
 from labelloop.data.datasets import LabelledData
 from labelloop.errors import DataError, UsageError
-from labelloop.large_arrays import memory_limit, usual_limit
+from labelloop.large_arrays import keep_freed_memory, memory_limit, new_classifier, new_optimizer, resolve, usual_limit
 from labelloop.methods import METHODS, Method
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
 from labelloop.models import TwoHeadClassifier
 from labelloop.noise import Noisy, realised_rate
 from labelloop.runs.folder import RunFolder
-from labelloop.runs.run_json import RunRecord
-from labelloop.runs.versions import versions
+from labelloop.runs.run_json import RunRecord, versions
 from labelloop.seeds import whole_seed
 from labelloop.training.checkpoint import read_checkpoint
-from labelloop.training.memory import keep_freed_memory
 from labelloop.training.ranks import ALONE, Ranks
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.types import MISSING, Fitted, Problem, Truth
 from labelloop.workflows.noisy_data import NoisySetting, load_data, noisy_problem
 

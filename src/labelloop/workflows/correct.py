@@ -20,12 +20,12 @@ from labelloop.errors import DataError, UsageError, some
 from labelloop.large_arrays import by_chunks, put, row_chunks
 from labelloop.methods.closed_loop.instant import correct_labels, suit_trees
 from labelloop.methods.closed_loop.instant.pairs import MIN_PAIRS
-from labelloop.runs.arrays import RowArrays, row_arrays
 from labelloop.runs.labels import label_table
+from labelloop.runs.result_files import RowArrays, row_arrays
 from labelloop.runs.run_json import RunRecord, data_record
 from labelloop.runs.survey import Survey
 from labelloop.seeds import whole_seed
-from labelloop.training.targets import one_hot
+from labelloop.splits import one_hot
 from labelloop.types import MISSING, Floats, Labels
 
 SUM_TOLERANCE = 0.01  # probabilities stored in half precision are off by up to 0.003
@@ -71,7 +71,7 @@ class CorrectionResult:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary and the report."""
-        from labelloop.report.notebook import in_notebook
+        from labelloop.report.html import in_notebook
 
         record = RunRecord(
             kind="correct",

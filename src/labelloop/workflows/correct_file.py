@@ -12,21 +12,18 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from labelloop.correction.estimate import estimate_lines
-from labelloop.data.columns import EMBEDDING_NAMES, are_array_names
+from labelloop.data.columns import EMBEDDING_NAMES, ONLY_NAMED, Feature, Understood, Use, are_array_names, together
 from labelloop.data.readers import ReadOptions
-from labelloop.data.readers.arrow_file import open_columns
-from labelloop.data.readers.compressed import ending_of
+from labelloop.data.readers.arrow_file import open_columns, parts_of
+from labelloop.data.readers.csv_file import ending_of
 from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
-from labelloop.data.readers.parquet_parts import parts_of
 from labelloop.data.table import Table
-from labelloop.data.understood import ONLY_NAMED, Feature, Understood, Use, together
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
-from labelloop.runs.run_json import RunRecord
-from labelloop.runs.versions import versions
+from labelloop.runs.run_json import RunRecord, versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
 from labelloop.workflows.encode import hint, read_inputs
 from labelloop.workflows.ending import leave_report

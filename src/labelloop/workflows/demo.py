@@ -16,7 +16,7 @@ from labelloop.errors import DataError, UsageError
 from labelloop.methods.configure import recipe_config
 from labelloop.runs.files import write_json
 from labelloop.runs.folder import LABELS, holds_run, read_record
-from labelloop.runs.versions import versions
+from labelloop.runs.run_json import versions
 from labelloop.types import MISSING
 from labelloop.workflows.compose import NoisySetting, RunOptions, load_data, noisy_problem
 from labelloop.workflows.fit import Result, fit_table

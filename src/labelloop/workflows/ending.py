@@ -2,16 +2,206 @@
 
 from __future__ import annotations
 
+import io
 import warnings
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from labelloop.data.images.store import ImageFiles
+from labelloop.data.readers.arrow_file import own_columns
 from labelloop.data.table import Table
+from labelloop.encoders.encoder import opened
+from labelloop.errors import DataError
+from labelloop.large_arrays import Releaser
 from labelloop.progress import clock
 from labelloop.report.html import write_report
-from labelloop.runs.preview import copy_preview, write_preview
-from labelloop.workflows.preview import make_preview
+from labelloop.runs.result_files import Preview, copy_preview, write_preview
+
+MOST = {"image": 10_000, "text": 100_000, "values": 100_000}  # rows that are stored
+SIDE = 96  # the most pixels of a thumbnail's side
+LETTERS = 300  # of a text; 40 of a value
+COLUMNS = 8
+BATCH = 128  # rows read at a time
+TEXTS = ("text", "sentence", "content", "comment", "review", "body")  # columns that are shown if rows are arrays
+
+
+def make_preview(table: Table, labels: pa.Table) -> Preview | None:
+    """Previews of the rows that a person will want to see; None if they cannot be shown.
+
+    Args:
+        table: The rows.
+        labels: Their labels.parquet, which tells which rows matter: clean rows, doubtful rows and changes.
+    """
+    looks = _looks(table)
+    if looks is None:
+        return None
+    kind, columns, show = looks
+    most = MOST[kind]
+    rows = wanted_rows(labels, most)
+    sample = "all rows"
+    if len(rows) < len(labels):
+        what = "clean ones, the most doubtful and the most confident changes"
+        sample = f"{len(rows):,} of {len(labels):,} rows are kept: {what}"
+    return Preview(kind, rows.tolist(), show(rows), columns, sample)
+
+
+def wanted_rows(labels: pa.Table, most: int) -> NDArray[np.int64]:
+    """At most `most` rows, in order: a third clean rows, then the most doubtful and most confident changes in turn."""
+    count = len(labels)
+    if count <= most:
+        return np.arange(count)
+    confidence = np.nan_to_num(labels["corrected_confidence"].to_numpy(), nan=2.0)
+    clean, changed = (labels[name].to_numpy().astype(bool) for name in ("verified", "changed"))
+    doubtful = np.argsort(np.where(clean, 3.0, confidence), kind="stable")
+    surest = np.argsort(np.where(changed, -confidence, 3.0), kind="stable")[: int(changed.sum())]
+    parts = [np.flatnonzero(clean)[: most // 3]]
+    both = np.empty(2 * min(len(doubtful), len(surest)), np.int64)
+    both[0::2], both[1::2] = doubtful[: len(both) // 2], surest[: len(both) // 2]
+    ranked = np.concatenate([*parts, both, doubtful])
+    _, first = np.unique(ranked, return_index=True)
+    return np.sort(ranked[np.sort(first)[:most]])
+
+
+Rows = NDArray[np.int64]
+Looks = tuple[str, tuple[str, ...], Callable[[Rows], list[Any]]]
+
+
+def _looks(table: Table) -> Looks | None:
+    """The kind of preview, the names of its values, and a function that makes the previews of some rows."""
+    inputs, raw = table.inputs, table.raw
+    if raw is not None and raw.kind == "text":
+        return "text", (), lambda rows: [_cut(raw.items[row], LETTERS) for row in rows.tolist()]
+    if raw is not None:
+        return "image", (), lambda rows: [_thumbnail_of_any(raw.items[row]) for row in rows.tolist()]
+    if isinstance(inputs, ImageFiles):
+        return "image", (), lambda rows: [_thumbnail_of_file(inputs.path(row)) for row in rows.tolist()]
+    if isinstance(inputs, np.ndarray) and inputs.ndim == 4:
+        if find_spec("PIL") is None:
+            return None
+        scale = _scale(inputs)
+        return "image", (), lambda rows: [_thumbnail(inputs[row], scale) for row in rows.tolist()]
+    own = _own_columns(table.origin) if table.origin is not None else None
+    if own is not None and len(own) == len(table):
+        text = _text_column(own, table)
+        if text is not None and text in own.column_names:
+            return "text", (), lambda rows: [_cut(value, LETTERS) for value in own[text].take(rows).to_pylist()]
+        if shown := _value_columns(own, table):
+            return "values", tuple(shown), lambda rows: _values(own.select(shown).take(rows))
+    if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
+        width = min(COLUMNS, inputs.shape[1])
+        names = table.column_names[:width] or tuple(f"x[{k}]" for k in range(width))
+        return "values", names, lambda rows: _first_columns(inputs, rows, width)
+    return None
+
+
+def _first_columns(inputs: NDArray, rows: Rows, width: int) -> list[list[str]]:
+    let_go, shown = Releaser(inputs), []
+    for start in range(0, len(rows), BATCH):
+        some = rows[start : start + BATCH]
+        shown += [[f"{v:.4g}" for v in line] for line in inputs[some, :width].tolist()]
+        let_go(len(some))
+    return shown
+
+
+def _values(shown: pa.Table) -> list[list[str]]:
+    columns = [[_cut(value, 40) for value in column.to_pylist()] for column in shown.columns]
+    return [list(line) for line in zip(*columns, strict=True)]
+
+
+def _own_columns(origin: Mapping[str, Any]) -> pa.Table | None:
+    """The columns of the file that the rows came from; None if it has none or no longer exists."""
+    path, kind = Path(str(origin.get("path", ""))), origin.get("kind")
+    try:
+        if kind in ("csv", "tsv", "parquet", "jsonl", "json"):
+            return own_columns(path)
+    except (OSError, ValueError, DataError):
+        warnings.warn(f"{path}: the rows cannot be read again to show them in the report", stacklevel=2)
+    return None
+
+
+def _others(own: pa.Table, table: Table) -> list[str]:
+    """The columns that are not labels or ids."""
+    origin = table.origin or {}
+    taken = {origin.get(key) for key in ("label_column", "clean_column", "id_column")} | {"label", "clean_label", "id"}
+    return [name for name in own.column_names if name not in taken]
+
+
+def _text_column(own: pa.Table, table: Table) -> str | None:
+    """A column of texts, by its name and its values."""
+    texts = [name for name in _others(own, table) if pa.types.is_string(own.schema.field(name).type)]
+    return next((name for name in texts if name.lower() in TEXTS), None)
+
+
+def _value_columns(own: pa.Table, table: Table) -> list[str]:
+    simple = [
+        name
+        for name in _others(own, table)
+        if not pa.types.is_nested(own.schema.field(name).type) and not pa.types.is_binary(own.schema.field(name).type)
+    ]
+    return simple[:COLUMNS]
+
+
+def _cut(value: Any, most: int) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _scale(inputs: NDArray) -> tuple[float, float]:
+    """The range of the pixels: 0 to 255, 0 to 1, or that of the first images."""
+    if inputs.dtype == np.uint8:
+        return 0.0, 255.0
+    part = inputs[:1000]
+    low, high = float(np.nanmin(part)), float(np.nanmax(part))
+    if low >= 0 and high <= 1:
+        return 0.0, 1.0
+    return (0.0, 255.0) if low >= 0 and 1 < high <= 255 else (low, max(high, low + 1e-6))
+
+
+def _thumbnail(pixels: NDArray, scale: tuple[float, float]) -> bytes | None:
+    from PIL import Image
+
+    low, high = scale
+    values = (
+        pixels if pixels.dtype == np.uint8 else np.clip((pixels - low) / (high - low) * 255, 0, 255).astype(np.uint8)
+    )
+    if values.shape[2] == 1:
+        values = values[:, :, 0]
+    return _encoded(Image.fromarray(values[..., :3] if values.ndim == 3 else values))
+
+
+def _thumbnail_of_file(path: Path) -> bytes | None:
+    """A thumbnail; None if the image no longer exists or cannot be decoded."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", (2 * SIDE, 2 * SIDE))
+            return _encoded(image.convert("RGB"))
+    except Exception:  # a damaged image can fail in any way
+        return None
+
+
+def _thumbnail_of_any(item: Any) -> bytes | None:
+    """The same for an image in any form that an encoder takes."""
+    try:
+        return _thumbnail_of_file(item) if isinstance(item, Path) else _encoded(opened(item))
+    except Exception:  # a damaged image can fail in any way
+        return None
+
+
+def _encoded(image: Any) -> bytes:
+    image.thumbnail((SIDE, SIDE))
+    place = io.BytesIO()
+    image.save(place, "JPEG", quality=80)
+    return place.getvalue()
 
 
 def leave_report(

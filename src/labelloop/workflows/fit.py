@@ -26,17 +26,17 @@ from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import by_chunks, joined, put, row_chunks, zeros
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
-from labelloop.report.notebook import in_notebook
-from labelloop.runs.arrays import row_arrays
+from labelloop.report.html import in_notebook
 from labelloop.runs.folder import RunFolder, write_unreadable
 from labelloop.runs.labels import label_table, likeliest
+from labelloop.runs.result_files import row_arrays
 from labelloop.runs.run_json import RunRecord, data_record
 from labelloop.runs.survey import Survey
+from labelloop.splits import one_hot
 from labelloop.trained_model import TrainedModel
 from labelloop.training.batches import input_shape
-from labelloop.training.extract import extract
+from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, join
-from labelloop.training.targets import one_hot
 from labelloop.types import MISSING, EncoderForm, Extracted, Fitted, Floats, Labels, Rows, Truth
 from labelloop.workflows.compose import (
     RunOptions,

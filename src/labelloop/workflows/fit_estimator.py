@@ -15,7 +15,7 @@ from labelloop.data.classes import decode, encode, typed
 from labelloop.data.problem import classes_of
 from labelloop.data.table import from_arrays
 from labelloop.methods.configure import recipe_config
-from labelloop.training.targets import one_hot
+from labelloop.splits import one_hot
 from labelloop.types import MISSING, EncoderForm, Floats, Labels
 from labelloop.workflows.compose import RunOptions, method_named
 from labelloop.workflows.encode import encode_table, raw_or_not, trained_config

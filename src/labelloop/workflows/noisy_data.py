@@ -14,8 +14,7 @@ from labelloop.noise import NOISES, Noisy, realised_rate
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 from labelloop.types import MISSING, Problem, Rows, Truth
-from labelloop.workflows.corruption import OWN_RATE, check_noise_options, corrupt
-from labelloop.workflows.noise import labels_from_file, path_in, stored_checksum
+from labelloop.workflows.noise import OWN_RATE, check_noise_options, corrupt, labels_from_file, path_in, stored_checksum
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Refits the correction of a finished run with new clean rows, without training."""
+"""The decisions of a run's reviewers, as clean labels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,12 @@ from labelloop.errors import DataError, some
 from labelloop.progress import clock
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import label_table
-from labelloop.runs.model_files import copy_model
-from labelloop.runs.run_json import data_record
-from labelloop.runs.versions import versions
+from labelloop.runs.result_files import copy_model
+from labelloop.runs.reviews import reviewed_labels
+from labelloop.runs.run_json import data_record, versions
 from labelloop.seeds import stream
-from labelloop.training.targets import one_hot
+from labelloop.splits import one_hot
 from labelloop.types import MISSING, Floats, Labels
-from labelloop.workflows.decisions import decided_labels
 from labelloop.workflows.ending import leave_report_after_refit
 from labelloop.workflows.summary import next_steps
 
@@ -31,6 +31,29 @@ LAST_EPOCH = (
     "may be somewhat too high"
 )
 CHOSEN = "rows that were picked to be verified are learnt from but do not judge: they are not a random sample"
+
+
+def decided_labels(folder: Path, classes: Sequence[Any], rows: int) -> Labels:
+    """The labels on which the reviewers of a run agreed, as numbers [n], -1 elsewhere.
+
+    Args:
+        folder: The run folder.
+        classes: Its classes.
+        rows: How many rows it has.
+
+    Raises:
+        DataError: There are no decisions.
+    """
+    decided = reviewed_labels(folder)
+    if not decided:
+        raise DataError(
+            f"there are no review decisions in {folder}: run `labelloop review {folder}`, or give a clean file"
+        )
+    place = {str(name): k for k, name in enumerate(classes)}
+    labels = np.full(rows, MISSING)
+    for row, name in decided.items():
+        labels[row] = place[name]
+    return labels
 
 
 def refit_run(

@@ -8,9 +8,8 @@ import numpy as np
 
 from labelloop.correction.stored_run import StoredRun, read_stored_run
 from labelloop.errors import DataError, UsageError
-from labelloop.report.review.neighbours import Neighbours
 from labelloop.report.review.server import ReviewServer
-from labelloop.report.review.session import Session
+from labelloop.report.review.session import Neighbours, Session
 from labelloop.runs.survey import survey
 from labelloop.types import MISSING
 from labelloop.workflows.plan import rows_to_verify

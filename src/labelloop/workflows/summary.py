@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from labelloop.data.columns import Feature, Understood
 from labelloop.data.problem import classes_of, encoded
 from labelloop.data.table import Table
-from labelloop.data.understood import Feature, Understood
 from labelloop.errors import some
-from labelloop.runs.export_names import export_name
+from labelloop.runs.run_json import export_name
 from labelloop.types import MISSING
 
 CLASSES = 30  # the most classes that are listed one by one

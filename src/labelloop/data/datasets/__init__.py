@@ -13,10 +13,9 @@ from typing import Any
 from labelloop.data.datasets.cifar import cifar10, cifar100, cifar100_subset
 from labelloop.data.datasets.clothing1m import clothing1m
 from labelloop.data.datasets.digits import digits_data
-from labelloop.data.datasets.embeddings import cifar10_embeddings, embeddings
+from labelloop.data.datasets.embeddings import cifar10_embeddings, embeddings, weak_text
 from labelloop.data.datasets.fashion_mnist import fashion_mnist
 from labelloop.data.datasets.labelled import LabelledData
-from labelloop.data.datasets.weak_text import weak_text
 from labelloop.errors import UsageError, nearest
 
 DataSet = Callable[..., LabelledData]

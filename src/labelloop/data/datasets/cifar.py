@@ -7,13 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from labelloop.data.datasets.cifar_archive import read_archive, read_folder
-from labelloop.data.datasets.cifar_hub import read_hub
-from labelloop.data.datasets.cifar_parquet import parquet_folder, read_parquet
-from labelloop.data.datasets.cifar_record import CIFAR10, CIFAR100, Cifar, Variant
-from labelloop.data.datasets.labelled import LabelledData, labelled
-from labelloop.data.datasets.options import check_flags, checked_limit
-from labelloop.data.datasets.places import not_found, places
+from labelloop.data.datasets.cifar_archive import CIFAR10, CIFAR100, Cifar, Variant, read_archive, read_folder
+from labelloop.data.datasets.cifar_parquet import parquet_folder, read_hub, read_parquet
+from labelloop.data.datasets.labelled import LabelledData, check_flags, checked_limit, labelled, not_found, places
 
 # Its own name, so that a result on part of the rows cannot pass for one on all of them.
 SUBSET = "cifar100-subset"

@@ -1,21 +1,65 @@
-"""CIFAR in the hub's layout: Parquet files with encoded images and the names of the classes in their metadata."""
+"""CIFAR in the hub's layout: Parquet files with encoded images, at hand or by its name on the hub, decoded once."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
+import zipfile
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelloop.data.datasets.cifar_record import SIZE, Cifar, Split, Variant, concatenated
-from labelloop.data.datasets.decoded import decoded_once
+from labelloop.cache_folder import cache_folder
+from labelloop.data.datasets.cifar_archive import SIZE, Cifar, Split, Variant, concatenated
 from labelloop.data.images.pillow import decode_all, need_pillow
-from labelloop.errors import DataError, some
+from labelloop.errors import DataError, UsageError, some
+
+VERSION = "1"  # version of the decoding
+FEWEST = 1000  # fewer images are not worth a file
+FOLDER = "decoded"
 
 IMAGE_COLUMN = "img"
 ROWS_AT_A_TIME = 1000
+
+
+def decoded_once(files: Sequence[Path], about: Sequence[object], decode: Callable[[], Split]) -> Split:
+    """The result of `decode`, from the cache if it is there.
+
+    Args:
+        files: The files that are decoded.
+        about: What else the result depends on.
+        decode: Decodes the files.
+    """
+    key = hashlib.blake2b("\0".join(map(str, (VERSION, *about))).encode(), digest_size=16)
+    for path in files:
+        with path.open("rb") as file:
+            key.update(hashlib.file_digest(file, "blake2b").digest())
+    place = cache_folder() / FOLDER / f"{key.hexdigest()}.npz"
+    try:
+        with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return Split(stored["images"], stored["labels"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):  # missing or damaged
+        pass
+    split = decode()
+    if len(split.images) >= FEWEST:
+        _keep(place, split)
+    return split
+
+
+def _keep(place: Path, split: Split) -> None:
+    """Writes it if possible; a failure only costs time later."""
+    partial = place.with_name(f".{place.stem}.{os.getpid()}.npz")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(partial, images=split.images, labels=split.labels)
+        partial.replace(place)
+    except OSError:
+        partial.unlink(missing_ok=True)
 
 
 def parquet_folder(place: Path, name: str) -> Path | None:
@@ -127,3 +171,38 @@ def _class_names(metadata: dict[bytes, bytes] | None, variant: Variant) -> tuple
     except (KeyError, TypeError, ValueError):
         names = ()
     return names if len(names) == variant.num_classes else tuple(str(i) for i in range(variant.num_classes))
+
+
+def read_hub(variant: Variant, limit: int | None = None) -> Cifar:
+    """Downloads the data set, or reads it from the cache of `datasets`.
+
+    Args:
+        variant: Which of the two.
+        limit: Decode only the first training rows.
+    """
+    need_pillow(f"{variant.name}: decoding its images")
+    try:
+        datasets: Any = import_module("datasets")
+    except ImportError as error:
+        raise UsageError(
+            f"{variant.name}: reading from the hub needs the `datasets` library: install it with pip install"
+            " 'labelloop[hub]', or give root=, the folder where the data are"
+        ) from error
+    try:
+        splits = [datasets.load_dataset(variant.hub_name, split=split) for split in ("train", "test")]
+    except Exception as error:  # without a network every layer below raises its own kind of error
+        raise DataError(
+            f"{variant.name}: {variant.hub_name!r} cannot be loaded from the hub ({error}): check the network, or give"
+            " root=, the folder where the data are"
+        ) from error
+    train, test = (split.cast_column(IMAGE_COLUMN, datasets.Image(decode=False)) for split in splits)
+    names = tuple(str(name) for name in train.features[variant.label_column].names)
+    return Cifar(_split(train[:limit], variant), _split(test[:], variant), names)
+
+
+def _split(columns: dict[str, list[Any]], variant: Variant) -> Split:
+    encoded = [image["bytes"] for image in columns[IMAGE_COLUMN]]
+    return Split(
+        decode_all(encoded, SIZE, variant.hub_name),
+        columns[variant.label_column],
+    )

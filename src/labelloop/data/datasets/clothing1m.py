@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from labelloop.data.datasets.labelled import LabelledData, labelled
-from labelloop.data.datasets.options import check_flags, checked_limit
-from labelloop.data.datasets.places import not_found, places
-from labelloop.data.images.files import ImageFiles
+from labelloop.data.datasets.labelled import LabelledData, check_flags, checked_limit, labelled, not_found, places
+from labelloop.data.images.store import ImageFiles
 from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.seeds import stream
 from labelloop.splits import clean_split

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labelloop.data.datasets.labelled import LabelledData, labelled
-from labelloop.data.datasets.options import checked_limit
+from labelloop.data.datasets.labelled import LabelledData, checked_limit, labelled
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
 from labelloop.types import Floats, Labels

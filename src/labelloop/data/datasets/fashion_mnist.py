@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.data.datasets.labelled import LabelledData, labelled
-from labelloop.data.datasets.options import checked_limit
-from labelloop.data.datasets.places import not_found, places
+from labelloop.data.datasets.labelled import LabelledData, checked_limit, labelled, not_found, places
 from labelloop.errors import DataError
 
 FOLDER = "fashion-mnist"

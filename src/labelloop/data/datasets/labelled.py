@@ -1,24 +1,25 @@
-"""What every data set returns: training rows with their labels, test rows and class names.
-
-It holds the true labels, so it is only used to make a problem, and never passed to a method.
-"""
+"""What every data set returns, where data sets are looked for, and the options that they share."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelloop.data.images.files import ImageFiles
-from labelloop.errors import DataError
+from labelloop.data.images.store import ImageFiles
+from labelloop.errors import DataError, UsageError
 from labelloop.types import MISSING, Labels
 
 SAMPLE = 256  # rows of the inputs in the fingerprint
 SAMPLE_FILES = 16
+
+VARIABLE = "LABELLOOP_DATA"
 
 
 @dataclass(frozen=True)
@@ -127,3 +128,41 @@ def _checked(labels: ArrayLike, count: int, classes: int | None, what: str, may_
     if len(bad):
         raise DataError(f"{what} {array[bad[0]]} of row {bad[0]} is not a class: there are {classes}, counted from 0")
     return array
+
+
+def checked_limit(limit: int | None, count: int | None = None, name: str = "limit") -> int | None:
+    """Checks a limit. `count` is the number of such rows, once known."""
+    rows = "test rows" if name == "test_limit" else "training rows"
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1:
+        raise UsageError(f"{name} is {limit!r}: give the number of {rows} to use, 1 or more, or leave it out")
+    if count is not None and limit > count:
+        raise UsageError(f"{name} is {limit}, but there are {count} {rows}: give {count} or less, or leave it out")
+    return int(limit)
+
+
+def check_flags(**flags: bool) -> None:
+    """Refuses anything but true or false: the text "false" would count as true."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise UsageError(f"{name} is {value!r}: give True or False")
+
+
+def places(root: str | Path | None) -> list[Path]:
+    """The folder to look in: `root`, else LABELLOOP_DATA; none if neither is set."""
+    said = root if root is not None else os.environ.get(VARIABLE)
+    return [Path(said).expanduser()] if said else []
+
+
+def not_found(name: str, root: str | Path | None, needed: str) -> DataError:
+    """The error for a data set that was not found, or whose folder is not set."""
+    if not places(root):
+        return DataError(
+            f"{name}: no folder of data sets is set; set {VARIABLE} to the folder that holds {needed}, or give root="
+        )
+    looked_in = [f"{place}{'' if place.exists() else ' (does not exist)'}" for place in places(root)]
+    return DataError(
+        f"{name}: not found in {', '.join(looked_in)}; put {needed} there, or name another folder with root= or the"
+        f" variable {VARIABLE}"
+    )

@@ -1,10 +1,12 @@
-"""Pillow, imported only when images are decoded: arrays and tables do not need it."""
+"""Pillow, imported only when images are decoded, and warnings about images that are unusual."""
 
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,12 @@ from numpy.typing import NDArray
 from labelloop.errors import DataError, UsageError
 
 FORMATS = ("PNG", "WEBP", "JPEG")  # trying every plugin of Pillow takes longer than decoding
+
+WORDS = {
+    "deep": "images have more than 8 bits; in 16 bits, 0 to 65535 is read as black to white; the largest value is",
+    "transparent": "images are partly transparent, and are placed on white",
+    "frames": "images have several frames or pages; only the first is used",
+}
 
 
 def need_pillow(what: str) -> None:
@@ -94,3 +102,43 @@ def decode_all(encoded: Sequence[Any], size: tuple[int, int], source: str, first
             )
         images[i] = pixels
     return images
+
+
+class Peculiarities:
+    """Counts the unusual images among those that it sees."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._largest = 0.0
+        self._sizes: set[tuple[int, int]] = set()  # height and width
+        self.form: tuple[int, int] | None = None  # what they are resized to
+        self._lock = Lock()
+
+    def see(self, image: Any, size: tuple[int, int]) -> None:
+        """Looks at a decoded image, and its height and width once upright; from several threads, if need be."""
+        found = {"transparent": is_transparent(image), "frames": getattr(image, "n_frames", 1) > 1}
+        found["deep"] = is_deep(image)
+        largest = float(np.asarray(image).max(initial=0)) if found["deep"] else 0.0
+        with self._lock:
+            self._counts.update({kind: 1 for kind, is_so in found.items() if is_so})
+            self._largest = max(self._largest, largest)
+            self._sizes.add(size)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """One line for each kind that occurred."""
+        lines = {kind: f"{self._counts[kind]} {words}" for kind, words in WORDS.items() if self._counts[kind]}
+        if "deep" in lines:
+            lines["deep"] += f" {self._largest:g}"
+        return (*self._resized(), *lines.values())
+
+    def _resized(self) -> tuple[str, ...]:
+        if self.form is None or self._sizes <= {self.form}:
+            return ()
+        ends = [
+            f"{height} x {width}" for height, width in sorted(self._sizes, key=lambda size: (size[0] * size[1], size))
+        ]
+        sizes = (
+            f"of {len(ends)} sizes, from {ends[0]} to {ends[-1]} pixels," if len(ends) > 1 else f"of {ends[0]} pixels"
+        )
+        return (f"images {sizes} are resized to {self.form[0]} x {self.form[1]}",)

@@ -6,17 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from labelloop.data.label_questions import compare_labels, question_numbers
+from labelloop.data.questions import compare_labels, question_numbers
 from labelloop.data.readers.array_file import read_npy, read_npz
-from labelloop.data.readers.arrow_file import PARTS
+from labelloop.data.readers.arrow_file import PARTS, parts_of
 from labelloop.data.readers.clean_file import join_clean_file
 from labelloop.data.readers.column_file import read_column_file, read_hub
-from labelloop.data.readers.compressed import ending_of
+from labelloop.data.readers.csv_file import ending_of
 from labelloop.data.readers.hub import is_hub_dataset
-from labelloop.data.readers.image_tree import read_image_tree
-from labelloop.data.readers.metadata import METADATA, read_metadata
+from labelloop.data.readers.image_tree import METADATA, read_image_tree, read_metadata
 from labelloop.data.readers.options import ReadOptions
-from labelloop.data.readers.parquet_parts import parts_of
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 

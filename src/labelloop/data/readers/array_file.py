@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
-from labelloop.data.columns import names_of_array
-from labelloop.data.label_questions import ask_about_markers
-from labelloop.data.readers.options import ReadOptions
-from labelloop.data.readers.origin import origin_of
+from labelloop.data.columns import LeftOut, Understood, Use, names_of_array
+from labelloop.data.questions import ask_about_markers
+from labelloop.data.readers.options import ReadOptions, origin_of
 from labelloop.data.table import Table, from_arrays
-from labelloop.data.understood import LeftOut, Understood, Use
 from labelloop.errors import DataError, nearest
 from labelloop.large_arrays import is_large, mapped_file, row_chunks, zeros
 

@@ -1,23 +1,127 @@
-"""Files of named columns as Arrow tables: names first, then columns, so that some can be kept as text."""
+"""Files of named columns as Arrow tables: names first, then columns. Parquet may be a folder of parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import errno
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelloop.data.readers.compressed import PACKED, ending_of
-from labelloop.data.readers.csv_file import open_csv, padded_columns, read_csv
-from labelloop.data.readers.json_file import read_json_table
-from labelloop.data.readers.jsonl_file import read_jsonl
-from labelloop.data.readers.parquet_parts import column_names, parts_of, read_parquet
+from labelloop.data.readers.csv_file import PACKED, ending_of, open_csv, padded_columns, read_csv
+from labelloop.data.readers.json_file import read_json_table, read_jsonl
 from labelloop.errors import DataError, some
+from labelloop.large_arrays import current_limit, is_large, keep_track
+
+ROWS = 16_384  # rows at a time, or fewer
+SHARE = 64  # the rows that are read at a time take at most this part of the limit
+READ = 2**20  # bytes read from a file at a time
+ENDING = ".parquet"
 
 PARTS = "parquet-folder"
+
+
+def parts_of(path: Path) -> list[Path]:
+    """The parts in a folder and its subfolders, sorted by name; a file is its only part."""
+    if not path.is_dir():
+        return [path]
+    return sorted(part for part in path.rglob(f"*{ENDING}") if part.is_file() and not part.name.startswith((".", "_")))
+
+
+def column_names(path: Path) -> list[str]:
+    """The names of the columns, the same in every part.
+
+    Raises:
+        DataError: A part cannot be read, or has other columns.
+    """
+    parts = parts_of(path)
+    first = _schema(parts[0])
+    for part in parts[1:]:
+        other = _schema(part)
+        if not other.equals(first):
+            odd = next((f.name for f in (*first, *other) if f not in list(first) or f not in list(other)), None)
+            why = "they are in another order" if odd is None else f"column {odd!r} is missing or of another type"
+            raise DataError(
+                f"{part}: its columns differ from those of {parts[0]} ({why}); write all parts alike, or move it away"
+            )
+    return first.names
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """All columns of a file, or of the parts of a folder one after the other; categorical ones as plain values."""
+    parts = parts_of(path)
+    try:
+        if is_large(sum(_bytes_of(pq.read_metadata(part)) for part in parts)):
+            return _mapped(parts)
+        tables = [pq.read_table(part) for part in parts]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        if _is_full(error):
+            raise
+        raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
+    arrow = pa.concat_tables(tables)
+    return pa.table([_decoded(column) for column in arrow.columns], names=arrow.column_names)
+
+
+def _schema(part: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(part).remove_metadata()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise DataError(f"{part}: cannot be read as Parquet ({error}); write the file again") from error
+
+
+def _mapped(parts: Sequence[Path]) -> pa.Table:
+    """The rows in an unnamed memory-mapped file: only the parts in use take memory."""
+    schema = pa.schema([_plain(field) for field in _schema(parts[0])])
+    folder = current_limit().folder
+    with tempfile.TemporaryFile(dir=folder, prefix="labelloop-") as file:
+        try:
+            with pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema) as writer:
+                for batch in _batches(parts):
+                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+        except OSError as error:
+            if not _is_full(error):
+                raise
+            words = "no disk space for rows that are too large for memory (see --max-memory)"
+            raise OSError(errno.ENOSPC, words, str(folder or tempfile.gettempdir())) from error
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    keep_track(mapped)
+    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).read_all()
+
+
+def _is_full(error: Exception) -> bool:
+    return isinstance(error, OSError) and (error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error))
+
+
+def _batches(parts: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        with pq.ParquetFile(part, buffer_size=READ, pre_buffer=False) as file:
+            rows = current_limit().bytes // SHARE * file.metadata.num_rows // max(_bytes_of(file.metadata), 1)
+            for batch in file.iter_batches(batch_size=min(max(rows, 1), ROWS)):
+                yield batch
+                pa.default_memory_pool().release_unused()
+
+
+def _bytes_of(metadata: pq.FileMetaData) -> int:
+    """The size of a file's rows, decompressed."""
+    return sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    kind = field.type
+    return pa.field(field.name, kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A categorical column as plain values."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 @dataclass(frozen=True)

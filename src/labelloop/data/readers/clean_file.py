@@ -23,7 +23,7 @@ from labelloop.data.columns import (
 from labelloop.data.problem import encoded
 from labelloop.data.readers.array_file import CLEAN_KEYS, ID_KEYS, LABEL_KEYS, read_array, read_arrays
 from labelloop.data.readers.arrow_file import as_text, open_columns
-from labelloop.data.readers.compressed import ending_of
+from labelloop.data.readers.csv_file import ending_of
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
 from labelloop.types import MISSING, Labels

@@ -12,21 +12,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelloop.data.columns import FILE_NAMES, Roles, plain, require, roles_of
+from labelloop.data.columns import (
+    FILE_NAMES,
+    Feature,
+    LeftOut,
+    Roles,
+    Understood,
+    Use,
+    is_number,
+    plain,
+    require,
+    roles_of,
+)
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
-from labelloop.data.images.peculiar import Peculiarities
+from labelloop.data.images.pillow import Peculiarities
 from labelloop.data.images.store import ENDINGS, ImageForm, Unreadable, load_images
-from labelloop.data.label_questions import ask_about_markers, name_spellings
+from labelloop.data.questions import ask_about_markers, name_spellings
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.hub import HubData, read_hub_dataset
 from labelloop.data.readers.image_folder import inside
 from labelloop.data.readers.label_columns import ids_of, labels_of, refuse_lists, without_flags, written
-from labelloop.data.readers.options import ReadOptions
-from labelloop.data.readers.origin import origin_of
+from labelloop.data.readers.options import ReadOptions, origin_of
 from labelloop.data.table import Table, from_arrays, split_names
-from labelloop.data.understood import Feature, LeftOut, Understood, Use
-from labelloop.data.written import is_number
 from labelloop.errors import DataError, UsageError
 from labelloop.types import RawInputs
 

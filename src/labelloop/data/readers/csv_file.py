@@ -1,13 +1,12 @@
-"""CSV and TSV files as Arrow tables, with the line number when a row is broken.
-
-A .csv file may use ; | or a tab as delimiter; the user is told. With ; numbers may have a decimal comma.
-"""
+"""CSV and TSV files as Arrow tables, decompressed if need be, with the line number when a row is broken."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -16,15 +15,36 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from labelloop.data.readers.compressed import content_of, ending_of
-from labelloop.data.written import NULL_NUMBERS, is_number
+from labelloop.data.columns import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
+
+PACKED = {".gz": "gzip", ".zst": "zstd"}
 
 BLOCK_SIZE = 8 << 20  # bytes; a row must fit in one
 SEPARATORS = (",", ";", "\t", "|")
 PADDED = re.compile(r"0\d+")
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 LOOKED_AT = 200  # rows to look for a decimal comma in
+
+
+def ending_of(path: Path) -> str:
+    """The extension of a file without that of the compression: .csv for rows.csv.gz."""
+    packed = path.suffix.lower() in PACKED
+    return (path.with_suffix("") if packed else path).suffix.lower()
+
+
+def content_of(path: Path) -> bytes:
+    """The content of a file, decompressed."""
+    packing = PACKED.get(path.suffix.lower())
+    if packing is None:
+        return path.read_bytes()
+    try:
+        if packing == "gzip":
+            return gzip.decompress(path.read_bytes())
+        with pa.input_stream(path, compression=packing) as stream:
+            return stream.read()
+    except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
+        raise DataError(f"{path}: cannot be decompressed ({error}); compress it again") from error
 
 
 @dataclass(frozen=True)

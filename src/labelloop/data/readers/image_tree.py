@@ -1,23 +1,27 @@
-"""Class folders of images as a table, with clean images from another folder."""
+"""Images in a folder as a table: class folders, with clean ones in another, or a table that names the images."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelloop.data.images.peculiar import Peculiarities
-from labelloop.data.images.store import load_images
-from labelloop.data.readers.clean_folder import read_clean_folder
-from labelloop.data.readers.image_folder import left_out_of, read_image_folder
-from labelloop.data.readers.options import ReadOptions
-from labelloop.data.readers.origin import origin_of
+from labelloop.data.columns import Understood
+from labelloop.data.images.pillow import Peculiarities
+from labelloop.data.images.store import ENDINGS, load_images
+from labelloop.data.readers.arrow_file import own_columns
+from labelloop.data.readers.column_file import read_column_file
+from labelloop.data.readers.image_folder import UNLABELLED, left_out_of, read_image_folder
+from labelloop.data.readers.options import ReadOptions, file_sha256, origin_of
 from labelloop.data.table import Table, from_arrays
-from labelloop.data.understood import Understood
-from labelloop.errors import some
+from labelloop.errors import DataError, nearest, some
 from labelloop.types import RawInputs
+
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
 def read_image_tree(root: Path, options: ReadOptions) -> Table:
@@ -55,3 +59,117 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
     )
     understood = Understood(remarks=(*seen.remarks, *nested, *left_out_of(root)))
     return replace(table, image_form=form, unreadable=tuple(bad), understood=understood)
+
+
+@dataclass(frozen=True)
+class CleanFolder:
+    """The clean labels that a clean folder gives an image folder.
+
+    Attributes:
+        clean: The clean class by row of the image folder.
+        added: The ids, files and classes of images that are not in the image folder, sorted.
+    """
+
+    clean: dict[int, str]
+    added: list[tuple[str, Path, str]]
+
+
+def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Sequence[str]) -> CleanFolder:
+    """Joins a folder of clean images to an image folder: by content, else by the file name below the class folder.
+
+    Args:
+        clean: The folder of clean images.
+        root: The image folder.
+        names: Its images, as paths below it.
+        classes: Its classes.
+
+    Raises:
+        DataError: No images, images without a class or of an unknown one, or an image with several matches.
+    """
+    if not clean.is_dir():
+        raise DataError(f"{clean}: no such folder; clean_folder is a folder with a folder of images for each class")
+    if clean.resolve().is_relative_to(root.resolve()):
+        raise DataError(f"{clean} is inside {root}, so its images would be noisy too; move it out")
+    clean_names, labels, _ = read_image_folder(clean, labels_required=False)
+    _check_labels(clean, root, clean_names, labels.tolist(), classes)
+    by_content = _rows_by_content(clean, clean_names, root, names)
+    by_name: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        by_name.setdefault(_below_class(name), []).append(row)
+    prefix = "clean:"
+    while any(name.startswith(prefix) for name in names):
+        prefix = f"_{prefix}"
+
+    source: dict[int, str] = {}
+    found = CleanFolder({}, [])
+    other_bytes = []
+    for name, label in zip(clean_names, labels.tolist(), strict=True):
+        rows, alike = by_content.get(name, []), by_name.get(_below_class(name), [])
+        if len(rows) > 1 and len(set(rows) & set(alike)) == 1:
+            rows = sorted(set(rows) & set(alike))
+        if not rows and alike:
+            rows = alike
+            other_bytes.append(name)
+        if len(rows) > 1:
+            what = "name" if rows is alike else "content"
+            raise DataError(
+                f"{clean / name}: {len(rows)} images of {root} have this {what}: {some(names[row] for row in rows)};"
+                + (" rename it, or use a copy of the right one" if what == "name" else " keep one of them")
+            )
+        if not rows:
+            found.added.append((prefix + name, clean / name, label))
+        elif found.clean.setdefault(rows[0], label) != label:
+            raise DataError(
+                f"{clean}: {source[rows[0]]} and {name} are both {names[rows[0]]} of {root}, in two classes; delete one"
+            )
+        else:
+            source[rows[0]] = name
+    if other_bytes:
+        warnings.warn(
+            f"{clean}: {len(other_bytes)} images have the name of an image of {root} but other content:"
+            f" {some(other_bytes)}; they count as the same image, so rename them if they are not",
+            stacklevel=2,
+        )
+    return found
+
+
+def _check_labels(clean: Path, root: Path, names: Sequence[str], labels: Sequence[str], classes: Sequence[str]) -> None:
+    without = [name for name, label in zip(names, labels, strict=True) if not label]
+    if without:
+        raise DataError(
+            f"{clean}: {len(without)} images are in no class folder: {some(without)}; every image of a clean folder"
+            f" belongs in the folder of its clean class, and none in {UNLABELLED[1]}/"
+        )
+    unknown = sorted(set(labels) - set(classes))
+    if unknown:
+        raise DataError(f"{clean / unknown[0]}: no class {unknown[0]!r} in {root}; {nearest(unknown[0], classes)}")
+
+
+def _below_class(name: str) -> str:
+    return name.split("/", 1)[-1]
+
+
+def _rows_by_content(clean: Path, clean_names: Sequence[str], root: Path, names: Sequence[str]) -> dict[str, list[int]]:
+    """The rows with the same bytes as each clean image. Only files of equal size are read."""
+    sizes = {(clean / name).stat().st_size for name in clean_names if (clean / name).is_file()}
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        if (root / name).is_file() and (root / name).stat().st_size in sizes:
+            rows.setdefault(file_sha256(root / name), []).append(row)
+    files = [name for name in clean_names if (clean / name).is_file()]
+    return {name: rows.get(file_sha256(clean / name), []) for name in files}
+
+
+def read_metadata(folder: Path, options: ReadOptions) -> Table:
+    """The first existing table of METADATA, with the images named in its column file_name."""
+    path = next(folder / name for name in METADATA if (folder / name).is_file())
+    column = options.file_name_column or "file_name"
+    table = read_column_file(path, replace(options, file_name_column=column))
+    named = {(path.parent / str(name)).as_posix() for name in own_columns(path)[column].to_pylist()}
+    found = [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in ENDINGS]
+    others = [str(file.relative_to(folder)) for file in found if file.as_posix() not in named]
+    if not others or table.understood is None:
+        return table
+    remark = f"left out: {len(others)} images that {path.name} does not name: {some(others)}"
+    remark = remark.encode("utf-8", "backslashreplace").decode()
+    return replace(table, understood=replace(table.understood, remarks=(*table.understood.remarks, remark)))

@@ -19,7 +19,7 @@ from labelloop.errors import UsageError, nearest
 from labelloop.large_arrays import release, soft_dtype, zeros
 from labelloop.methods.closed_loop.combination import check_components, check_labels
 from labelloop.seeds import integer, stream
-from labelloop.training.seeding import seed_torch
+from labelloop.training.setup import seed_torch
 from labelloop.types import Floats, Labels
 
 INPUTS = ("features", "logits", "probabilities", "extra")

@@ -21,7 +21,7 @@ from labelloop.methods.closed_loop.instant.pairs import ENOUGH
 from labelloop.methods.closed_loop.learners.columns import MOST_SCORES, TABLE, column_scores, kind_of_inputs
 from labelloop.methods.closed_loop.views import draw_labels
 from labelloop.seeds import stream
-from labelloop.training.targets import one_hot
+from labelloop.splits import one_hot
 from labelloop.types import MISSING, Correction, Floats, HeldOutLabels, Labels, Problem
 
 OWN = ("chances", "labels", "train", "clean")

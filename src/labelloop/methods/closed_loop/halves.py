@@ -19,12 +19,11 @@ from labelloop.methods.closed_loop.first_labels import HeldOut, first_labels
 from labelloop.methods.closed_loop.instant.evidence import FLOOR
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
+from labelloop.splits import one_hot, take
 from labelloop.training.averaging import WeightAverage
-from labelloop.training.epoch import train_epoch
-from labelloop.training.extract import extract
+from labelloop.training.epoch import extract, train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.targets import one_hot, take
 from labelloop.types import MISSING, Correction, Floats, Problem, Rows
 
 SAMPLE = 1000  # rows on which a half-network is evaluated after each epoch

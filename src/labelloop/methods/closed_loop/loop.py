@@ -9,12 +9,11 @@ from labelloop.methods.closed_loop.halves import hold_out
 from labelloop.methods.closed_loop.state import LoopState
 from labelloop.methods.closed_loop.views import columns, look, noisy_view, redraw_of, rows_to_train_on
 from labelloop.seeds import integer, stream
-from labelloop.splits import stratified_split
+from labelloop.splits import one_hot, stratified_split
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.training.targets import one_hot
 from labelloop.types import Correction, Fitted, Problem
 
 

@@ -13,9 +13,9 @@ from labelloop.large_arrays import by_chunks, joined
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import Redraw
 from labelloop.models import TwoHeadClassifier
-from labelloop.training.extract import extract
+from labelloop.splits import one_hot, take, together
+from labelloop.training.epoch import extract
 from labelloop.training.runtime import Runtime
-from labelloop.training.targets import one_hot, take, together
 from labelloop.types import MISSING, Extracted, Floats, Labels, Problem, Rows
 
 if TYPE_CHECKING:

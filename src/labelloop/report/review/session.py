@@ -1,4 +1,4 @@
-"""A review of one run: which row comes next, the answers and their outcome. Thread-safe."""
+"""The clean rows nearest to a row, by the correction's inputs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,44 @@ from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
 from labelloop.report.facts import row_facts
-from labelloop.report.review.live_estimate import LiveEstimate
-from labelloop.report.review.neighbours import Neighbours
-from labelloop.report.review.tally import Tally
+from labelloop.report.review.tally import LiveEstimate, Tally
 from labelloop.runs.reviews import Answer, append_answers, read_answers
 from labelloop.runs.survey import Survey
-from labelloop.types import MISSING
+from labelloop.types import MISSING, Labels
+
+NEAREST = 6
 
 LEASE = 300.0  # seconds that a row stays reserved for a tab
 SECOND = 10  # one row in this many was answered by somebody else, to measure agreement
 LONGEST_NAME = 60
 Clock = Callable[[], float]
+
+
+class Neighbours:
+    """Finds the nearest clean rows by the angle between features.
+
+    Args:
+        features: The correction's inputs for every row [n, D].
+        clean: Clean labels [n], -1 where missing.
+    """
+
+    def __init__(self, features: NDArray, clean: Labels) -> None:
+        self.rows = np.flatnonzero(clean != MISSING)
+        self._features = features
+        self._clean = _unit(features[self.rows])  # [M, D]
+
+    def nearest(self, row: int, count: int = NEAREST) -> list[int]:
+        """The clean rows nearest to a row, nearest first, without the row itself."""
+        likeness = self._clean @ _unit(self._features[row : row + 1])[0]
+        likeness[self.rows == row] = -np.inf
+        count = min(count, int((self.rows != row).sum()))
+        best = np.argsort(-likeness, kind="stable")[:count]
+        return [int(k) for k in self.rows[best]]
+
+
+def _unit(values: NDArray) -> NDArray[np.float32]:
+    wide = np.asarray(values, dtype=np.float32)
+    return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Ambiguous labels: the user is asked, with counts, and nothing is decided silently."""
+"""What may not be what it seems, in columns and in labels: the user is asked, and nothing is decided silently."""
 
 from __future__ import annotations
 
@@ -6,19 +6,85 @@ import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelloop.data.classes import MISSING_TEXT, typed
-from labelloop.data.written import is_number
+from labelloop.data.columns import is_number, plain
+from labelloop.data.encoding import FORMATS, in_words, is_date
 from labelloop.errors import DataError, UsageError, some
+
+ID_NAME = re.compile(r"(^|_)(id|ids|uid|uuid|guid|key|index|idx|nr|no|row|rownames|row_names|obs)$")
+CAMEL_ID = re.compile(r"[a-z](Id|ID)$")
+FEW = 20  # with fewer rows, different numbers in every row mean nothing
+COUNTED = 50  # the same for numbers that count the rows
+LOOKED_AT = 50  # distinct texts from which the format of dates is guessed
+PRECISE = 10_000  # rows that are checked for digits lost in single precision
+ALMOST_ALL = 0.9  # a text column with this share of dates is a column of dates with a typo
+SIGNS = re.compile(r"[,'%$€£¥\s]")  # next to digits: thousands separator, percent, currency
 
 MANY = 30  # a column of more distinct numbers may be a measurement
 FEW_ROWS = 10  # rows per class
 TRUTHS = {"true": "1", "false": "0"}  # as programs write them
 SHOWN = 3  # groups of spellings in a message
+
+
+def why_an_id(name: str, column: pa.ChunkedArray) -> str | None:
+    """Why a column is an id: by its name, with a different whole number in every row."""
+    named = ID_NAME.search(plain(name)) or CAMEL_ID.search(name.strip())
+    if not named or len(column) < FEW or not _all_different(column):
+        return None
+    return "an id by its name, different in every row"
+
+
+def counts_rows(column: pa.ChunkedArray) -> tuple[int, int] | None:
+    """The first and last number of a column that holds each whole number between them once; None for any other."""
+    if len(column) < COUNTED or not _all_different(column):
+        return None
+    ends = pc.min_max(column).as_py()
+    return (ends["min"], ends["max"]) if ends["max"] - ends["min"] + 1 == len(column) else None
+
+
+def _all_different(column: pa.ChunkedArray) -> bool:
+    whole = pa.types.is_integer(column.type) and not column.null_count
+    return bool(whole and pc.count_distinct(column).as_py() == len(column))
+
+
+def rounded_away(column: pa.ChunkedArray) -> tuple[int, int] | None:
+    """How many different numbers the first rows hold, and how many are left in single precision, if that is fewer."""
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_float64(kind)):
+        return None
+    exact = np.unique(column.slice(0, PRECISE).drop_null().to_numpy())
+    with np.errstate(over="ignore"):  # numbers that are too large are refused elsewhere
+        left = len(np.unique(exact.astype(np.float32)))
+    return (len(exact), left) if left < ALMOST_ALL * len(exact) else None
+
+
+def slip_among_dates(texts: Sequence[str | None]) -> tuple[int, str] | None:
+    """The first row that is not a date although nearly all are, and their format in words; else None."""
+    different = sorted({text for text in texts if text is not None})
+    sample = different[:: max(1, len(different) // LOOKED_AT)]
+    for form, _ in FORMATS:
+        if not different or _share(sample, form) < ALMOST_ALL or _share(different, form) < ALMOST_ALL:
+            continue
+        return next((row, in_words(form)) for row, text in enumerate(texts) if text and not is_date(text, form))
+    return None
+
+
+def _share(texts: Sequence[str], form: str) -> float:
+    return sum(is_date(text, form) for text in texts) / len(texts)
+
+
+def number_with_signs(values: Iterable[str | None]) -> str | None:
+    """An example if nearly all texts are numbers with other characters, such as 1,234 or 5%; else None."""
+    different = {value for value in values if value is not None}
+    signed = sorted(value for value in different if SIGNS.search(value) and is_number(SIGNS.sub("", value)))
+    return signed[0] if different and len(signed) >= ALMOST_ALL * len(different) else None
 
 
 def ask_about_markers(given: Counter[str], clean: Counter[str], source: str, *, usual: bool = False) -> None:

@@ -1,11 +1,13 @@
-"""Edits the bytes of CSV and TSV files: cells are replaced and added, and every other byte stays as it was."""
+"""Edits the bytes of CSV, TSV and JSON lines: values are replaced and added, and all else stays as it was."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from labelloop.errors import DataError
 
@@ -13,6 +15,9 @@ BOM = b"\xef\xbb\xbf"
 END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 # A field that begins with a quote ends at the closing one; two quotes in it mean one. Other quotes are characters.
 FIELD = {mark: re.compile(rb'(?:"(?:[^"]|"")*+")?[^' + mark + rb"\r\n]*+") for mark in (b",", b"\t", b";", b"|")}
+
+BLANK = re.compile(r"[ \t\r\n]*")
+DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
@@ -128,3 +133,51 @@ def _text(cell: bytes) -> str:
         closing = cell.rfind(b'"')
         cell = cell[1:closing].replace(b'""', b'"') + cell[closing + 1 :]
     return cell.decode()
+
+
+def spans_of(line: str, where: str) -> dict[str, tuple[int, int]]:
+    """The span of the value of each key of the object on a line."""
+    try:
+        return dict(_members(line))
+    except (ValueError, IndexError):
+        raise DataError(f"{where} is not a JSON object: {line[:80]!r}; repair it") from None
+
+
+def _members(line: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    place = _after(line, _skip(line, 0), "{")
+    if line[place] == "}":
+        return
+    while True:
+        key, place = DECODER.raw_decode(line, place)
+        start = _after(line, _skip(line, place), ":")
+        _, end = DECODER.raw_decode(line, start)
+        yield key, (start, end)
+        place = _skip(line, end)
+        if line[place] == "}":
+            return
+        place = _after(line, place, ",")
+
+
+def _skip(line: str, place: int) -> int:
+    match = BLANK.match(line, place)
+    assert match is not None  # it can match the empty string
+    return match.end()
+
+
+def _after(line: str, place: int, mark: str) -> int:
+    if line[place] != mark:
+        raise ValueError(f"expected {mark}")
+    return _skip(line, place + 1)
+
+
+def with_value(line: str, span: tuple[int, int], value: Any) -> str:
+    """The line with the value at `span` replaced."""
+    return line[: span[0]] + json.dumps(value, ensure_ascii=False) + line[span[1] :]
+
+
+def with_members(line: str, members: dict[str, Any]) -> str:
+    """The line with keys added at the end of its object."""
+    close = line.rstrip().rindex("}")
+    empty = line[:close].rstrip() == "{"
+    text = json.dumps(members, ensure_ascii=False)[1:-1]
+    return line[:close] + ("" if empty else ", ") + text + line[close:]
