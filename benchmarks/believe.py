@@ -24,16 +24,16 @@ import numpy as np
 import torch
 
 from labelloop import fit
-from labelloop.correction.estimate import reliability
-from labelloop.correction.stored_run import read_stored_run
 from labelloop.data.datasets import load_dataset
 from labelloop.noise import NOISES
+from labelloop.relabel.estimate import reliability
 from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.training.checkpoint import read_checkpoint
 from labelloop.types import MISSING, Floats, Labels
 from labelloop.workflows.plan import rows_to_verify
 from labelloop.workflows.refit import refit_run
+from labelloop.workflows.stored_run import read_stored_run
 
 ROOT = Path(__file__).resolve().parents[1]
 HUMAN = Path("cifar-n") / "CIFAR-10_human.pt"

@@ -31,10 +31,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {  # of the core, and the tests that are there for each, quick ones first; the first room that matches counts
-    "methods/closed_loop/combination.py": ["closed_loop/test_combination.py"],
+    "relabel/stacking.py": ["closed_loop/test_combination.py"],
     "methods/closed_loop/corrector.py": ["closed_loop/test_corrector.py"],
-    "methods/closed_loop/simulation.py": ["closed_loop/test_simulation.py", "closed_loop/test_loop.py"],
-    "methods/closed_loop/learners/forest.py": ["correction/test_forest.py"],
+    "relabel/noise_model.py": ["closed_loop/test_simulation.py", "closed_loop/test_loop.py"],
+    "relabel/learners/trees.py": ["correction/test_forest.py"],
     "methods/closed_loop/learners": ["closed_loop/test_worked_by_hand.py", "closed_loop/test_halves.py",
                                      "correction/test_correction.py"],
     "methods/closed_loop/halves.py": ["closed_loop/test_halves.py"],
@@ -47,8 +47,8 @@ ROOMS = {  # of the core, and the tests that are there for each, quick ones firs
     "training/ranks.py": ["distributed"],
     "training/batches.py": ["training", "distributed"],
     "training": ["training", "closed_loop/test_loop.py"],
-    "correction/curve.py": ["workflows/test_plan.py"],
-    "correction/estimate.py": ["correction/test_estimate.py", "workflows/test_plan.py"],
+    "relabel/learning_curve.py": ["workflows/test_plan.py"],
+    "relabel/estimate.py": ["correction/test_estimate.py", "workflows/test_plan.py"],
     "correction": ["correction/test_held_out.py", "correction/test_estimate.py", "workflows/test_plan.py"],
     "runs/reviews.py": ["report/test_reviews.py", "report/test_session.py"],
     "runs/survey.py": ["runs", "report/test_run_page.py"],

@@ -24,7 +24,7 @@ from recipe_page import correct_tally
 from scipy.special import softmax
 
 from labelloop.data.table import from_arrays
-from labelloop.methods.closed_loop.instant import suit_trees
+from labelloop.relabel import suit_trees
 from labelloop.workflows.correct import correct_table
 
 STORE = Path(__file__).resolve().parents[1] / "evidence" / "never_worse" / "runs.jsonl"

@@ -32,13 +32,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 from labelloop.cli import main as main_command
-from labelloop.correction.stored_run import read_stored_run
 from labelloop.noise.recorded_labels import read_label_file
 from labelloop.runs.reviews import Answer, append_answers
 from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.workflows.plan import rows_to_verify
 from labelloop.workflows.refit import refit_run
+from labelloop.workflows.stored_run import read_stored_run
 
 COUNTS = (100, 300, 1000)
 RIGHT = 0.95

@@ -28,11 +28,11 @@ ALLOWED: dict[str, set[str]] = {
     "encoders": {"data.images.pillow"},  # one rule for how an image is decoded
     "runs": set(),
     "training": {"models", "runs", "config"},
-    "methods": {"training", "models", "config"},
-    "correction": {"methods.closed_loop", "methods.cross_entropy", "training", "runs", "config"},
+    "relabel": set(),
+    "methods": {"relabel", "training", "models", "config"},
     "trained_model": {"data", "encoders", "models", "training", "runs"},
     "workflows": {
-        *("data", "encoders", "noise", "methods", "correction", "training", "models", "runs", "config"),
+        *("data", "encoders", "noise", "methods", "relabel", "training", "models", "runs", "config"),
         "trained_model",
         "report",  # `labelloop review` serves a page
     },
@@ -43,9 +43,9 @@ ALLOWED: dict[str, set[str]] = {
     "estimator": {"workflows", "config"},
     "cli": {"workflows", "bench", "paper", "report", "export", "config"},
     "__main__": {"cli"},
-    "__init__": {"estimator", "workflows", "methods", "trained_model"},
+    "__init__": {"estimator", "workflows", "methods", "relabel", "trained_model"},
 }
-TORCHLESS = {*SHARED, "data", "noise", "runs", "config", "report", "export", "cli", "__init__", "__main__"}
+TORCHLESS = {*SHARED, "relabel", "data", "noise", "runs", "config", "report", "export", "cli", "__init__", "__main__"}
 # Modules whose names are computed: those that look a name up in a table, or run a user's own function.
 COMPUTED = {
     "__init__.py",
@@ -59,7 +59,7 @@ RUN_FILES = {"run.json", "metrics.jsonl", "labels.parquet", "targets.npy", "feat
 OF_RANKS = "training/ranks.py"
 LAUNCHED = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # and all of SLURM's
 LONGEST, MOST_PARAMETERS = 60, 8
-SIZED = ("workflows", "runs", "bench", "correction", "estimator", "trained_model")
+SIZED = ("workflows", "runs", "bench", "relabel", "estimator", "trained_model")
 
 
 @dataclass(frozen=True)

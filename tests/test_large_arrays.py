@@ -27,8 +27,8 @@ from labelloop.large_arrays import (
     usual_limit,
     zeros,
 )
-from labelloop.methods.closed_loop.combination import combine
-from labelloop.methods.closed_loop.simulation import estimate_transition
+from labelloop.relabel.noise_model import estimate_transition
+from labelloop.relabel.stacking import combine
 
 SMALL = "1M"  # a limit under which 32 KiB is large
 

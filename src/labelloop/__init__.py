@@ -22,8 +22,8 @@ _PUBLIC = {
     "Config": "labelloop.methods.closed_loop.config",
     "CorrectorConfig": "labelloop.methods.closed_loop.corrector",
     "fit_corrector": "labelloop.methods.closed_loop.corrector",
-    "fit_simplex_weights": "labelloop.methods.closed_loop.combination",
-    "combine": "labelloop.methods.closed_loop.combination",
+    "fit_simplex_weights": "labelloop.relabel.stacking",
+    "combine": "labelloop.relabel.stacking",
     "stratified_split": "labelloop.splits",
     "DataError": "labelloop.errors",
     "UsageError": "labelloop.errors",
@@ -51,9 +51,9 @@ __all__ = [
 if TYPE_CHECKING:
     from labelloop.errors import DataError, UsageError
     from labelloop.estimator import LabelLoopClassifier
-    from labelloop.methods.closed_loop.combination import combine, fit_simplex_weights
     from labelloop.methods.closed_loop.config import Config
     from labelloop.methods.closed_loop.corrector import CorrectorConfig, fit_corrector
+    from labelloop.relabel.stacking import combine, fit_simplex_weights
     from labelloop.splits import stratified_split
     from labelloop.trained_model import TrainedModel, load_model
     from labelloop.workflows.correct import CorrectionResult, correct

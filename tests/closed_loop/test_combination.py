@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelloop.errors import UsageError
-from labelloop.methods.closed_loop import combination
-from labelloop.methods.closed_loop.combination import (
+from labelloop.relabel import stacking as combination
+from labelloop.relabel.stacking import (
     TINY,
     clean_loss,
     combination_weights,

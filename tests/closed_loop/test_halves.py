@@ -13,12 +13,12 @@ from toys import toy
 from labelloop.errors import DataError
 from labelloop.methods.closed_loop import first_labels as first_labels_file
 from labelloop.methods.closed_loop import halves, loop
-from labelloop.methods.closed_loop.combination import fit_simplex_weights
 from labelloop.methods.closed_loop.first_labels import HeldOut, first_labels
 from labelloop.methods.closed_loop.halves import hold_out
 from labelloop.methods.closed_loop.loop import fit
 from labelloop.methods.closed_loop.state import LoopState
 from labelloop.methods.closed_loop.views import draw_labels, look, noisy_view, redraw_of, rows_to_train_on
+from labelloop.relabel.stacking import fit_simplex_weights
 from labelloop.splits import one_hot
 from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.runtime import Runtime
@@ -303,13 +303,13 @@ def test_when_clean_rows_train(when, early, late):
 
 def test_only_the_value_transition_leaves_row_dependent_noise_out(monkeypatch):
     problem, _ = toy()
-    asked, answer_scores = [], first_labels_file.answer_scores
+    asked, relabel = [], first_labels_file.relabel
 
     def watch(*arguments, by_row, **others):
         asked.append(by_row)
-        return answer_scores(*arguments, by_row=by_row, **others)
+        return relabel(*arguments, by_row=by_row, **others)
 
-    monkeypatch.setattr(first_labels_file, "answer_scores", watch)
+    monkeypatch.setattr(first_labels_file, "relabel", watch)
     for simulation in ("transition", "by_row", "posterior"):  # the last is asked after the loop, for labels to return
         networks_know_nothing(problem, simulation=simulation)
     assert asked == [False, True, True]
@@ -317,13 +317,13 @@ def test_only_the_value_transition_leaves_row_dependent_noise_out(monkeypatch):
 
 def test_only_the_value_all_teaches_learners_again(monkeypatch):
     problem, _ = toy()
-    asked, answer_scores = [], first_labels_file.answer_scores
+    asked, relabel = [], first_labels_file.relabel
 
     def watch(*arguments, inputs, **others):
         asked.append(None if inputs is None else inputs.again)
-        return answer_scores(*arguments, inputs=inputs, **others)
+        return relabel(*arguments, inputs=inputs, **others)
 
-    monkeypatch.setattr(first_labels_file, "answer_scores", watch)
+    monkeypatch.setattr(first_labels_file, "relabel", watch)
     for beliefs in ("networks", "once", "all"):
         networks_know_nothing(problem, beliefs=beliefs)
     assert asked == [None, False, True]
@@ -335,15 +335,15 @@ def test_the_soft_label_of_a_paired_row_does_not_know_its_own_pair():
     log_p = [np.full((len(rows), 3), -np.log(3), np.float32) for rows in (problem.train, problem.clean)]
     config = tiny_config(problem, simulation="transition", beliefs="networks")
     found = first_labels(problem, Correction(*log_p), config, 0)
-    answer = first_labels_file.answer_scores(
+    answer = first_labels_file.relabel(
         np.zeros((100, 3), np.float32), np.concatenate([problem.train.labels, problem.clean.labels]),
         np.concatenate([np.full(60, MISSING), problem.clean.clean_labels]), 3, by_row=False,
     )  # fmt: skip
-    paired = answer.noise.judges.given != MISSING
-    whole = answer.noise.believed(answer.q_unseen, np.where(paired, answer.noise.judges.given, 0))
+    paired = answer.noise.validation.given != MISSING
+    whole = answer.noise.posterior_given(answer.q_oof, np.where(paired, answer.noise.validation.given, 0))
     assert paired.sum() == 10
-    np.testing.assert_array_equal(answer.of_judges(found.labels)[paired], answer.alone.unseen[paired])
-    assert (np.abs(whole[paired] - answer.alone.unseen[paired]).max(axis=1) > 1e-6).any()
+    np.testing.assert_array_equal(answer.of_validation(found.labels)[paired], answer.noise_only.oof[paired])
+    assert (np.abs(whole[paired] - answer.noise_only.oof[paired]).max(axis=1) > 1e-6).any()
 
 
 def test_a_checkpoint_of_an_older_version_is_refused_in_words_unless_it_has_no_half_networks():
@@ -370,15 +370,15 @@ def test_with_few_clean_rows_the_predictions_speak_as_they_are(clean, share):
         np.concatenate([getattr(problem.train, name), getattr(problem.clean, name)])[order]
         for name in ("labels", "clean_labels")
     )
-    answer = first_labels_file.answer_scores(
+    answer = first_labels_file.relabel(
         first_labels_file.side_by_side([scores], np.float32), given, verified, 3, by_row=False
     )
     place = np.argsort(order)
     shown = one_hot(np.concatenate([problem.train.labels, found.labels]), 3)
-    judges = np.searchsorted(answer.noise.judges.rows, place[80:])
+    validation = np.searchsorted(answer.noise.validation.rows, place[80:])
     labels = np.empty_like(found.labels)
-    labels[judges] = found.labels
-    said = np.concatenate([answer.said.final[place[:80]], answer.of_judges(labels)[judges]])
+    labels[validation] = found.labels
+    said = np.concatenate([answer.posterior.final[place[:80]], answer.of_validation(labels)[validation]])
     mixed = share * said + (1 - share) * np.exp(np.concatenate(log_p))
     weights = fit_simplex_weights([shown[80:], mixed[80:].astype(np.float32)], problem.clean.clean_labels)
     np.testing.assert_allclose(found.train, (weights[0] * shown + weights[1] * mixed)[:80], atol=1e-3)

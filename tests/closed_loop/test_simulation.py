@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 
-from labelloop.methods.closed_loop.simulation import (
+from labelloop.relabel.noise_model import (
     RowNoise,
     estimate_rate,
     estimate_row_noise,
@@ -129,7 +129,7 @@ def test_row_noise_by_hand():
 
 
 def test_row_noise_has_the_right_slope(monkeypatch):
-    from labelloop.methods.closed_loop import simulation
+    from labelloop.relabel import noise_model as simulation
 
     q, _, given = world(40)
     log_p = np.log(np.random.default_rng(1).dirichlet(np.ones(3), 40))

@@ -47,7 +47,7 @@ METHODS = st.sampled_from(["correct", "fit", *["baseline"] * 6])
 def few_trees():
     with pytest.MonkeyPatch.context() as patch:
         for name in ("trees", "clean_rows"):
-            patch.setattr(f"labelloop.methods.closed_loop.learners.{name}.TREES", 5)
+            patch.setattr(f"labelloop.relabel.learners.{name}.TREES", 5)
         patch.setattr(
             "os.fsync", lambda handle: None
         )  # most of the time of a tiny run, and nothing to do with its rows

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from labelloop.correction.estimate import no_estimate
 from labelloop.errors import DataError
+from labelloop.relabel.estimate import no_estimate
 from labelloop.report.figure import draw_learning_curve, draw_reliability
 
 pytest.importorskip("matplotlib", reason="figures need the extra report")

@@ -7,8 +7,8 @@ import pytest
 from sklearn.datasets import load_digits, load_wine
 
 from labelloop.config.base import TrainingConfig
-from labelloop.training.setup import NARROW, has_own_scales, resolve
-from labelloop.types import Problem, Rows
+from labelloop.training.setup import has_own_scales, resolve
+from labelloop.types import NARROW, Problem, Rows
 
 
 def rows(inputs: np.ndarray) -> Rows:

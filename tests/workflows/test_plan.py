@@ -14,14 +14,14 @@ from sklearn.model_selection import cross_val_predict
 from small_rows import quick_fit, small_rows
 
 import labelloop
-from labelloop.correction.curve import _power_law
-from labelloop.correction.stored_run import read_stored_run
 from labelloop.data.datasets.digits import digits
 from labelloop.data.readers import ReadOptions
 from labelloop.errors import DataError, UsageError
+from labelloop.relabel.learning_curve import _power_law
 from labelloop.workflows.correct_file import Outputs, correct_file
 from labelloop.workflows.plan import plan_run, rows_to_verify
 from labelloop.workflows.refit import refit_run
+from labelloop.workflows.stored_run import read_stored_run
 
 
 def fill_in(path: Path, labels: dict[str, object]) -> Path:
@@ -174,9 +174,9 @@ def test_runs_that_have_no_correction_are_refused(tmp_path):
 
 
 def test_the_power_law_by_hand():
-    errors = _power_law(np.array([10, 40, 160]), np.array([0.4, 0.2, 0.1]), [640, 2560], judges=1000)
+    errors = _power_law(np.array([10, 40, 160]), np.array([0.4, 0.2, 0.1]), [640, 2560], validation=1000)
     np.testing.assert_allclose(errors, [0.05, 0.025])
-    flat = _power_law(np.array([10, 40]), np.array([0.1, 0.2]), [160], judges=1000)
+    flat = _power_law(np.array([10, 40]), np.array([0.1, 0.2]), [160], validation=1000)
     np.testing.assert_allclose(flat, [np.sqrt(0.02)])  # errors that grow are taken for a flat curve
 
 

@@ -22,7 +22,7 @@ SLOW = {
     "workflows.encode.read_table": "reading rows.csv",
     "methods.closed_loop.halves.train_epoch": "half-network",
     "methods.closed_loop.loop.train_epoch": "training",
-    "correction.final.judge_loop": "judging labels on clean rows",
+    "workflows.final_labels.estimate_loop": "judging labels on clean rows",
     "methods.closed_loop.first_labels.column_scores": "correcting labels",
     "methods.closed_loop.first_labels.answer_scores": "correcting labels",
     "workflows.fit.extract": "predicting all rows",
@@ -31,7 +31,7 @@ SLOW = {
     "workflows.ending.write_report": "writing the report",
     "workflows.plan.read_stored_run": "reading the run",
     "workflows.plan._shown": "reading your file",
-    "correction.stored_run.correct_scores": "learning curve|correcting labels",
+    "workflows.stored_run.correct_scores": "learning curve|correcting labels",
     "export.export.export": "writing the export",
     "report.html.write_report": "writing the report",
     "trained_model.extract": "predicting",
@@ -87,10 +87,8 @@ def rows_file(path):
 def test_no_command_is_silent_where_its_time_goes(tmp_path, watched, monkeypatch):
     terminal = use_terminal(monkeypatch)
     for name in ("trees", "clean_rows"):
-        monkeypatch.setattr(
-            f"labelloop.methods.closed_loop.learners.{name}.TREES", 3
-        )  # few trees say nothing, and take no time
-    monkeypatch.setattr("labelloop.correction.curve.SHARES", (1.0,))
+        monkeypatch.setattr(f"labelloop.relabel.learners.{name}.TREES", 3)  # few trees say nothing, and take no time
+    monkeypatch.setattr("labelloop.relabel.learning_curve.SHARES", (1.0,))
     data, run = tmp_path / "rows.csv", tmp_path / "run"
     rows_file(data)
     few = [part for value in ("epochs=3", "warm_up=1", "correct_every=1") for part in ("--set", value)]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from labelloop.cli import main
-from labelloop.correction.by_class import alternatives, by_class
 from labelloop.data.readers import read_table
+from labelloop.relabel.estimate import alternatives, by_class
 from labelloop.workflows.summary import CLASSES, result_text, understood_text
 
 

@@ -41,14 +41,14 @@ class RowArrays:
     Attributes:
         given: Given labels [n], -1 where missing.
         clean: Clean labels [n], -1 where missing; not those of test rows.
-        judges: The clean rows that may judge: those that were not picked because they were uncertain [n].
+        validation: The clean rows that may judge: those that were not picked because they were uncertain [n].
         said: The correction's inputs by name: features, logits, noisy_posterior and extra; or scores and, if there
             are any, inputs (table_inputs if they are columns of a table).
     """
 
     given: Labels
     clean: Labels
-    judges: NDArray[np.bool_]
+    validation: NDArray[np.bool_]
     said: Mapping[str, NDArray]
 
 
@@ -97,14 +97,14 @@ def read_row_arrays(folder: Path) -> RowArrays:
     with np.load(folder / FEATURES, allow_pickle=False) as file:
         arrays = dict(file)
     try:
-        given, clean, judges = (arrays.pop(name) for name in ("given", "clean", "judges"))
+        given, clean, validation = (arrays.pop(name) for name in ("given", "clean", "judges"))
     except KeyError as error:
         raise ValueError(f"{FEATURES} has no array {error}") from None
-    return RowArrays(given, clean, judges, arrays)
+    return RowArrays(given, clean, validation, arrays)
 
 
 def _by_name(arrays: RowArrays) -> dict[str, NDArray]:
-    return {"given": arrays.given, "clean": arrays.clean, "judges": arrays.judges, **arrays.said}
+    return {"given": arrays.given, "clean": arrays.clean, "judges": arrays.validation, **arrays.said}
 
 
 def write_model(folder: Path, weights: Mapping[str, NDArray], about: Mapping[str, Any]) -> None:

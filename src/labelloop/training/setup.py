@@ -14,11 +14,10 @@ from labelloop.config.base import TrainingConfig
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder, load_encoder, mean_and_std
 from labelloop.seeds import integer
 from labelloop.training.batches import input_shape, is_images
-from labelloop.types import Problem, Rows, StreamedStore
+from labelloop.types import NARROW, Problem, Rows, StreamedStore
 
 Config = TypeVar("Config", bound=TrainingConfig)
 
-NARROW = 128  # arrays with fewer columns may be tables; embeddings have more
 WIDER = 10.0  # times the deviation of the median column: a wider column would drown out the others
 
 

@@ -17,10 +17,9 @@ import torch
 
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import to_dict
-from labelloop.correction.final import FinalLabels, final_labels
 from labelloop.data.datasets import LabelledData
 from labelloop.errors import DataError, UsageError
-from labelloop.large_arrays import keep_freed_memory, memory_limit, new_classifier, new_optimizer, resolve, usual_limit
+from labelloop.large_arrays import keep_freed_memory, memory_limit, usual_limit
 from labelloop.methods import METHODS, Method
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
@@ -32,7 +31,9 @@ from labelloop.seeds import whole_seed
 from labelloop.training.checkpoint import read_checkpoint
 from labelloop.training.ranks import ALONE, Ranks
 from labelloop.training.runtime import Runtime
+from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.types import MISSING, Fitted, Problem, Truth
+from labelloop.workflows.final_labels import FinalLabels, final_labels
 from labelloop.workflows.noisy_data import NoisySetting, load_data, noisy_problem
 
 __all__ = [

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from labelloop.correction.estimate import estimate
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import decode, text_of
 from labelloop.data.problem import check, classes_of, make_problem
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, some
 from labelloop.large_arrays import by_chunks, put, row_chunks
-from labelloop.methods.closed_loop.instant import correct_labels, suit_trees
-from labelloop.methods.closed_loop.instant.pairs import MIN_PAIRS
+from labelloop.relabel import correct_labels, suit_trees
+from labelloop.relabel.estimate import estimate
+from labelloop.relabel.relabel import MIN_PAIRS
 from labelloop.runs.labels import label_table
 from labelloop.runs.result_files import RowArrays, row_arrays
 from labelloop.runs.run_json import RunRecord, data_record

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from labelloop.correction.estimate import estimate_lines
 from labelloop.data.columns import EMBEDDING_NAMES, ONLY_NAMED, Feature, Understood, Use, are_array_names, together
 from labelloop.data.readers import ReadOptions
 from labelloop.data.readers.arrow_file import open_columns, parts_of
@@ -21,6 +20,7 @@ from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
+from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord, versions

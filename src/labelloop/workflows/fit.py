@@ -15,9 +15,6 @@ from scipy.special import softmax
 
 from labelloop.config.base import TrainingConfig
 from labelloop.config.recipes import DEFAULT_RECIPE
-from labelloop.correction.estimate import no_estimate
-from labelloop.correction.final import FinalLabels
-from labelloop.correction.judge import judge_baseline
 from labelloop.data.classes import decode, encode
 from labelloop.data.columns import are_array_names
 from labelloop.data.problem import TableProblem, check, encoded, held_out_rows, make_problem
@@ -25,7 +22,9 @@ from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import by_chunks, joined, put, row_chunks, zeros
 from labelloop.methods.closed_loop import Config as ClosedLoopConfig
+from labelloop.methods.closed_loop.one_correction import estimate_baseline
 from labelloop.methods.configure import recipe_config
+from labelloop.relabel.estimate import no_estimate
 from labelloop.report.html import in_notebook
 from labelloop.runs.folder import RunFolder, write_unreadable
 from labelloop.runs.labels import label_table, likeliest
@@ -52,6 +51,7 @@ from labelloop.workflows.compose import (
 )
 from labelloop.workflows.encode import encode_table, raw_or_not, shape_of, trained_config
 from labelloop.workflows.ending import leave_report
+from labelloop.workflows.final_labels import FinalLabels
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ def _extracted(trained: Trained, made: TableProblem) -> Extracted:
 def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: TableProblem) -> FinalLabels:
     """The labels of a baseline, and what can be estimated on its clean rows."""
     predicted = softmax(extracted.logits[made.clean], axis=1)
-    found = judge_baseline(task.method, method_named(task.method).clean_rows, task.problem, predicted)
+    found = estimate_baseline(task.method, method_named(task.method).clean_rows, task.problem, predicted)
     return FinalLabels(trained.fitted.targets, task.method, found)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import parse_overrides, read_toml
 from labelloop.config.recipes import DEFAULT_RECIPE
-from labelloop.correction.estimate import estimate_lines
 from labelloop.data.classes import typed
 from labelloop.data.problem import check
 from labelloop.data.readers import ReadOptions
@@ -18,6 +17,7 @@ from labelloop.data.readers.hub import has_test_split, is_hub_dataset
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
 from labelloop.methods.configure import recipe_config
+from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.folder import UNREADABLE, holds_run
 from labelloop.runs.read import read_run
 from labelloop.training.ranks import Ranks, alone_among_others, join

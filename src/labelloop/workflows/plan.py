@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from labelloop.correction.cross_fit import MIN_CLEAN
-from labelloop.correction.curve import learning_curve
-from labelloop.correction.stored_run import StoredRun, read_stored_run
 from labelloop.data.columns import NEVER_FEATURES, plain
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError, UsageError
 from labelloop.progress import clock
+from labelloop.relabel.estimate import MIN_CLEAN
+from labelloop.relabel.learning_curve import learning_curve
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.types import MISSING, Labels
 from labelloop.workflows.refit import LAST_EPOCH, has_row_numbers
+from labelloop.workflows.stored_run import StoredRun, read_stored_run
 
 COUNT = 200
 CHANGED_SOONER = (
@@ -64,7 +64,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     else:
         curve = learning_curve(stored, len(rows))
         lines += curve_lines(curve)
-        if not stored.instant:
+        if not stored.relabels:
             lines.append(f"  {LAST_EPOCH}")
         text = json.dumps(curve, indent=1) + "\n"
         write_atomically(output.with_suffix(".curve.json"), lambda place: place.write_text(text, encoding="utf-8"))

@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.correction.cross_fit import MIN_CLEAN, cross_fitted
-from labelloop.correction.estimate import estimate, estimate_lines, no_estimate
-from labelloop.correction.stored_run import StoredRun, read_stored_run
 from labelloop.data.readers.clean_file import KnownRows, read_clean_labels
 from labelloop.errors import DataError, some
 from labelloop.progress import clock
+from labelloop.relabel.estimate import MIN_CLEAN, cross_fitted, estimate, estimate_lines, no_estimate
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import label_table
 from labelloop.runs.result_files import copy_model
@@ -24,6 +22,7 @@ from labelloop.seeds import stream
 from labelloop.splits import one_hot
 from labelloop.types import MISSING, Floats, Labels
 from labelloop.workflows.ending import leave_report_after_refit
+from labelloop.workflows.stored_run import StoredRun, read_stored_run
 from labelloop.workflows.summary import next_steps
 
 LAST_EPOCH = (
@@ -133,7 +132,7 @@ def corrected(stored: StoredRun) -> tuple[Floats, Floats, Floats | None, dict[st
     targets, unseen = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
     clean, verified = stored.clean[known], np.flatnonzero(stored.clean != MISSING)
     expected, guard = None, None
-    if stored.instant:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
+    if stored.relabels:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
         found = stored.corrected(known, clean)
         targets[known], unseen[known] = found.targets, found.cross_fitted
         expected = np.full((len(stored.given), found.expected_right.shape[1]), np.nan, np.float32)
@@ -169,12 +168,12 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
 
 
 def _judged(stored: StoredRun, said: Floats, expected: Floats | None) -> dict[str, Any]:
-    judges = stored.judges
-    if judges.sum() < MIN_CLEAN:
+    validation = stored.validation
+    if validation.sum() < MIN_CLEAN:
         return no_estimate(
             f"there are fewer than {MIN_CLEAN} clean rows besides those that were picked because they were uncertain"
         )
-    notes = [CHOSEN] if (judges != (stored.clean != MISSING)).any() else []
-    notes += [] if stored.instant else [LAST_EPOCH]
-    expected = None if expected is None else expected[judges]
-    return estimate(said[judges], stored.given[judges], stored.clean[judges], notes, expected)
+    notes = [CHOSEN] if (validation != (stored.clean != MISSING)).any() else []
+    notes += [] if stored.relabels else [LAST_EPOCH]
+    expected = None if expected is None else expected[validation]
+    return estimate(said[validation], stored.given[validation], stored.clean[validation], notes, expected)

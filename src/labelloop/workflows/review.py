@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from labelloop.correction.stored_run import StoredRun, read_stored_run
 from labelloop.errors import DataError, UsageError
 from labelloop.report.review.server import ReviewServer
 from labelloop.report.review.session import Neighbours, Session
@@ -14,6 +13,7 @@ from labelloop.runs.survey import survey
 from labelloop.types import MISSING
 from labelloop.workflows.plan import rows_to_verify
 from labelloop.workflows.refit import refit_run
+from labelloop.workflows.stored_run import StoredRun, read_stored_run
 
 
 def open_review(folder: Path, port: int = 0, reviewer: str = "") -> ReviewServer:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from labelloop.errors import UsageError, nearest
 from labelloop.large_arrays import release, soft_dtype, zeros
-from labelloop.methods.closed_loop.combination import check_components, check_labels
+from labelloop.relabel.stacking import check_components, check_labels
 from labelloop.seeds import integer, stream
 from labelloop.training.setup import seed_torch
 from labelloop.types import Floats, Labels

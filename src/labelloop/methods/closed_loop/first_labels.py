@@ -13,13 +13,12 @@ import numpy as np
 from scipy.special import softmax
 
 from labelloop.large_arrays import by_chunks, is_on_disk, joined, put, taken
-from labelloop.methods.closed_loop.combination import combine, fit_simplex_weights, with_prior
 from labelloop.methods.closed_loop.config import Config
-from labelloop.methods.closed_loop.instant.correction import answer_scores, guarded
-from labelloop.methods.closed_loop.instant.evidence import Inputs, side_by_side
-from labelloop.methods.closed_loop.instant.pairs import ENOUGH
-from labelloop.methods.closed_loop.learners.columns import MOST_SCORES, TABLE, column_scores, kind_of_inputs
 from labelloop.methods.closed_loop.views import draw_labels
+from labelloop.relabel.calibration import Inputs, side_by_side
+from labelloop.relabel.learners import MOST_SCORES, TABLE, column_scores, kind_of_inputs
+from labelloop.relabel.relabel import ENOUGH, guarded, relabel
+from labelloop.relabel.stacking import combine, fit_simplex_weights, with_prior
 from labelloop.seeds import stream
 from labelloop.splits import one_hot
 from labelloop.types import MISSING, Correction, Floats, HeldOutLabels, Labels, Problem
@@ -75,30 +74,30 @@ def _arrays() -> list[Any]:
     return [each for each in fields(HeldOutLabels) if each.name != "guard"]
 
 
-def _mixed(said: Floats, scores: Floats, share: float) -> Floats:
+def _mixed(posterior: Floats, scores: Floats, share: float) -> Floats:
     """Soft labels [n, C], mixed with the geometric mean of all sources' predictions of the given label."""
     if share == 1:
-        return said
+        return posterior
 
-    def as_they_are(rows: slice) -> Floats:
-        by_source = scores[rows].reshape(len(scores[rows]), -1, said.shape[1])
+    def uncalibrated(rows: slice) -> Floats:
+        by_source = scores[rows].reshape(len(scores[rows]), -1, posterior.shape[1])
         return softmax(by_source.mean(axis=1), axis=1)
 
-    return combine([said, by_chunks(as_they_are, said.shape)], np.array([share, 1 - share]))
+    return combine([posterior, by_chunks(uncalibrated, posterior.shape)], np.array([share, 1 - share]))
 
 
-def _with_given(said: Correction, given: Correction, clean_labels: Labels, prior: float) -> Correction:
+def _with_given(posterior: Correction, given: Correction, clean_labels: Labels, prior: float) -> Correction:
     """Soft labels and given labels [n, C], combined by Eq. 5; rows without a given label keep their soft one.
 
-    All clean rows may judge here, because `said` of a clean row was made without it.
+    All clean rows may judge here, because `posterior` of a clean row was made without it.
 
     Args:
-        said: Soft labels.
+        posterior: Soft labels.
         given: One-hot given labels; zeros where missing.
         clean_labels: Of the clean rows [M].
         prior: Prior rows of the weights, half of them for each side.
     """
-    best = fit_simplex_weights([given.clean, said.clean], clean_labels)
+    best = fit_simplex_weights([given.clean, posterior.clean], clean_labels)
     weights = with_prior(best, len(clean_labels), prior * np.full(2, 0.5))
 
     def mixed(some: Floats, labels: Floats) -> Floats:
@@ -107,7 +106,7 @@ def _with_given(said: Correction, given: Correction, clean_labels: Labels, prior
         put(whole, unlabelled, some[unlabelled])
         return combine([whole, some], weights)
 
-    return Correction(mixed(said.train, given.train), mixed(said.clean, given.clean))
+    return Correction(mixed(posterior.train, given.train), mixed(posterior.clean, given.clean))
 
 
 def first_labels(problem: Problem, log_p: Correction, config: Config, seed: int) -> HeldOut:
@@ -135,20 +134,20 @@ def first_labels(problem: Problem, log_p: Correction, config: Config, seed: int)
             sources += column_scores(rows, given, classes, inputs.table, seed)
     scores = side_by_side(sources, np.float32)
     by_row = config.simulation != "transition"
-    answer = answer_scores(scores, given, verified, classes, seed, inputs=inputs, by_row=by_row)
-    found, judges = guarded(answer), answer.noise.judges
-    laws = np.mean(answer.noise.laws(), axis=0)  # [M, C], in the order of the table
-    drawn = draw_labels(laws, stream(seed, "simulated-labels"))
-    shown = np.where(judges.given != MISSING, judges.given, drawn)
-    judged = np.searchsorted(judges.rows, of_clean)  # [M] among the judges
-    chances, labels = laws[judged], shown[judged]
+    answer = relabel(scores, given, verified, classes, seed, inputs=inputs, by_row=by_row)
+    found, validation = guarded(answer), answer.noise.validation
+    label_probs = np.mean(answer.noise.label_probs(), axis=0)  # [M, C], in the order of the table
+    drawn = draw_labels(label_probs, stream(seed, "simulated-labels"))
+    shown = np.where(validation.given != MISSING, validation.given, drawn)
+    judged = np.searchsorted(validation.rows, of_clean)  # [M] among the judges
+    chances, labels = label_probs[judged], shown[judged]
     share = min(len(clean) / ENOUGH, 1.0)
-    said = Correction(
-        _mixed(taken(answer.said.final, of_train), taken(scores, of_train), share),
-        _mixed(answer.of_judges(shown)[judged], taken(scores, of_clean), share),
+    posterior = Correction(
+        _mixed(taken(answer.posterior.final, of_train), taken(scores, of_train), share),
+        _mixed(answer.of_validation(shown)[judged], taken(scores, of_clean), share),
     )
     one_hots = Correction(one_hot(train.labels, classes), one_hot(labels, classes))
-    first = _with_given(said, one_hots, clean.clean_labels, config.combination_prior)
+    first = _with_given(posterior, one_hots, clean.clean_labels, config.combination_prior)
     return HeldOut(
         chances=chances.astype(np.float32),
         labels=labels,

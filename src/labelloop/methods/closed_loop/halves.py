@@ -16,8 +16,8 @@ from scipy.special import log_softmax
 from labelloop.large_arrays import by_chunks, put, zeros
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.first_labels import HeldOut, first_labels
-from labelloop.methods.closed_loop.instant.evidence import FLOOR
 from labelloop.models import TwoHeadClassifier
+from labelloop.relabel.calibration import FLOOR
 from labelloop.seeds import integer, stream
 from labelloop.splits import one_hot, take
 from labelloop.training.averaging import WeightAverage

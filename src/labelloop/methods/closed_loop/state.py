@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from labelloop.errors import DataError
-from labelloop.methods.closed_loop.combination import Weights, clean_loss
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import Corrector
 from labelloop.methods.closed_loop.first_labels import PREFIX, HeldOut
+from labelloop.relabel.stacking import Weights, clean_loss
 from labelloop.training.checkpoint import Checkpoint
 from labelloop.types import Correction, Extracted, Floats, Labels, Rows
 

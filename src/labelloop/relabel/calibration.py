@@ -1,0 +1,331 @@
+"""Calibrators: models of a row's true label given scores and its given label, learnt from clean rows.
+
+The linear ones have the form logits = scores · weights + (a row of numbers for the given label), so they can be
+compared, combined, and applied to rows without a given label. One has few parameters, for a handful of clean rows or
+hundreds of classes:
+
+logit_k = Σ_s (τ_s + δ_sk) · score_sk + b_k + (γ + ε_k) · [k is the given label]
+
+Temperatures τ and the worth γ of a given label are shared by all classes; δ, b and ε are deviations of a single class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from labelloop.large_arrays import by_chunks
+from labelloop.relabel.learners import clean_rows
+from labelloop.relabel.learners.clean_rows import Scale
+from labelloop.relabel.learners.logistic import Array, descend, fit_logistic, log_softmax, precision
+from labelloop.types import MISSING, Floats, Labels
+
+# The penalty on the weight of the constant column, so that a class without clean rows stays possible.
+CONSTANT_STRENGTH = 0.1
+FLOOR = 1e-5  # of a probability, before its logarithm
+
+# Prior rows for each row of the noise matrix; they make the given label uninformative.
+PRIOR_ROWS = 5.0
+
+TEMPERATURE_STRENGTH = 1.0  # of the penalty that pulls τ towards the scores as they are
+BIAS_STRENGTH = 1.0  # of that on b, towards 0
+WORTH_STRENGTH = 0.3  # of that on γ, towards its value when the share RIGHT of the labels is right
+ALIKE = (1, 30)  # of the penalty that pulls classes towards each other; the clean rows choose
+RIGHT = 0.7  # the prior share of labels that are right
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The rows themselves, for learners.
+
+    Attributes:
+        rows: Numbers [n, D].
+        table: Whether they are columns of a table, which suit trees.
+        again: Whether corrected labels teach learners a second time.
+    """
+
+    rows: Floats
+    table: bool = False
+    again: bool = True
+
+
+@dataclass(frozen=True)
+class Observations:
+    """All that is known about the rows.
+
+    Attributes:
+        scores: Log-probabilities of one or more sources side by side.
+        given: Given labels, -1 where missing.
+        clean: Clean labels, -1 where missing.
+        sample: Positions of a sample of the rows that have only a given label.
+        num_classes: C.
+        inputs: The rows themselves as numbers, for learners of clean rows and corrected labels; None if not available.
+        table: Whether the inputs are columns of a table, which suit trees.
+        seed: For learners that use random numbers.
+    """
+
+    scores: NDArray[np.floating]  # [n, E]
+    given: Labels  # [n]
+    clean: Labels  # [n]
+    sample: Labels  # [S]
+    num_classes: int
+    inputs: Floats | None = None  # [n, D]
+    table: bool = False
+    seed: int = 0
+
+    @cached_property
+    def scale(self) -> Scale:
+        """Mean and deviation of the inputs, computed once for all learners."""
+        assert self.inputs is not None
+        return Scale.of(self.inputs)
+
+    @property
+    def sources(self) -> int:
+        """How many sources the scores come from."""
+        return self.scores.shape[1] // self.num_classes
+
+    def columns(self, rows: Labels | slice) -> Array:
+        """The scores of some rows and a last column of ones [m, E + 1]."""
+        scores = self.scores[rows]
+        return np.hstack([scores, np.ones((len(scores), 1))]).astype(np.float64)
+
+    @property
+    def centre(self) -> Array:
+        """The weights [E + 1, C] that take the scores as they are: the geometric mean of their sources."""
+        eyes = [np.eye(self.num_classes)] * self.sources
+        return np.vstack([*eyes, np.zeros((1, self.num_classes))]) / max(self.sources, 1)
+
+    def strength(self, columns: float) -> Array:
+        """The penalty `columns` for every score, and a small one for the constant [E + 1]."""
+        return np.append(np.full(self.scores.shape[1], columns), CONSTANT_STRENGTH)
+
+    def one_hot(self, labels: Labels) -> Array:
+        """One-hot rows [n, C]; zeros where the label is missing."""
+        return np.eye(self.num_classes + 1, self.num_classes)[labels]  # -1 picks the last row, all zeros
+
+
+def side_by_side(sources: Sequence[NDArray], dtype: DTypeLike | None = None) -> NDArray:
+    """Log-probabilities of several sources in one array [n, E], each centred row by row."""
+
+    def centred(rows: slice) -> NDArray:
+        return np.hstack([part - part.mean(axis=1, keepdims=True) for part in (source[rows] for source in sources)])
+
+    shape = (len(sources[0]), sum(source.shape[1] for source in sources))
+    return by_chunks(centred, shape, dtype or np.result_type(*sources))
+
+
+class Calibrator(Protocol):
+    """A fitted predictor of the true label."""
+
+    def predict(self, observed: Observations, rows: Labels, *, use_given: bool) -> Floats:
+        """Probabilities [len(rows), C]."""
+        ...
+
+
+@dataclass(frozen=True)
+class LinearCalibrator:
+    """A fitted linear predictor of the true label."""
+
+    weights: Array  # [E, C]
+    of_given: Array  # [C given, C] what a given label adds to the logits
+
+    def predict(self, observed: Observations, rows: Labels, *, use_given: bool) -> Floats:
+        """Probabilities [len(rows), C]."""
+        logits = observed.columns(rows) @ self.weights
+        if use_given:
+            logits += np.vstack([self.of_given, np.zeros(observed.num_classes)])[observed.given[rows]]  # -1: the zeros
+        return np.exp(log_softmax(logits)).astype(np.float32)
+
+
+def uncalibrated(observed: Observations, rows: Labels) -> LinearCalibrator:
+    """The geometric mean of the scores: nothing is learnt from the clean rows."""
+    return LinearCalibrator(observed.centre, np.zeros((observed.num_classes, observed.num_classes)))
+
+
+def recalibrated(observed: Observations, rows: Labels, strength: float) -> LinearCalibrator:
+    """The scores alone, recalibrated on the clean rows. The given label is ignored."""
+    targets = observed.one_hot(observed.clean[rows])
+    weights = fit_logistic(observed.columns(rows), targets, observed.centre, observed.strength(strength))
+    return LinearCalibrator(weights, np.zeros((observed.num_classes, observed.num_classes)))
+
+
+def label_corrector(observed: Observations, rows: Labels, strength: float, given_strength: float) -> LinearCalibrator:
+    """The correction network without a hidden layer: predicts the true label from the given label and the scores.
+
+    Args:
+        observed: What is known about the rows.
+        rows: Clean rows; only the paired ones are learnt from.
+        strength: Of the penalty that pulls towards the scores as they are.
+        given_strength: Of the penalty that pulls towards ignoring the given label.
+    """
+    c, rows = observed.num_classes, rows[observed.given[rows] != MISSING]
+    x = np.hstack([observed.one_hot(observed.given[rows]), observed.columns(rows)])  # [m, C + E]
+    centre = np.vstack([np.zeros((c, c)), observed.centre])
+    firm = np.append(np.full(c, given_strength), observed.strength(strength))
+    weights = fit_logistic(x, observed.one_hot(observed.clean[rows]), centre, firm)
+    return LinearCalibrator(weights[c:], weights[:c])
+
+
+def noise_model(observed: Observations, rows: Labels, influence: float, strength: float) -> LinearCalibrator:
+    """Bayes with a noise matrix: p(true | x) · T[true, given], fitted jointly to clean and noisy rows.
+
+    The likelihood of a clean row is p(true | x), times T[true, given] if it is paired. That of a noisy row is
+    Σ_true p(true | x) T[true, given]. Only the matrix assumes that noise depends on nothing but the class.
+
+    Args:
+        observed: What is known about the rows.
+        rows: Clean rows to learn from.
+        influence: The total weight of the sampled noisy rows, as a multiple of the clean rows.
+        strength: Of the penalty that pulls towards the scores as they are.
+    """
+    c, centre, firm = observed.num_classes, observed.centre, observed.strength(strength)[:, None]
+    x, x_noisy = observed.columns(rows), observed.columns(observed.sample)
+    targets, given = observed.one_hot(observed.clean[rows]), observed.given[observed.sample]
+    known = observed.given[observed.given != MISSING]
+    prior = PRIOR_ROWS * np.bincount(known, minlength=c) / max(len(known), 1)  # [C]
+    seen = targets.T @ observed.one_hot(observed.given[rows]) + prior  # [C true, C given]
+    weight = min(influence * len(rows), len(known)) / max(len(given), 1)  # of one noisy row
+    given_one_hot = observed.one_hot(given)  # [S, C]
+    noisy_by_column = np.ascontiguousarray(x_noisy.T)  # [E, S]: numpy works faster along long rows than across them
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        weights, free = flat[: centre.size].reshape(centre.shape), flat[centre.size :].reshape(c, c)
+        log_matrix = log_softmax(free)
+        matrix = np.exp(log_matrix)
+        log_p = log_softmax(x @ weights)  # [m, C]
+        p_noisy = weights.T @ noisy_by_column  # [C, S]
+        p_noisy -= p_noisy.max(axis=0)
+        np.exp(p_noisy, out=p_noisy)
+        p_noisy /= p_noisy.sum(axis=0)
+        posterior = matrix[:, given]  # [C, S]
+        posterior *= p_noisy
+        likelihood = np.maximum(posterior.sum(axis=0), 1e-300)
+        posterior /= likelihood
+        counts = seen + weight * posterior @ given_one_hot
+        away = weights - centre
+        value = -(targets * log_p).sum() - weight * np.log(likelihood).sum() - (seen * log_matrix).sum()
+        p_noisy -= posterior
+        slope = x.T @ (np.exp(log_p) - targets) + weight * noisy_by_column @ p_noisy.T + firm * away
+        slope_matrix = matrix * counts.sum(axis=1, keepdims=True) - counts
+        return float(value + 0.5 * (firm * away**2).sum()), np.concatenate([slope.ravel(), slope_matrix.ravel()])
+
+    weights = fit_logistic(x, targets, centre, firm[:, 0])
+    if seen.sum() < PRIOR_ROWS * c + 1:  # no pairs: start from the matrix that the scores alone suggest
+        seen_first = np.exp(log_softmax(x_noisy @ weights)).T @ given_one_hot + prior
+    else:
+        seen_first = seen
+    start = np.log(np.maximum(seen_first / np.maximum(seen_first.sum(axis=1, keepdims=True), 1e-12), 1e-4))
+    found = descend(loss, np.concatenate([weights.ravel(), start.ravel()]))
+    log_matrix = log_softmax(found[centre.size :].reshape(c, c))
+    return LinearCalibrator(found[: centre.size].reshape(centre.shape), log_matrix.T)
+
+
+@dataclass(frozen=True)
+class SharedCalibrator:
+    """The fitted parameters.
+
+    Attributes:
+        slopes: τ_s + δ_sk [S, C].
+        bias: b [C].
+        worth: γ + ε_k [C]; zeros if fitted without given labels.
+    """
+
+    slopes: Array
+    bias: Array
+    worth: Array
+
+    def predict(self, observed: Observations, rows: Labels, *, use_given: bool) -> Floats:
+        """Probabilities [len(rows), C]."""
+        logits = _by_source(observed, rows, self.slopes) + self.bias
+        if use_given:
+            given = observed.given[rows]
+            known = np.flatnonzero(given != MISSING)
+            logits[known, given[known]] += self.worth[given[known]]
+        return np.exp(log_softmax(logits)).astype(np.float32)
+
+
+def _by_source(observed: Observations, rows: Labels, slopes: Array) -> Array:
+    scores = observed.scores[rows].astype(np.float64).reshape(len(rows), *slopes.shape)  # [m, S, C]
+    return np.einsum("msc,sc->mc", scores, slopes)
+
+
+def shared_calibrator(observed: Observations, rows: Labels, strength: float, *, use_given: bool) -> SharedCalibrator:
+    """Fits the corrector to clean rows; with `use_given`, to those that have a given label.
+
+    Args:
+        observed: What is known about the rows.
+        rows: Clean rows to learn from.
+        strength: Of the penalty that pulls classes towards each other.
+        use_given: Whether to use the given label.
+    """
+    if use_given:
+        rows = rows[observed.given[rows] != MISSING]
+    classes, sources = observed.num_classes, observed.sources
+    kind = precision(classes)
+    scores = observed.scores[rows].astype(kind).reshape(len(rows), sources, classes)
+    true, given = observed.clean[rows], observed.given[rows]
+    each = np.arange(len(rows))
+    centre = np.concatenate([
+        np.full(sources, 1 / sources), np.zeros(sources * classes), np.zeros(classes),
+        [np.log(RIGHT / (1 - RIGHT) * max(classes - 1, 1))], np.zeros(classes),
+    ])  # fmt: skip
+    firm = np.concatenate([
+        np.full(sources, TEMPERATURE_STRENGTH), np.full(sources * classes, strength), np.full(classes, BIAS_STRENGTH),
+        [WORTH_STRENGTH], np.full(classes, strength),
+    ])  # fmt: skip
+    cuts = np.cumsum([sources, sources * classes, classes, 1])
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        tau, delta, bias, gamma, differ = np.split(flat, cuts)
+        slopes = (tau[:, None] + delta.reshape(sources, classes)).astype(kind, copy=False)
+        logits = np.einsum("msc,sc->mc", scores, slopes) + bias.astype(kind, copy=False)
+        if use_given:
+            logits[each, given] += gamma + differ[given]
+        log_p = log_softmax(logits)
+        away = flat - centre
+        value = -log_p[each, true].sum(dtype=np.float64) + 0.5 * (firm * away**2).sum()
+        gap = np.exp(log_p)
+        gap[each, true] -= 1
+        per_score = np.einsum("msc,mc->sc", scores, gap)
+        slope = [per_score.sum(axis=1), per_score.ravel(), gap.sum(axis=0)]
+        if use_given:
+            mine = gap[each, given]
+            slope += [[mine.sum()], np.bincount(given, mine, classes)]
+        else:
+            slope += [[0.0], np.zeros(classes)]
+        return float(value), np.concatenate(slope) + firm * away
+
+    tau, delta, bias, gamma, differ = np.split(descend(loss, centre), cuts)
+    worth = gamma + differ if use_given else np.zeros(classes)
+    return SharedCalibrator(tau[:, None] + delta.reshape(sources, classes), bias, worth)
+
+
+@dataclass(frozen=True)
+class CleanOnly:
+    """A classifier of the inputs, fitted to clean rows only."""
+
+    says: Callable[[Floats], Floats]
+
+    def predict(self, observed: Observations, rows: Labels, *, use_given: bool) -> Floats:
+        """Probabilities [len(rows), C]."""
+        assert observed.inputs is not None
+        return self.says(observed.inputs[rows])
+
+
+def clean_logistic(observed: Observations, rows: Labels, strength: float) -> CleanOnly:
+    """Fits a logistic regression to the clean rows."""
+    assert observed.inputs is not None
+    inputs, labels = observed.inputs[rows], observed.clean[rows]
+    return CleanOnly(clean_rows.clean_logistic(inputs, labels, observed.num_classes, strength, observed.scale))
+
+
+def clean_forest(observed: Observations, rows: Labels) -> CleanOnly:
+    """Fits a forest to the clean rows."""
+    assert observed.inputs is not None
+    inputs, labels = observed.inputs[rows], observed.clean[rows]
+    return CleanOnly(clean_rows.clean_forest(inputs, labels, observed.num_classes, observed.seed))

@@ -1,0 +1,319 @@
+"""From scores, given labels and clean rows to corrected labels, with calibrators combined as in Eq. 2 and 5.
+
+All of this is cross-fitted: every clean row is learnt from, and validates only fits that were made without it. Rows are
+labelled in four steps: predict the true label from the inputs alone; teach learners of the inputs once more with the
+labels that follow (self_training.py); estimate the noise and add what the given label says (noise_posterior.py); and
+change a given label only where the clean rows show that changes help (guard.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.large_arrays import by_chunks, put
+from labelloop.relabel.calibration import (
+    ALIKE,
+    FLOOR,
+    Inputs,
+    Observations,
+    clean_forest,
+    clean_logistic,
+    label_corrector,
+    noise_model,
+    recalibrated,
+    shared_calibrator,
+    side_by_side,
+    uncalibrated,
+)
+from labelloop.relabel.guard import look_at_changes
+from labelloop.relabel.learners import column_scores
+from labelloop.relabel.learners.logistic import MANY
+from labelloop.relabel.noise_posterior import Noise, estimate_noise, flatten, least_sharp
+from labelloop.relabel.self_training import self_train
+from labelloop.relabel.stacking import (
+    Candidate,
+    Combined,
+    Component,
+    ValidationRows,
+    best_of_each,
+    combination,
+)
+from labelloop.seeds import stream
+from labelloop.types import MISSING, Floats, Labels
+
+MIN_PAIRS = 20  # clean rows with a given label, to validate the rows that have one
+ENOUGH = 20  # clean rows, to choose among learners
+
+SAMPLE = 5000  # noisy rows that noise models are fitted to: more change nothing and take time
+MOST_SAMPLED = 20_000  # where a noise matrix has more entries than SAMPLE, as many rows as entries, up to this
+
+STRENGTHS = (3, 30)  # of the penalty that pulls towards the scores as they are; more than two values changed nothing
+
+
+NOISE_MODELS: dict[str, list[Candidate]] = {  # used with and without the given label
+    "noise model": [partial(noise_model, influence=1, strength=s) for s in STRENGTHS],
+    "noise model, mostly noisy rows": [partial(noise_model, influence=10, strength=s) for s in STRENGTHS],
+}
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """What relabelling returns.
+
+    Attributes:
+        targets: Corrected soft labels of all rows [n, C].
+        predicted: The same without the given labels, as if no row had one [n, C].
+        weights: The weight of every component for rows with a given label.
+        weights_without_label: The same for rows without one.
+        cross_fitted: `targets` of the clean rows, with components and weights fitted without the row; NaN in other
+            rows [n, C].
+        expected_right: For clean rows without a given label, the probability that they would be right with a label
+            drawn from each noise model; NaN in other rows [n, K].
+        scores: The log-probabilities that all of this is made from [n, E].
+        guard: What the guard decided, and how sure it is, for run.json.
+    """
+
+    targets: Floats
+    predicted: Floats
+    weights: dict[str, float]
+    weights_without_label: dict[str, float]
+    cross_fitted: Floats
+    expected_right: Floats
+    scores: NDArray[np.floating]
+    guard: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Relabelled:
+    """Soft labels before the guard.
+
+    Attributes:
+        noise: How labels go wrong, with the validation rows.
+        posterior: Soft labels of all rows, and cross-fitted ones of the validation rows.
+        noise_only: The same from the noise model alone.
+        q: P(y | x) of all rows, without their given labels [n, C].
+        q_oof: The same for the validation rows, learnt without them; flatter if there are few pairs [M, C].
+        weights_without_label: The weight of every component of q.
+        enough_pairs: Whether pairs show what a given label is worth; if not, validation rows get simulated ones.
+    """
+
+    noise: Noise
+    posterior: Combined
+    noise_only: Combined
+    q: Floats
+    q_oof: Floats
+    weights_without_label: dict[str, float]
+    enough_pairs: bool
+
+    def of_validation(self, labels: Labels) -> Floats:
+        """Soft labels of the validation rows, learnt without them, if these were their given labels [M, C]."""
+        posterior_given = self.noise.posterior_given(self.q_oof, labels)
+        paired = self.noise.validation.given != MISSING  # the noise is estimated without their own pair
+        posterior_given[paired] = self.posterior.oof[paired]
+        return posterior_given
+
+
+def families_without_given(observed: Observations) -> dict[str, list[Candidate]]:
+    """Ways to predict the true label from the inputs alone; the best candidate of each family is kept.
+
+    With many classes, only models with few parameters are fitted.
+    """
+    found: dict[str, list[Candidate]] = {
+        "recalibrated": [partial(shared_calibrator, strength=s, use_given=False) for s in ALIKE]
+    }
+    if observed.num_classes <= MANY:
+        found["recalibrated by class"] = [partial(recalibrated, strength=s) for s in STRENGTHS]
+        found |= NOISE_MODELS
+    if observed.inputs is not None:
+        found["clean rows, logistic"] = [partial(clean_logistic, strength=s) for s in (0.01, 0.1, 1.0)]
+        if observed.table and observed.num_classes <= MANY:
+            found["clean rows, forest"] = [clean_forest]
+    return found
+
+
+def families_with_given(observed: Observations) -> dict[str, list[Candidate]]:
+    """Ways to predict the true label from the inputs and the given label, learnt from paired rows."""
+    found: dict[str, list[Candidate]] = {
+        "label corrector": [partial(shared_calibrator, strength=s, use_given=True) for s in ALIKE]
+    }
+    if observed.num_classes <= MANY:
+        found["label corrector by class"] = [
+            partial(label_corrector, strength=s, given_strength=g) for s in STRENGTHS for g in (0.5, 2)
+        ]
+        found |= NOISE_MODELS
+    return found
+
+
+def correct_scores(
+    scores: NDArray[np.floating],
+    given: Labels,
+    clean: Labels,
+    num_classes: int,
+    seed: int = 0,
+    *,
+    inputs: Inputs | None = None,
+    by_row: bool = True,
+) -> Corrected:
+    """Corrects labels from log-probabilities of one or more sources side by side; arguments as in `relabel`."""
+    return guarded(relabel(scores, given, clean, num_classes, seed, inputs=inputs, by_row=by_row))
+
+
+def relabel(
+    scores: NDArray[np.floating],
+    given: Labels,
+    clean: Labels,
+    num_classes: int,
+    seed: int = 0,
+    *,
+    inputs: Inputs | None = None,
+    by_row: bool = True,
+) -> Relabelled:
+    """Soft labels before the guard, from log-probabilities of one or more sources side by side.
+
+    Args:
+        scores: As `side_by_side` makes them [n, E].
+        given: Given labels [n], -1 where missing.
+        clean: Clean labels [n], -1 where missing; at least two rows have one.
+        num_classes: C.
+        seed: Deals rows into folds and draws the noisy rows that noise models are fitted to.
+        inputs: The rows themselves, for learners of the clean rows and of corrected labels.
+        by_row: Whether noise may depend on the row as well as on the class.
+    """
+    noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
+    observed = Observations(
+        scores=scores,
+        given=given,
+        clean=clean,
+        sample=np.sort(stream(seed, "noisy-sample").permutation(noisy)[: _sample_size(num_classes)]),
+        num_classes=num_classes,
+        inputs=None if inputs is None else inputs.rows,
+        table=inputs is not None and inputs.table,
+        seed=seed,
+    )
+    validation = ValidationRows.all_clean(observed, stream(seed, "clean-folds"))
+    learnt = best_of_each(validation, families_without_given(observed), use_given=False)
+    q = _keep_absent(combination(validation, learnt), validation)
+    pairs = int((validation.given != MISSING).sum())
+    if inputs is not None and inputs.again and len(validation.rows) >= ENOUGH:
+        taught = estimate_noise(validation, q.final, by_row=by_row).pooled(q)
+        q = _keep_absent(self_train(validation, q, taught), validation)
+    flat = _cautious(q, validation, pairs)
+    noise = estimate_noise(validation, flat.final, by_row=by_row)
+    posterior = noise_only = noise.pooled(flat)
+    if pairs >= MIN_PAIRS:
+        posterior = _taught_by_pairs(noise, q)
+    return Relabelled(noise, posterior, noise_only, q.final, flat.oof, q.weights, pairs >= MIN_PAIRS)
+
+
+def _cautious(q: Combined, validation: ValidationRows, pairs: int) -> Combined:
+    """q as flat as the clean rows allow, where there are too few pairs to show what a given label is worth."""
+    power = 1.0 if pairs >= MIN_PAIRS else least_sharp(q.oof, validation.labels)
+    return q.changed(validation, lambda posterior, rows: flatten(posterior, power))
+
+
+def _sample_size(num_classes: int) -> int:
+    return max(SAMPLE, min(num_classes**2, MOST_SAMPLED))
+
+
+def guarded(answer: Relabelled) -> Corrected:
+    """The labels to return: a given label is changed only where the clean rows show that changes help."""
+    validation, posterior = answer.noise.validation, answer.posterior
+    observed = validation.observed
+    given, count = observed.given, len(observed.given)
+    changes = look_at_changes(
+        answer.noise, posterior, answer.noise_only, answer.q_oof,
+        simulate=not answer.enough_pairs, rng=stream(observed.seed, "simulated-labels"),
+    )  # fmt: skip
+    targets = changes.guard.apply(posterior.final, given, answer.noise_only.final)
+    targets = changes.guard.give_back(targets, posterior.final, given, changes.erased)
+    return Corrected(
+        targets=targets,
+        predicted=answer.q,
+        weights=posterior.weights,
+        weights_without_label=answer.weights_without_label,
+        cross_fitted=_in_rows(changes.cross_fitted, validation.rows, count),
+        expected_right=_in_rows(changes.expected_right, validation.rows, count),
+        scores=observed.scores,
+        guard=changes.record(posterior.final, targets, given, observed.clean),
+    )
+
+
+def _taught_by_pairs(noise: Noise, q: Combined) -> Combined:
+    """What paired rows teach about given labels, combined with the noise models and with the inputs alone.
+
+    Args:
+        noise: How labels go wrong.
+        q: P(y | x).
+    """
+    validation, observed = noise.validation, noise.validation.observed
+    paired = validation.given != MISSING  # [M]
+    pairs = validation.among(paired)
+    fixed = [*noise.components(q), Component("inputs alone", q.oof, q.predict)]
+    learnt = best_of_each(pairs, families_with_given(observed), use_given=True)
+    whole = combination(pairs, [*learnt, *(component.among(paired) for component in fixed)])
+    whole = _keep_absent(whole, pairs)
+    final, unlabelled = whole.final, np.flatnonzero(observed.given == MISSING)
+    put(final, unlabelled, q.final[unlabelled])
+    oof = q.oof.copy()
+    oof[paired] = whole.oof
+    return Combined(final, oof, whole.weights, whole.without)
+
+
+def _in_rows(values: Floats, rows: Labels, count: int) -> Floats:
+    out = np.full((count, values.shape[1]), np.nan, np.float32)
+    out[rows] = values
+    return out
+
+
+def _keep_absent(posterior: Combined, validation: ValidationRows) -> Combined:
+    """Takes classes without a clean row from the scores, since nothing was learnt about them."""
+    observed = validation.observed
+    absent = np.bincount(observed.clean[observed.clean != MISSING], minlength=observed.num_classes) == 0  # [C]
+    if not absent.any():
+        return posterior
+    kept = uncalibrated(observed, validation.rows)
+
+    def mixed(some: Floats, rows: Labels) -> Floats:
+        mine = kept.predict(observed, rows, use_given=False) * absent  # [m, C]
+        others = np.where(absent, 0, some)
+        share = 1 - mine.sum(axis=1, keepdims=True)
+        return mine + share * others / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
+
+    return posterior.changed(validation, mixed)
+
+
+def correct_labels(
+    given: Labels,
+    clean: Labels,
+    num_classes: int,
+    *,
+    pred_probs: Floats | None = None,
+    embeddings: Floats | None = None,
+    table: bool = False,
+    seed: int = 0,
+) -> Corrected:
+    """Corrects labels without training a network.
+
+    Args:
+        given: Given labels [n], -1 where missing.
+        clean: Clean labels [n], -1 where missing; at least two rows have one.
+        num_classes: C.
+        pred_probs: Out-of-sample probabilities [n, C].
+        embeddings: Features [n, D].
+        table: Whether the features are columns of a table, which suit trees.
+        seed: Deals rows into folds and draws the noisy rows that noise models are fitted to.
+    """
+    sources = []
+    if pred_probs is not None:
+        p = pred_probs
+        sources.append(by_chunks(lambda rows: np.log(np.maximum(p[rows], FLOOR)), p.shape, p.dtype))
+    if embeddings is not None:
+        sources += column_scores(embeddings, given, num_classes, table, seed)
+    scores = side_by_side(sources, np.float32)  # as a run stores them
+    inputs = None if embeddings is None else Inputs(embeddings, table)
+    return correct_scores(scores, given, clean, num_classes, seed, inputs=inputs)

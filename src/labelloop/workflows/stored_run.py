@@ -1,0 +1,112 @@
+"""A finished run whose labels can be corrected again, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.config.build import build_config
+from labelloop.errors import UsageError
+from labelloop.methods.closed_loop import Config as ClosedLoopConfig
+from labelloop.methods.closed_loop.one_correction import Seen, single_round
+from labelloop.relabel import Corrected, correct_scores
+from labelloop.relabel.calibration import Inputs
+from labelloop.relabel.estimate import Correct
+from labelloop.runs.read import Run, read_run
+from labelloop.runs.result_files import RowArrays
+from labelloop.types import Extracted, Floats, Labels
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A finished run of `fit` or `correct`, and what its correction saw.
+
+    Attributes:
+        run: The run.
+        arrays: What is known about every row.
+        on: `on(rows)` returns a function that corrects those rows from clean labels, in the form `cross_fitted` takes.
+    """
+
+    run: Run
+    arrays: RowArrays
+    on: Callable[[Labels], Correct]
+
+    @property
+    def given(self) -> Labels:
+        """Given labels [n], -1 where missing."""
+        return self.arrays.given
+
+    @property
+    def clean(self) -> Labels:
+        """Clean labels [n], -1 where missing; test rows included."""
+        return self.arrays.clean
+
+    @property
+    def validation(self) -> NDArray[np.bool_]:
+        """Which clean rows may judge: those that were not picked because they were uncertain [n]."""
+        return self.arrays.validation
+
+    @property
+    def targets(self) -> Floats:
+        """Its corrected soft labels [n, C]; NaN where a row has none."""
+        return self.run.targets
+
+    @property
+    def seed(self) -> int:
+        """The seed of its random streams."""
+        return self.run.record.seed
+
+    @property
+    def relabels(self) -> bool:
+        """Whether relabelling made its labels: in `correct`, or in a `fit` that returned held-out labels."""
+        return "scores" in self.arrays.said
+
+    def corrected(self, rows: Labels, clean: Labels) -> Corrected:
+        """Relabels some rows from the arrays that the run stored.
+
+        The arrays hold "scores", and "inputs" (or "table_inputs" for columns of a table) where they were stored.
+
+        Args:
+            rows: Which rows.
+            clean: Clean labels of these rows [m], -1 where missing.
+        """
+        said, config = self.arrays.said, self.run.record.config
+        stored = said.get("table_inputs", said.get("inputs"))
+        inputs = None
+        if stored is not None:
+            inputs = Inputs(stored[rows], "table_inputs" in said, again=config.get("beliefs") != "once")
+        return correct_scores(
+            said["scores"][rows].astype(np.float64), self.given[rows], clean, self.targets.shape[1], self.seed,
+            inputs=inputs, by_row=config.get("simulation") != "transition",
+        )  # fmt: skip
+
+    def with_clean(self, clean: Labels) -> StoredRun:
+        """The same run with other clean labels."""
+        return replace(self, arrays=replace(self.arrays, clean=clean))
+
+
+def read_stored_run(folder: Path) -> StoredRun:
+    """Reads the folder of a finished run that corrected labels."""
+    run = read_run(folder)
+    method = run.record.method
+    if method not in ("closed-loop", "correct"):
+        raise UsageError(f"{folder} is a run of {method!r}, which has no correction to refit; use one of closed-loop")
+    arrays = run.row_arrays()
+    said, seed = arrays.said, run.record.seed
+    if "scores" in said:
+        stored = StoredRun(run, arrays, lambda rows: lambda clean: stored.corrected(rows, clean).targets)
+        return stored
+    config = build_config(ClosedLoopConfig, run.record.config)
+    features, logits, posterior = (said[name].astype(np.float32) for name in ("features", "logits", "noisy_posterior"))
+    extra = said["extra"].astype(np.float32) if "extra" in said else None
+    seen = Seen(arrays.given, Extracted(features, logits, posterior), extra)
+    return StoredRun(run, arrays, _loop(seen, config, seed))
+
+
+def _loop(seen: Seen, config: ClosedLoopConfig, seed: int) -> Callable[[Labels], Correct]:
+    return lambda rows: partial(single_round, seen.rows(rows), config=config, seed=seed)

@@ -1,0 +1,167 @@
+"""Instant correction where the best possible answer is known, and where given labels must not be believed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from worlds import NUM_CLASSES, class_conditional, worthless_labels
+
+from labelloop.relabel import correct_labels
+from labelloop.splits import deal
+
+
+# What is learnt is linear in the logarithms, so it cannot wholly undo a noise matrix in the probabilities; and the
+# guard keeps a label where two classes are nearly as likely.
+@pytest.mark.parametrize(("source", "short_of_best"), [("pred_probs", 0.04), ("embeddings", 0.015), ("both", 0.02)])
+def test_close_to_the_best_possible_with_paired_rows(source, short_of_best):
+    world = class_conditional()
+    clean = world.clean(500)
+    known = {"pred_probs": world.probabilities, "embeddings": world.embeddings}
+    given = known if source == "both" else {source: known[source]}
+    found = correct_labels(world.given, clean, NUM_CLASSES, **given)
+    best = world.accuracy(world.posterior.argmax(axis=1), clean)
+    reached = world.accuracy(found.targets.argmax(axis=1), clean)
+    ignoring = world.accuracy(found.predicted.argmax(axis=1), clean)
+    assert reached > best - short_of_best
+    assert reached > ignoring + 0.02
+    assert reached > world.accuracy(world.given, clean) + 0.1
+
+
+def test_probabilities_are_close_to_the_true_posterior():
+    world = class_conditional()
+    found = correct_labels(world.given, world.clean(500), NUM_CLASSES, pred_probs=world.probabilities)
+    assert np.allclose(found.targets.sum(axis=1), 1, atol=1e-5)
+    assert np.abs(found.targets - world.posterior).mean() < 0.06
+
+
+def test_unpaired_rows_let_the_given_label_count():
+    world = class_conditional()
+    clean = world.clean(500)
+    hidden = np.where(clean >= 0, -1, world.given)
+    found = correct_labels(hidden, clean, NUM_CLASSES, pred_probs=world.probabilities)
+    best = world.accuracy(world.posterior.argmax(axis=1), clean)
+    reached = world.accuracy(found.targets.argmax(axis=1), clean)
+    assert reached > best - 0.065
+    assert reached > world.accuracy(found.predicted.argmax(axis=1), clean) + 0.02
+    assert reached > world.accuracy(world.given, clean) + 0.1
+
+
+def test_unpaired_rows_do_no_harm_where_given_labels_tell_nothing():
+    world = worthless_labels()
+    clean = world.clean(500)
+    found = correct_labels(np.where(clean >= 0, -1, world.given), clean, NUM_CLASSES, pred_probs=world.probabilities)
+    reached = world.accuracy(found.targets.argmax(axis=1), clean)
+    assert reached > world.accuracy(world.given, clean) - 0.005
+
+
+def test_given_labels_that_tell_nothing_do_no_harm():
+    world = worthless_labels()
+    clean = world.clean(500)
+    found = correct_labels(world.given, clean, NUM_CLASSES, pred_probs=world.probabilities)
+    best = world.accuracy(world.probabilities.argmax(axis=1), clean)
+    assert world.accuracy(found.targets.argmax(axis=1), clean) > best - 0.01
+
+
+def test_wrong_probabilities_are_not_believed():
+    world = class_conditional()
+    clean = world.clean(500)
+    noise = np.random.default_rng(3).dirichlet(np.ones(NUM_CLASSES), len(world.true))
+    found = correct_labels(world.given, clean, NUM_CLASSES, pred_probs=noise)
+    majority = np.array([np.bincount(world.true[world.given == k]).argmax() for k in range(NUM_CLASSES)])[world.given]
+    assert world.accuracy(found.targets.argmax(axis=1), clean) > world.accuracy(majority, clean) - 0.02
+
+
+def test_weights_lie_on_the_simplex_and_name_the_components():
+    world = class_conditional(2000)
+    found = correct_labels(world.given, world.clean(200), NUM_CLASSES, pred_probs=world.probabilities)
+    for weights in (found.weights, found.weights_without_label):
+        assert sum(weights.values()) == pytest.approx(1)
+        assert min(weights.values()) >= 0
+    assert {"label corrector", "given label, noise by class", "inputs alone"} <= set(found.weights)
+    assert "label corrector" not in found.weights_without_label
+
+
+def test_rows_without_a_given_label_get_the_label_free_answer():
+    world = class_conditional(3000)
+    given = world.given.copy()
+    given[1000:1100] = -1
+    found = correct_labels(given, world.clean(300), NUM_CLASSES, pred_probs=world.probabilities)
+    assert np.array_equal(found.targets[1000:1100], found.predicted[1000:1100])
+    assert not np.array_equal(found.targets, found.predicted)
+
+
+def test_cross_fitted_accuracy_is_that_of_unseen_rows():
+    gaps = []
+    for seed in range(4):
+        world = class_conditional(2000, seed)
+        clean = world.clean(150, seed)
+        found = correct_labels(world.given, clean, NUM_CLASSES, pred_probs=world.probabilities, seed=seed)
+        verified = clean >= 0
+        assert np.isnan(found.cross_fitted[~verified]).all()
+        estimate = (found.cross_fitted[verified].argmax(axis=1) == clean[verified]).mean()
+        gaps.append(estimate - world.accuracy(found.targets.argmax(axis=1), clean))
+    assert abs(np.mean(gaps)) < 0.04
+
+
+def test_same_seed_same_result():
+    world = class_conditional(2000)
+    runs = [
+        correct_labels(
+            world.given,
+            world.clean(200),
+            NUM_CLASSES,
+            pred_probs=world.probabilities,
+            embeddings=world.embeddings,
+            seed=seed,
+        )
+        for seed in (5, 5, 6)
+    ]
+    assert np.array_equal(runs[0].targets, runs[1].targets)
+    assert not np.array_equal(runs[0].targets, runs[2].targets)
+
+
+def test_classes_can_be_renumbered():
+    world = class_conditional(2000)
+    clean, order = world.clean(200), np.array([2, 0, 3, 1])  # class k becomes order[k]
+    renumbered = np.append(order, -1)
+    plain = correct_labels(world.given, clean, NUM_CLASSES, pred_probs=world.probabilities)
+    p = np.empty_like(world.probabilities)
+    p[:, order] = world.probabilities
+    other = correct_labels(renumbered[world.given], renumbered[clean], NUM_CLASSES, pred_probs=p)
+    agree = order[plain.targets.argmax(axis=1)] == other.targets.argmax(axis=1)
+    assert agree.mean() > 0.98  # not all: the folds are dealt in the order of the classes
+
+
+def test_few_pairs_among_many_clean_rows_do_no_harm():
+    world = class_conditional(3000)
+    clean = world.clean(300)
+    hidden = np.where((clean >= 0) & (np.cumsum(clean >= 0) > 5), -1, world.given)
+    found = correct_labels(hidden, clean, NUM_CLASSES, pred_probs=world.probabilities)
+    assert world.accuracy(found.targets.argmax(axis=1), clean) > world.accuracy(world.given, clean) + 0.1
+
+
+def test_two_clean_rows_are_enough_to_answer():
+    world = class_conditional(500)
+    clean = np.full(500, -1)
+    clean[[3, 7]] = world.true[[3, 7]]
+    found = correct_labels(world.given, clean, NUM_CLASSES, pred_probs=world.probabilities)
+    assert np.isfinite(found.targets).all()
+    assert np.array_equal(found.targets.argmax(axis=1), world.given), "two rows cannot tell what a change does"
+    assert found.targets.max() < 0.76, "what two rows speak for"
+
+
+def test_a_class_without_clean_rows_stays_possible():
+    world = class_conditional(matrix=0.8 * np.eye(NUM_CLASSES) + 0.05)
+    clean = world.clean(400)
+    clean[clean == 2] = -1
+    found = correct_labels(world.given, clean, NUM_CLASSES, pred_probs=world.probabilities)
+    third = (world.true == 2) & (clean < 0)
+    assert (found.targets.argmax(axis=1) == 2)[third].mean() > 0.5
+
+
+def test_folds_are_dealt_evenly():
+    groups = np.repeat([0, 1, 2], [10, 7, 3])
+    fold = deal(groups, np.random.default_rng(0))
+    assert np.bincount(fold).tolist() == [4, 4, 4, 4, 4]
+    assert np.bincount(fold[groups == 0]).tolist() == [2, 2, 2, 2, 2]
+    assert set(deal(np.zeros(3, int), np.random.default_rng(0))) == {0, 1, 2}
