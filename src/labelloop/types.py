@@ -131,31 +131,47 @@ class Extracted:
 
 @dataclass(frozen=True)
 class Correction:
-    """One component of the convex combination: its opinion on the training rows and on the clean rows."""
+    """One component of the convex combination: its soft labels of the training rows and of the clean rows."""
 
     train: Floats  # [N, C]
     clean: Floats  # [M, C]
 
 
 @dataclass(frozen=True)
-class HeldOutLabels:
-    """Labels made by networks that have not seen the row, and what shows how good they are."""
+class ReturnedLabels:
+    """The labels that a method hands back, and what shows how good they are.
 
-    train: Floats  # [N, C] soft labels of the training rows, after the guard
-    cross_fitted: Floats  # [M, C] the same for the clean rows, learnt without them
-    expected_right: Floats  # [M, K] for clean rows without a given label, P(right) under each noise model; else NaN
-    train_scores: Floats  # [N, E] the log-probabilities that they were made from, the half-networks' first
-    clean_scores: Floats  # [M, E] the same for the clean rows
-    guard: dict[str, Any]  # what the guard decided, and how sure that is
+    Attributes:
+        train: Soft labels of the training rows [N, C].
+        labels_from: What made them: the entry "labels_from" of run.json.
+        estimate: How good they are: the entry "estimate" of run.json.
+        guard: What the guard decided, and how sure it is: the entry "guard" of run.json; None without a guard.
+        scores: The log-probabilities that relabelling made them from [N, E] and [M, E]; None if it did not.
+        inputs_as: The name under which a run keeps the inputs, where the labels were made from them too; else None.
+    """
+
+    train: Floats
+    labels_from: str
+    estimate: dict[str, Any]
+    guard: dict[str, Any] | None = None
+    scores: Correction | None = None
+    inputs_as: str | None = None
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a method returns."""
+    """What a method returns.
+
+    Attributes:
+        model: The trained classifier.
+        targets: The soft labels that it was trained on last [N, C].
+        rounds: A record for every correction: epoch, weights, losses.
+        stop_reason: Why it ended.
+        returned: The labels to hand back; None for a method that leaves it at `targets`.
+    """
 
     model: Any
-    targets: Floats  # [N, C] corrected soft labels of the training rows
-    rounds: tuple[dict[str, Any], ...]  # a record for every correction: epoch, weights, losses
+    targets: Floats
+    rounds: tuple[dict[str, Any], ...]
     stop_reason: str
-    first_clean: Extracted | None = None  # what the network said of the clean rows before any label was corrected
-    held_out: HeldOutLabels | None = None  # labels made before the loop by networks that have not seen the row
+    returned: ReturnedLabels | None = None

@@ -142,7 +142,7 @@ def test_features_are_kept_in_half_precision_unless_one_is_too_large_for_it(monk
     labels = np.zeros(20, int)
     for place, value, kept in ((0, 1.0, np.float16), (19, 7e4, np.float32), (19, -7e4, np.float32)):
         features[place, 1] = value
-        said = row_arrays(labels, labels, features=features, logits=features, extra=None).said
+        said = row_arrays(labels, labels, features=features, logits=features, extra=None).inputs
         assert (said["features"].dtype, said["logits"].dtype) == (kept, np.float32)
         np.testing.assert_allclose(said["features"], features, atol=1e-3)
-    assert row_arrays(labels, labels, features=features[:0]).said["features"].dtype == np.float16
+    assert row_arrays(labels, labels, features=features[:0]).inputs["features"].dtype == np.float16

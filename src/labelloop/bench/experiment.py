@@ -73,24 +73,13 @@ class Experiment(NoisySetting):
         """A description for people."""
         return f"{self.title}, {self.dataset}, {setting(asdict(self))}, seed {self.seed}"
 
-    @property
-    def _usual_labels(self) -> str | None:
-        """Which labels the recipe returns; None for a method that has no choice."""
-        return getattr(recipe_config(self.method, self.recipe, {}), "final_labels", None)
-
     @cached_property
     def key(self) -> str:
         """A name for the run folder: equal if everything that determines the result is, and different if not.
 
         It leaves out the rate if the noise has a fixed one, and the path of a noise file, whose content counts instead.
-        Without pairs it also leaves out which labels are returned, if they are those of the recipe: stored runs are
-        named so.
         """
         decides = self.deciding() | {"name": "", "recipe": "", "config": deciding(self.method_config)}
-        if not self.paired:
-            decides["config"].pop("final_labels", None)
-            if self.config.get("final_labels", usual := self._usual_labels) != usual:
-                decides["config"]["final_labels"] = self.config["final_labels"]
         text = json.dumps(decides, sort_keys=True, default=str)
         return f"{self.method}-{self.dataset}-{self.noise}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -112,7 +101,7 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
     trained = train(task, options, run, open_run(options, run))
     record = _without_nan(_record(experiment, task, trained, data, problem, noisy))
     if trained.folder is not None:
-        trained.folder.write_record(ended(run, trained.fitted, trained.final))
+        trained.folder.write_record(ended(run, trained.fitted, trained.fitted.returned))
     return record
 
 
@@ -129,7 +118,7 @@ def _record(
 ) -> dict[str, Any]:
     """Everything that a table or a figure may need."""
     given, true = problem.train.labels, data.labels[problem.train.index]
-    fitted, final = trained.fitted, trained.final
+    fitted, final = trained.fitted, trained.fitted.returned
     record = {
         "experiment": asdict(experiment),
         "title": experiment.title,

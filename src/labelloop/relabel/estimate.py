@@ -108,6 +108,22 @@ def estimate(
     }
 
 
+def estimate_baseline(method: str, how: str, clean_labels: Labels, predicted: Floats) -> dict[str, Any]:
+    """The entry "estimate" of run.json for a method that says nothing itself about the labels it returns.
+
+    Args:
+        method: Its name.
+        how: How it uses the clean rows, as METHODS has it.
+        clean_labels: Of the clean rows [M].
+        predicted: The classifier's probabilities of the clean rows [M, C].
+    """
+    if how != "not used":
+        return no_estimate(f"the method {method!r} uses the clean rows ({how}), so they cannot tell how good it is")
+    right = share(predicted.argmax(axis=1) == clean_labels)
+    note = "the clean rows cannot tell how good the labels are that it returns for noisy rows"
+    return {**no_estimate(note, RANDOM_SAMPLE), "classifier_accuracy": right}
+
+
 def expected_share(hits: Floats) -> Share:
     """The share of hits known only as probabilities under K estimates [M, K]; its interval covers all K intervals."""
     ends = np.array([interval(float(h), len(hits)) for h in hits.sum(axis=0, dtype=np.float64)])  # [K, 2]

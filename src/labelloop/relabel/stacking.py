@@ -123,21 +123,9 @@ def fit_simplex_weights(components: Sequence[Floats], labels: Labels, previous: 
     return min(candidates, key=lambda w: mixture_loss(w, true_class))
 
 
-def combination_weights(
-    combination: str, components: Sequence[Floats], labels: Labels, previous: Weights | None, prior: Weights
-) -> Weights:
-    """The weights of a round: those of Eq. 5 ("convex"), or all weight on the newest component ("latest").
-
-    Args:
-        combination: Which of the two.
-        components: Each component's soft labels of the clean_val rows [M, C].
-        labels: Their clean labels [M].
-        previous: The weights of the previous round.
-        prior: Prior rows for each component [K]; zeros leave Eq. 5 as it is.
-    """
-    if combination == "latest":
-        return np.eye(len(components))[-1]
-    return with_prior(fit_simplex_weights(components, labels, previous), len(labels), prior)
+def newest_alone(components: Sequence[Floats], labels: Labels, previous: Weights | None = None) -> Weights:
+    """The ablation of Eq. 5: all weight on the newest component."""
+    return np.eye(len(components))[-1]
 
 
 def with_prior(weights: Weights, rows: int, prior: Weights) -> Weights:

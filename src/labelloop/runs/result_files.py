@@ -42,20 +42,20 @@ class RowArrays:
         given: Given labels [n], -1 where missing.
         clean: Clean labels [n], -1 where missing; not those of test rows.
         validation: The clean rows that may judge: those that were not picked because they were uncertain [n].
-        said: The correction's inputs by name: features, logits, noisy_posterior and extra; or scores and, if there
+        inputs: The correction's inputs by name: features, logits, noisy_posterior and extra; or scores and, if there
             are any, inputs (table_inputs if they are columns of a table).
     """
 
     given: Labels
     clean: Labels
     validation: NDArray[np.bool_]
-    said: Mapping[str, NDArray]
+    inputs: Mapping[str, NDArray]
 
 
-def row_arrays(given: Labels, clean: Labels, **said: Floats | None) -> RowArrays | None:
+def row_arrays(given: Labels, clean: Labels, **inputs: Floats | None) -> RowArrays | None:
     """What a run keeps, in half precision where that is enough. None if it would be too large."""
     kept: dict[str, NDArray] = {}
-    for name, values in said.items():
+    for name, values in inputs.items():
         if values is not None:
             wide = name not in ("features", "extra") or _most(values) > float(np.finfo(np.float16).max)
             narrow = None if wide else by_chunks(partial(_rows_of, values), values.shape, np.float16)
@@ -104,7 +104,7 @@ def read_row_arrays(folder: Path) -> RowArrays:
 
 
 def _by_name(arrays: RowArrays) -> dict[str, NDArray]:
-    return {"given": arrays.given, "clean": arrays.clean, "judges": arrays.validation, **arrays.said}
+    return {"given": arrays.given, "clean": arrays.clean, "judges": arrays.validation, **arrays.inputs}
 
 
 def write_model(folder: Path, weights: Mapping[str, NDArray], about: Mapping[str, Any]) -> None:

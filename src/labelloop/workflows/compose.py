@@ -21,7 +21,6 @@ from labelloop.data.datasets import LabelledData
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import keep_freed_memory, memory_limit, usual_limit
 from labelloop.methods import METHODS, Method
-from labelloop.methods.closed_loop import Config as ClosedLoopConfig
 from labelloop.methods.configure import recipe_config
 from labelloop.models import TwoHeadClassifier
 from labelloop.noise import Noisy, realised_rate
@@ -32,8 +31,7 @@ from labelloop.training.checkpoint import read_checkpoint
 from labelloop.training.ranks import ALONE, Ranks
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, resolve
-from labelloop.types import MISSING, Fitted, Problem, Truth
-from labelloop.workflows.final_labels import FinalLabels, final_labels
+from labelloop.types import MISSING, Fitted, Problem, ReturnedLabels, Truth
 from labelloop.workflows.noisy_data import NoisySetting, load_data, noisy_problem
 
 __all__ = [
@@ -143,13 +141,11 @@ class Trained:
 
     Attributes:
         fitted: What the method returned.
-        final: The labels to return, and how they were judged; None for methods other than the closed loop.
         runtime: Where it ran; its history has a record for every epoch.
         folder: The run folder, or None.
     """
 
     fitted: Fitted
-    final: FinalLabels | None
     runtime: Runtime
     folder: RunFolder | None
 
@@ -215,8 +211,6 @@ def check_task(task: Task, source: str, options: RunOptions) -> None:
 
 def check_method(task: Task) -> None:
     """Refuses rows or settings that the method cannot be trained with."""
-    if isinstance(task.config, ClosedLoopConfig) and task.config.wants("extra") and task.problem.train.extra is None:
-        raise UsageError("corrector.inputs asks for 'extra', but there are no extra columns; give them or drop it")
     METHODS[task.method].check(task.problem, task.config)
 
 
@@ -254,7 +248,7 @@ def new_record(
     )
 
 
-def ended(record: RunRecord, fitted: Fitted, final: FinalLabels | None) -> RunRecord:
+def ended(record: RunRecord, fitted: Fitted, final: ReturnedLabels | None) -> RunRecord:
     """The content of run.json when a run is finished."""
     return replace(
         record,
@@ -279,11 +273,8 @@ def train(task: Task, options: RunOptions, record: RunRecord, folder: RunFolder 
     runtime = options.runtime(folder, task.truth)
     try:
         fitted = METHODS[task.method].fit(task.problem, task.config, runtime)
-        final = None
-        if isinstance(task.config, ClosedLoopConfig):
-            final = final_labels(task.problem, task.config, fitted, options.runtime(name="held-out networks"))
         if options.ranks.count > 1:
-            fitted, final = _as_the_first_has_it(fitted, final, options.ranks)
+            fitted = _as_the_first_has_it(fitted, options.ranks)
     except KeyboardInterrupt:
         if folder is not None:
             folder.write_record(replace(record, state="interrupted"))
@@ -296,16 +287,16 @@ def train(task: Task, options: RunOptions, record: RunRecord, folder: RunFolder 
         if folder is not None:
             folder.write_record(replace(record, state="failed", stop_reason=str(error)))
         raise
-    return Trained(fitted, final, runtime, folder)
+    return Trained(fitted, runtime, folder)
 
 
-def _as_the_first_has_it(fitted: Fitted, final: FinalLabels | None, ranks: Ranks) -> tuple[Fitted, FinalLabels | None]:
+def _as_the_first_has_it(fitted: Fitted, ranks: Ranks) -> Fitted:
     """The result of a task, the same in every process except for what only the writer needs."""
     fitted = replace(fitted, rounds=tuple(ranks.from_first(lambda: fitted.rounds)))
-    if final is None:
-        return fitted, None
-    said = ranks.from_first(lambda: (final.train, final.labels_from, final.estimate, final.guard))
-    return fitted, final if ranks.is_first else FinalLabels(*said[:3], guard=said[3])
+    if (final := fitted.returned) is None:
+        return fitted
+    shared = ranks.from_first(lambda: (final.train, final.labels_from, final.estimate, final.guard))
+    return fitted if ranks.is_first else replace(fitted, returned=ReturnedLabels(*shared))
 
 
 def have_one_thread() -> None:

@@ -21,10 +21,8 @@ from labelloop.data.problem import TableProblem, check, encoded, held_out_rows, 
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import by_chunks, joined, put, row_chunks, zeros
-from labelloop.methods.closed_loop import Config as ClosedLoopConfig
-from labelloop.methods.closed_loop.one_correction import estimate_baseline
 from labelloop.methods.configure import recipe_config
-from labelloop.relabel.estimate import no_estimate
+from labelloop.relabel.estimate import estimate_baseline, no_estimate
 from labelloop.report.html import in_notebook
 from labelloop.runs.folder import RunFolder, write_unreadable
 from labelloop.runs.labels import label_table, likeliest
@@ -36,7 +34,7 @@ from labelloop.trained_model import TrainedModel
 from labelloop.training.batches import input_shape
 from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, join
-from labelloop.types import MISSING, EncoderForm, Extracted, Fitted, Floats, Labels, Rows, Truth
+from labelloop.types import MISSING, EncoderForm, Extracted, Fitted, Floats, Labels, ReturnedLabels, Rows, Truth
 from labelloop.workflows.compose import (
     RunOptions,
     Task,
@@ -51,7 +49,6 @@ from labelloop.workflows.compose import (
 )
 from labelloop.workflows.encode import encode_table, raw_or_not, shape_of, trained_config
 from labelloop.workflows.ending import leave_report
-from labelloop.workflows.final_labels import FinalLabels
 
 
 @dataclass(frozen=True)
@@ -220,12 +217,12 @@ def fit_table(
         trained = train(task, options, record, folder)
         with trained.runtime.clock("predicting all rows"):
             extracted = _extracted(trained, made)
-        final = trained.final or _as_handed_back(task, trained, extracted, made)
+        final = trained.fitted.returned or _as_handed_back(task, trained, extracted, made)
         labels, result = _result(made, task, trained, final, extracted)
         result = replace(result, record=ended(record, trained.fitted, final))
         if folder is not None:
             with trained.runtime.clock("writing the run"):
-                _store(folder, made, final, extracted, labels, result)
+                _store(folder, made, trained.fitted.returned, extracted, labels, result)
                 folder.write_record(result.record)
             leave_report(folder.path, table, labels, options.report, options.progress)
         return result
@@ -242,7 +239,7 @@ def fit_plain(table: Table, config: TrainingConfig, options: RunOptions) -> Resu
     task = _task(made, "cross-entropy", config, Truth())
     trained = train(task, options, RunRecord())
     fitted = trained.fitted
-    none = FinalLabels(fitted.targets, task.method, no_estimate("there are no clean rows"))
+    none = ReturnedLabels(fitted.targets, task.method, no_estimate("there are no clean rows"))
     _, result = _result(made, task, trained, none, _extracted(trained, made))
     assert table.labels is not None
     unknown = np.full(len(table), np.nan, np.float32)
@@ -319,15 +316,17 @@ def _extracted(trained: Trained, made: TableProblem) -> Extracted:
     return Extracted(**{name: _in_all_rows(values, usable, len(table)) for name, values in vars(said).items()})
 
 
-def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: TableProblem) -> FinalLabels:
+def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: TableProblem) -> ReturnedLabels:
     """The labels of a baseline, and what can be estimated on its clean rows."""
     predicted = softmax(extracted.logits[made.clean], axis=1)
-    found = estimate_baseline(task.method, method_named(task.method).clean_rows, task.problem, predicted)
-    return FinalLabels(trained.fitted.targets, task.method, found)
+    found = estimate_baseline(
+        task.method, method_named(task.method).clean_rows, task.problem.clean.clean_labels, predicted
+    )
+    return ReturnedLabels(trained.fitted.targets, task.method, found)
 
 
 def _result(
-    made: TableProblem, task: Task, trained: Trained, final: FinalLabels, extracted: Extracted
+    made: TableProblem, task: Task, trained: Trained, final: ReturnedLabels, extracted: Extracted
 ) -> tuple[pa.Table, Result]:
     """labels.parquet, and what is returned."""
     table, classes, fitted = made.table, made.classes, trained.fitted
@@ -375,7 +374,7 @@ def _model(made: TableProblem, task: Task, fitted: Fitted) -> TrainedModel:
 def _store(
     folder: RunFolder,
     made: TableProblem,
-    final: FinalLabels,
+    final: ReturnedLabels | None,
     extracted: Extracted,
     labels: pa.Table,
     result: Result,
@@ -385,13 +384,13 @@ def _store(
     result.model.save(folder.path)
     folder.write_targets(result.corrected_proba)
     folder.write_labels(labels)
-    if not isinstance(result.config, ClosedLoopConfig):
+    if final is None:  # a baseline has no correction that could be fitted again
         return
     teaching = np.full(len(table), MISSING)  # not those of test rows
     teaching[made.clean] = made.clean_labels[made.clean]
     scores = None
-    if final.train_scores is not None and final.clean_scores is not None:
-        both = joined(final.train_scores, final.clean_scores)
+    if final.scores is not None:
+        both = joined(final.scores.train, final.scores.clean)
         scores = _in_all_rows(both, np.concatenate([made.train, made.clean]), len(table))
     inputs = {} if final.inputs_as is None else {final.inputs_as: table.inputs.astype(np.float32, copy=False)}
     arrays = row_arrays(made.given, teaching, **vars(extracted), scores=scores, extra=table.extra, **inputs)

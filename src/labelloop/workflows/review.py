@@ -36,7 +36,7 @@ def open_review(folder: Path, port: int = 0, reviewer: str = "") -> ReviewServer
     neighbours = None
     if stored is not None:
         order = rows_to_verify(stored, len(stored.clean))
-        seen = stored.arrays.said.get("features", stored.arrays.said.get("scores"))
+        seen = stored.arrays.inputs.get("features", stored.arrays.inputs.get("scores"))
         if seen is not None and (stored.clean != MISSING).any():
             neighbours = Neighbours(seen, stored.clean)
     else:

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from labelloop.config.build import build_config
 from labelloop.errors import UsageError
-from labelloop.methods.closed_loop import Config as ClosedLoopConfig
-from labelloop.methods.closed_loop.one_correction import Seen, single_round
 from labelloop.relabel import Corrected, correct_scores
 from labelloop.relabel.calibration import Inputs
 from labelloop.relabel.estimate import Correct
@@ -64,7 +62,7 @@ class StoredRun:
     @property
     def relabels(self) -> bool:
         """Whether relabelling made its labels: in `correct`, or in a `fit` that returned held-out labels."""
-        return "scores" in self.arrays.said
+        return "scores" in self.arrays.inputs
 
     def corrected(self, rows: Labels, clean: Labels) -> Corrected:
         """Relabels some rows from the arrays that the run stored.
@@ -75,15 +73,11 @@ class StoredRun:
             rows: Which rows.
             clean: Clean labels of these rows [m], -1 where missing.
         """
-        said, config = self.arrays.said, self.run.record.config
-        stored = said.get("table_inputs", said.get("inputs"))
-        inputs = None
-        if stored is not None:
-            inputs = Inputs(stored[rows], "table_inputs" in said, again=config.get("beliefs") != "once")
-        return correct_scores(
-            said["scores"][rows].astype(np.float64), self.given[rows], clean, self.targets.shape[1], self.seed,
-            inputs=inputs, by_row=config.get("simulation") != "transition",
-        )  # fmt: skip
+        known = self.arrays.inputs
+        stored = known.get("table_inputs", known.get("inputs"))
+        inputs = None if stored is None else Inputs(stored[rows], "table_inputs" in known)
+        scores = known["scores"][rows].astype(np.float64)
+        return correct_scores(scores, self.given[rows], clean, self.targets.shape[1], self.seed, inputs=inputs)
 
     def with_clean(self, clean: Labels) -> StoredRun:
         """The same run with other clean labels."""
@@ -93,20 +87,25 @@ class StoredRun:
 def read_stored_run(folder: Path) -> StoredRun:
     """Reads the folder of a finished run that corrected labels."""
     run = read_run(folder)
-    method = run.record.method
-    if method not in ("closed-loop", "correct"):
-        raise UsageError(f"{folder} is a run of {method!r}, which has no correction to refit; use one of closed-loop")
     arrays = run.row_arrays()
-    said, seed = arrays.said, run.record.seed
-    if "scores" in said:
+    if "scores" in arrays.inputs:
         stored = StoredRun(run, arrays, lambda rows: lambda clean: stored.corrected(rows, clean).targets)
         return stored
-    config = build_config(ClosedLoopConfig, run.record.config)
-    features, logits, posterior = (said[name].astype(np.float32) for name in ("features", "logits", "noisy_posterior"))
-    extra = said["extra"].astype(np.float32) if "extra" in said else None
-    seen = Seen(arrays.given, Extracted(features, logits, posterior), extra)
-    return StoredRun(run, arrays, _loop(seen, config, seed))
+    if run.record.method != "closed-loop":
+        raise UsageError(
+            f"{folder} is a run of {run.record.method!r}, which has no correction to refit; use one of labelloop,"
+            " closed-loop or `labelloop correct`"
+        )
+    return StoredRun(run, arrays, _of_the_paper(run, arrays))
 
 
-def _loop(seen: Seen, config: ClosedLoopConfig, seed: int) -> Callable[[Labels], Correct]:
-    return lambda rows: partial(single_round, seen.rows(rows), config=config, seed=seed)
+def _of_the_paper(run: Run, arrays: RowArrays) -> Callable[[Labels], Correct]:
+    """Corrects rows with a new correction network, as the paper's loop does. Only this needs torch."""
+    from labelloop.methods.closed_loop import Config
+    from labelloop.methods.closed_loop.one_correction import NetworkOutputs, single_round
+
+    config, stored = build_config(Config, run.record.config), arrays.inputs
+    outputs = Extracted(*(stored[name].astype(np.float32) for name in ("features", "logits", "noisy_posterior")))
+    extra = stored["extra"].astype(np.float32) if "extra" in stored else None
+    every = NetworkOutputs(arrays.given, outputs, extra)
+    return lambda rows: partial(single_round, every.rows(rows), config=config, seed=run.record.seed)

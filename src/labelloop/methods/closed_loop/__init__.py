@@ -1,7 +1,7 @@
-"""The paper: Algorithm 1 (loop.py), the correction network (corrector.py), the convex combination (combination.py)."""
+"""The paper, and nothing else: Algorithm 1 (loop.py) and its correction network (corrector.py)."""
 
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import CorrectorConfig
-from labelloop.methods.closed_loop.loop import fit
+from labelloop.methods.closed_loop.loop import check, fit
 
-__all__ = ["Config", "CorrectorConfig", "fit"]
+__all__ = ["Config", "CorrectorConfig", "check", "fit"]

@@ -7,7 +7,7 @@ paired, else the simulated posterior f_n(x).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,9 +22,8 @@ from labelloop.seeds import integer, stream
 from labelloop.training.setup import seed_torch
 from labelloop.types import Floats, Labels
 
-INPUTS = ("features", "logits", "probabilities", "extra")
+INPUTS = ("features", "logits", "probabilities", "noisy_logits", "all_features", "past_labels", "extra")
 OPTIMIZERS = ("sgd", "adamw")
-Redraw = Callable[[np.random.Generator], Floats]
 CHUNK = 8192  # rows corrected at a time: a million rows of features are not copied as a whole
 
 
@@ -33,8 +32,10 @@ class CorrectorConfig:
     """Settings of the correction network. The defaults are the paper's; see PAPER.md for where it says so.
 
     Attributes:
-        inputs: Its inputs besides the noisy label: names of INPUTS, several joined by "+". With more than one entry,
-            each is a candidate, and the best on clean_val is kept.
+        inputs: Its inputs besides the noisy label, several joined by "+": "features" z_t, "logits" or "probabilities"
+            of the classifier, "noisy_logits" of the noisy head, "all_features" {z_k} of all rounds, "past_labels" ȳ_k
+            of earlier rounds, "extra" columns of the user. With more than one entry, each is a candidate, and the
+            best on clean_val is kept.
         hidden: Hidden units.
         optimizer: "sgd", or "adamw", which small clean sets need.
         learning_rate: Until the loss on clean_val first rises.
@@ -138,7 +139,6 @@ def fit_corrector(
     clean_val: Labels,
     config: CorrectorConfig | None = None,
     seed: int = 0,
-    redraw: Redraw | None = None,
 ) -> Corrector:
     """Trains a correction network for every candidate of `config.inputs` and keeps the best on clean_val.
 
@@ -150,7 +150,6 @@ def fit_corrector(
         clean_val: Positions of the rows to select on.
         config: Settings.
         seed: For the initial weights and the order of the rows.
-        redraw: Draws noisy labels of all clean rows [M, C] for one pass; without it, every pass uses `noisy`.
 
     Raises:
         UsageError: No rows, a label that is missing or out of range, an unknown input, or a value that is not a number.
@@ -165,7 +164,7 @@ def fit_corrector(
     check_labels(labels, *noisy.shape)
     _check_columns(columns, config, len(noisy))
     labels = labels.astype(np.int64)
-    fitted = [_fit_one(noisy, columns, labels, clean_fit, clean_val, c, config, seed, redraw) for c in config.inputs]
+    fitted = [_fit_one(noisy, columns, labels, clean_fit, clean_val, c, config, seed) for c in config.inputs]
     return min(fitted, key=lambda c: c.clean_val_loss)
 
 
@@ -178,7 +177,6 @@ def _fit_one(
     inputs: str,
     config: CorrectorConfig,
     seed: int,
-    redraw: Redraw | None,
 ) -> Corrector:
     picked = _pick(columns, inputs)  # [M, E]
     mean, scale = np.zeros(picked.shape[1], np.float32), np.ones(picked.shape[1], np.float32)
@@ -197,8 +195,6 @@ def _fit_one(
     previous_loss, dropped_at, epoch = np.inf, None, 0
     for epoch in range(1, config.max_epochs + 1):
         order = torch.from_numpy(stream(seed, "corrector-batches", epoch).permutation(len(x_fit)))
-        if redraw is not None:
-            x_fit[:, : noisy.shape[1]] = torch.from_numpy(redraw(stream(seed, "corrector-labels", epoch))[clean_fit])
         for x, y in zip(x_fit[order].split(config.batch_size), y_fit[order].split(config.batch_size), strict=True):
             set_gradients(network, x, y)
             optimizer.step()

@@ -10,14 +10,20 @@ import numpy as np
 from labelloop.errors import DataError
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import Corrector
-from labelloop.methods.closed_loop.first_labels import PREFIX, HeldOut
 from labelloop.relabel.stacking import Weights, clean_loss
 from labelloop.training.checkpoint import Checkpoint
-from labelloop.types import Correction, Extracted, Floats, Labels, Rows
+from labelloop.types import Correction, Extracted, Floats, Labels
 
-MOST_REPEATS = 4  # of a clean row in an epoch: with more, the rows are memorised
-VIEWS = 3  # times as many where rows are augmented: every repeat is another view of the row
 FIRST = "first_"  # prefix of the names under which the file of round 1 stores `first`
+FEATURES = "features_"  # prefix of those under which the file of a round stores its features
+
+
+@dataclass(frozen=True)
+class History:
+    """What earlier rounds left about some rows: features [K] of [N, D], and corrected labels [K] of [N, C]."""
+
+    features: list[Floats]
+    labels: list[Floats]
 
 
 @dataclass
@@ -27,16 +33,16 @@ class LoopState:
     Attributes:
         targets: ŷ, the labels that the classifier is trained on [N, C].
         past: The corrections so far: past[k - 1] is (ȳ_k, ȳᵐ_k).
+        features: The features of every round so far, z_k and zᵐ_k; kept only where the correction network wants them.
         rounds: A record of every correction.
-        held_out: The half-networks' results from before the loop; None with the paper's simulation.
         first: The network's outputs for the clean rows in the first round, before any clean label could influence it.
     """
 
     targets: Floats
     past: list[Correction] = field(default_factory=list)
+    features: list[Correction] = field(default_factory=list)
     rounds: list[dict[str, Any]] = field(default_factory=list)
     first: Extracted | None = None
-    held_out: HeldOut | None = None
 
     @property
     def weights(self) -> Weights | None:
@@ -47,30 +53,16 @@ class LoopState:
     def next_round(self) -> int:
         return len(self.past) + 1
 
-    def begin(self, held_out: HeldOut) -> None:
-        """Stores the half-networks' results; their labels are the first targets."""
-        self.held_out, self.targets = held_out, held_out.train
+    def history_of(self, rows: str) -> History:
+        """What earlier rounds left about the rows "train" or "clean"."""
+        earlier = self.features[: len(self.past)]
+        return History([getattr(one, rows) for one in earlier], [getattr(one, rows) for one in self.past])
 
-    def components(self, base: Correction) -> list[Correction | HeldOut]:
-        """All that Eq. 2 combines: ȳ_0, ..., ȳ_t. With half-networks ȳ_0 is their correction instead of `base`."""
-        return [self.held_out or base, *self.past]
-
-    def prior(self, config: Config) -> Weights:
-        """Prior rows for each of `components`: only for ȳ_0 [K]."""
-        return config.combination_prior * np.eye(1 + len(self.past))[0]
-
-    def repeats(self, clean: Rows, config: Config) -> int:
-        """How often an epoch repeats a clean row: as configured, or by the accuracy of the clean rows' first labels."""
-        if config.clean_row_repeats or self.held_out is None:
-            return config.clean_row_repeats or 1
-        first = self.held_out.clean  # [M, C]
-        worth = rows_that_tell_as_much(int((first.argmax(axis=1) == clean.clean_labels).sum()), *first.shape)
-        return worth if config.augment == "none" else VIEWS * worth
-
-    def component_names(self) -> list[str]:
-        """The names of `components`, for the record."""
-        first = "first labels" if self.held_out else "given label"
-        return [first, *(f"correction {k}" for k in range(1, len(self.past) + 1))]
+    def look(self, on_train: Extracted, on_clean: Extracted, config: Config) -> None:
+        """Keeps what the network says of the clean rows in the first round, and features where they are wanted."""
+        self.first = self.first or on_clean
+        if config.wants("all_features"):
+            self.features.append(Correction(on_train.features, on_clean.features))
 
     def close_round(
         self,
@@ -97,7 +89,7 @@ class LoopState:
         self.rounds.append({
             "round": len(self.past),
             "epoch": epoch,
-            "components": self.component_names(),
+            "components": ["given label", *(f"correction {k}" for k in range(1, len(self.past) + 1))],
             "weights": weights.tolist(),
             "clean_val_loss": clean_loss(val, val_labels, weights),
             "component_losses": [clean_loss([v], val_labels, np.ones(1)) for v in val],
@@ -108,43 +100,26 @@ class LoopState:
     def to_save(self) -> dict[str, Any]:
         """The state as `Runtime.save` takes it. Arrays of earlier rounds are already on disk and not written again."""
         past = [{"train": p.train, "clean": p.clean} for p in self.past]
+        for kept, seen in zip(past, self.features, strict=False):
+            kept |= {FEATURES + "train": seen.train, FEATURES + "clean": seen.clean}
         if past and self.first is not None:
             past[0] |= {FIRST + name: value.copy() for name, value in vars(self.first).items()}  # their own bytes
-        arrays = {"targets": self.targets}
-        held_out, guard = self.held_out.to_arrays() if self.held_out else ({}, None)
-        return {"arrays": arrays | held_out, "past": past, "values": {"rounds": self.rounds, "guard": guard}}
+        return {"arrays": {"targets": self.targets}, "past": past, "values": {"rounds": self.rounds}}
 
     @classmethod
     def restored(cls, saved: Checkpoint | None, targets: Floats) -> LoopState:
         """The state of a checkpoint, or without one an initial state with these targets."""
         if saved is None:
             return cls(targets)
-        past = [Correction(p["train"], p["clean"]) for p in saved.past]
-        first = {k.removeprefix(FIRST): v for p in saved.past[:1] for k, v in p.items() if k.startswith(FIRST)}
-        guard = saved.values.get("guard")
-        halves = any(name.startswith(PREFIX) for name in saved.arrays)
-        if halves and (guard is None or "start" in saved.arrays):
+        if any(name.startswith("held_out_") for name in saved.arrays):
             raise DataError(
-                "an older version of LabelLoop began this run, and this one cannot continue from its half-networks; "
-                "run it again with --overwrite (overwrite=True), or resume it with the version that began it"
+                "an older version of LabelLoop began this run with half-networks inside the loop, which this one cannot"
+                " continue; run it again with --overwrite (overwrite=True), or resume it with the version that began it"
             )
-        held_out = None if guard is None else HeldOut.from_arrays(saved.arrays, guard)
+        past = [Correction(p["train"], p["clean"]) for p in saved.past]
+        features = [
+            Correction(p[FEATURES + "train"], p[FEATURES + "clean"]) for p in saved.past if FEATURES + "train" in p
+        ]
+        first = {k.removeprefix(FIRST): v for p in saved.past[:1] for k, v in p.items() if k.startswith(FIRST)}
         extracted = Extracted(**first) if first else None
-        return cls(saved.arrays["targets"], past, saved.values["rounds"], extracted, held_out)
-
-
-def rows_that_tell_as_much(right: int, rows: int, num_classes: int) -> int:
-    """How many rows with labels of this accuracy are worth one clean row, as a whole number from 1 to MOST_REPEATS.
-
-    If a label is right with probability a and otherwise uniform over the other classes, then
-    P(label | x) = α q(y | x) + (1 - α) / C with α = (a C - 1) / (C - 1). The signal in a row is α times as strong and
-    its variance about the same, so it takes 1 / α² rows. Laplace's rule estimates a.
-
-    Args:
-        right: Rows whose label was right.
-        rows: All rows that were compared.
-        num_classes: C.
-    """
-    chance = (right + 1) / (rows + 2)
-    signal = max((chance * num_classes - 1) / (num_classes - 1), 0.0)
-    return MOST_REPEATS if signal**2 * MOST_REPEATS <= 1 else int(1 / signal**2)
+        return cls(saved.arrays["targets"], past, features, saved.values["rounds"], extracted)
