@@ -69,7 +69,7 @@ def counts(items: Mapping[str, Item], runs: Runs) -> str:
 
 
 def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
-    """Which default the stored runs were made with: one without rounds of its own is said to be so."""
+    """Which default the stored runs were made with: a default that relabels once is named as such."""
     rows = [run for part in items["cells"].at("small") for run in records_of(part, runs) if run["title"] == DEFAULT_ROW]
     old = sum(run["experiment"].get("method", "closed-loop") == "closed-loop" for run in rows)
     if not rows:
@@ -80,6 +80,11 @@ def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
     return (
         f"{which} of the default are those of version 0.1.0, which relabels once, before the final network is trained."
     )
+
+
+def named(text: str) -> str:
+    """The text with our row called what a reader of the short pages knows it by."""
+    return text.replace(DEFAULT_ROW, "the default")
 
 
 def _methods(items: Mapping[str, Item]) -> dict[str, str]:

@@ -113,7 +113,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "recipe-gains": partial(recipe_page.gains, PAGE.items["recipe"], PAGE.runs),
     "parts-needed": partial(recipe_page.needed, PAGE.items["recipe"], PAGE.runs),
     "chosen": recipe_page.chosen,
-    "recipe-cost": recipe_cost.cost,
+    "recipe-cost": lambda: front_page.named(recipe_cost.cost()),
     "fit-on-tables": recipe_page.fit_on_tables,
     "correct-on-data": recipe_page.correct_on_data,
     "correct-tally": recipe_page.correct_tally,
