@@ -53,7 +53,7 @@ def standing(items: Mapping[str, Item], runs: Runs) -> str:
     sentences = [
         f"Against the strongest other method in each of {len(test)} settings, its test accuracy is {_counts(test)}, "
         f"and its labels are {_counts(labels)}.",
-        *(f"Its {what} worse than with {_where(duel)}." for what, duel in _behind(test, labels)),
+        *(f"Its {what} worse than {_where(duel)}." for what, duel in _behind(test, labels)),
     ]
     if alike:
         sentences.append(
@@ -140,4 +140,4 @@ def _behind(test: Sequence[Duel], labels: Sequence[Duel]) -> list[tuple[str, Due
 
 
 def _where(duel: Duel) -> str:
-    return f"{duel.rival} by {-100 * duel.mean:.1f} points on {duel.place[1]} ({duel.place[2]})"
+    return f"{duel.rival}'s by {-100 * duel.mean:.1f} points on {duel.place[1]} ({duel.place[2]})"
