@@ -51,8 +51,8 @@ def standing(items: Mapping[str, Item], runs: Runs) -> str:
         return "not measured yet"
     alike = comparisons(items["alike"], "small", runs)["test accuracy, all other methods"]
     sentences = [
-        f"Against the strongest other method in each of {len(test)} settings, the default's test accuracy is {_counts(test)}, "
-        f"and its labels are {_counts(labels)}.",
+        f"Against the strongest other method in each of {len(test)} settings, the default's test accuracy "
+        f"is {_counts(test)}, and its labels are {_counts(labels)}.",
         *(f"Its {what} worse than {_where(duel)}." for what, duel in _behind(test, labels)),
     ]
     if alike:
