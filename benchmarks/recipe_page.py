@@ -1,4 +1,4 @@
-"""What docs/recipe.md and README.md say of the default recipe, from the stored runs. write_tables.py writes it."""
+"""What docs/recipe.md and its appendix say of the default, from the stored runs. write_tables.py writes it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ MEASURES = {
     "good labels broken": of_labels("good_labels_broken"),
     "calibration error": of_labels("corrected_label_ece"),
 }
+SHORT = {"test accuracy": "test accuracy", "labels": "labels right"}
 Runs = Mapping[str, Mapping[str, Any]]
 
 
@@ -68,6 +69,28 @@ def measures(item: Item, runs: Runs, values: Sequence[str]) -> str:
 def gains(item: Item, runs: Runs) -> str:
     """What every row of a part adds to its first, seed by seed, in points: test accuracy and labels."""
     return "\n\n".join(_gains_of(part, runs) for part in item.at("small")) or "not measured yet"
+
+
+def needed(item: Item, runs: Runs, least: float = 0.5) -> str:
+    """Which parts of the default cost at least so many points where they are left out, and which do not."""
+    costs: dict[str, list[str]] = {}
+    for part in item.at("small"):
+        head, _, where = part.title.partition(", ")
+        if head != "All but one part":
+            continue
+        titles = list(dict.fromkeys(e.title for e in part.experiments))
+        numbers = {word: _by_cell(part, runs, MEASURES[name]) for word, name in SHORT.items()}
+        for title in titles[1:]:
+            found = costs.setdefault(title.removeprefix("- "), [])
+            for cell in dict.fromkeys(setting(vars(e)) for e in part.experiments):
+                gains = {word: _gain(some, cell, title, titles[0]) for word, some in numbers.items()}
+                found += [f"{where}, {word} {g:+.1f}" for word, g in gains.items() if g is not None and g <= -least]
+    if not costs:
+        return "not measured yet"
+    lines = [f"- without *{title}*: {'; '.join(found)}" for title, found in costs.items() if found]
+    rest = ", ".join(f"*{title}*" for title, found in costs.items() if not found)
+    lines.append(f"- less than {least} points: {rest or 'none'}")
+    return f"What leaving out one part costs, in points:\n\n{chr(10).join(lines)}"
 
 
 def _gains_of(part: Part, runs: Runs) -> str:

@@ -205,7 +205,7 @@ class Page:
     def correction_cost(self) -> str:
         """For docs/methods.md: what a correction costs, in epochs."""
         images, embeddings = (f"{self.correction_epochs(protocol):.1f}" for protocol in ("images", "embeddings"))
-        return f"as long as {images} epochs for each correction of the images here and {embeddings} of the embeddings"
+        return f"the time of {images} epochs for a correction of images, of {embeddings} for one of embeddings"
 
     def meta_is_slower(self) -> tuple[str, str]:
         path = EVIDENCE / "efficiency.json"

@@ -17,20 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import encoders_page
+import front_page
 import recipe_cost
 import recipe_page
 from believe_page import page as believe_page
 from results_page import Page, correction_shares, overhead_setting
 from vs_cleanlab_page import page as vs_cleanlab_page
 
-from labelloop.bench.tables import best, last
 from labelloop.paper.figures import draw
 from labelloop.paper.items import panels
 from labelloop.workflows.demo import demo_table
 
 ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "evidence"
-BEFORE = "closed loop, practical recipe"  # the default of before, which README.md need not show
 
 
 def demo() -> str:
@@ -47,23 +46,6 @@ def overhead() -> str:
         f"{statistics.median(ratios):.3f} times that of cross-entropy beside it "
         f"({min(ratios):.3f} to {max(ratios):.3f})"
     )
-
-
-def main_table() -> str:
-    """Table 1 where cross-entropy memorises most: one noise, last and best epoch."""
-    parts = [PAGE.parts("table1", name)[0] for name in ("embeddings", "images")]
-    found = [PAGE.scores(part, value).get("instance 0.4", {}) for part in parts for value in (last, best)]
-    seeds = sorted({score.seeds for rows in found for score in rows.values()})
-    lines = [
-        "Test accuracy under instance-dependent noise of 40%, mean ± deviation, in %; "
-        f"{' or '.join(map(str, seeds))} seeds; best is chosen on test data",
-        "",
-        "| method | embeddings, last | best | images, last | best |",
-        "|---|---|---|---|---|",
-    ]
-    titles = dict.fromkeys(e.title for part in parts for e in part.experiments if e.title != BEFORE)
-    rows = [f"| {title} | " + " | ".join(str(scores.get(title, "–")) for scores in found) + " |" for title in titles]
-    return "\n".join(lines + rows)
 
 
 def costs() -> str:
@@ -111,7 +93,10 @@ WHERE = {
 }
 TABLES: dict[str, Callable[[], str]] = {
     "demo": demo,
-    "main-table": main_table,
+    "main-table": partial(front_page.main_table, PAGE.items, PAGE.runs),
+    "standing": partial(front_page.standing, PAGE.items, PAGE.runs),
+    "tally-counts": partial(front_page.counts, PAGE.items, PAGE.runs),
+    "default-runs": partial(front_page.default_runs, PAGE.items, PAGE.runs),
     "overhead": overhead,
     "costs": costs,
     "vs-cleanlab": vs_cleanlab,
@@ -123,12 +108,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "claims": PAGE.claims,
     "ranking": partial(PAGE.ranking, "closed loop"),
     "efficiency": PAGE.efficiency,
-    "summary": PAGE.summary,
     "tally": partial(recipe_page.tally, PAGE.items["cells"], PAGE.runs),
     "tally-alike": partial(recipe_page.tally, PAGE.items["alike"], PAGE.runs),
     "recipe-gains": partial(recipe_page.gains, PAGE.items["recipe"], PAGE.runs),
+    "parts-needed": partial(recipe_page.needed, PAGE.items["recipe"], PAGE.runs),
     "chosen": recipe_page.chosen,
-    "recipe-cost": recipe_cost.cost,
+    "recipe-cost": lambda: front_page.named(recipe_cost.cost()),
     "fit-on-tables": recipe_page.fit_on_tables,
     "correct-on-data": recipe_page.correct_on_data,
     "correct-tally": recipe_page.correct_tally,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = {"README.md": "index.md"} | {name: name for name in ("PAPER.md", "CHANGELOG.md", "CONTRIBUTING.md")}
+PAGES = ("PAPER.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")  # in the root
 EXAMPLES = ("examples/own_training_loop.py",)
 LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -20,7 +20,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Adds the pages that have no file in docs/."""
     from mkdocs.structure.files import File
 
-    made = {target: (ROOT / source).read_text(encoding="utf-8") for source, target in PAGES.items()}
+    made = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
     for example in EXAMPLES:
         code = (ROOT / example).read_text(encoding="utf-8")
         made[example.replace(".py", ".md")] = f"# {Path(example).name}\n\n```python\n{code}```\n"
@@ -32,8 +32,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Rewrites links for the site; a link to a file that is not a page becomes its name."""
-    source = next((name for name, target in PAGES.items() if target == page.file.src_uri), None)
-    folder = ROOT if source else ROOT / "docs"
+    folder = ROOT if page.file.src_uri in PAGES else ROOT / "docs"
 
     def link(match: re.Match[str]) -> str:
         text, written, anchor = match[1], match[2], match[3] or ""
@@ -51,7 +50,7 @@ def target_of(path: Path) -> str:
     name = path.relative_to(ROOT).as_posix()
     if name in EXAMPLES:
         return name.replace(".py", ".md")
-    return PAGES.get(name, name.removeprefix("docs/"))
+    return name.removeprefix("docs/")
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

@@ -34,6 +34,16 @@ def test_pages_are_found():
     assert {"methods.md"} <= set(NAMES)
 
 
+def test_the_page_on_the_default_is_short_and_its_tables_are_in_the_appendix():
+    page, appendix = (
+        (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("recipe.md", "recipe-appendix.md")
+    )
+    assert len(page.splitlines()) <= 150
+    for table in ("tally", "tally-alike", "recipe-gains", "correct-on-data", "chosen", "cells"):
+        assert f"<!-- {table} -->" in appendix
+        assert f"<!-- {table} -->" not in page
+
+
 def test_names_and_files_last_from_block_to_block(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text(

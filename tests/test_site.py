@@ -63,6 +63,19 @@ def test_every_page_is_in_the_site():
     assert [page for page in sorted(pages) if f": {page}" not in text] == []
 
 
+def test_the_menu_lists_a_page_once():
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
+    entries = re.findall(r"- (.+): (\S+\.md)$", menu, flags=re.MULTILINE)
+    assert len(entries) > 20
+    for listed in zip(*entries, strict=True):  # titles, then files
+        assert [one for one in sorted(set(listed)) if listed.count(one) > 1] == []
+
+
+def test_the_front_page_is_not_the_readme(site):
+    assert "README.md" not in site.PAGES
+    assert "make " not in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+
+
 def test_the_version_stands_in_one_place():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" not in project["project"]
