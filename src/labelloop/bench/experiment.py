@@ -14,7 +14,7 @@ import numpy as np
 from labelloop.bench.tables import setting
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import deciding, to_dict
-from labelloop.config.recipes import DEFAULT_RECIPE
+from labelloop.config.recipes import DEFAULT_METHOD, DEFAULT_RECIPE
 from labelloop.runs.folder import holds_run
 from labelloop.runs.labels import label_metrics
 from labelloop.runs.run_json import data_record, versions
@@ -50,7 +50,7 @@ class Experiment(NoisySetting):
         name: Its name in tables; the method's name if empty. It does not affect the result.
     """
 
-    method: str = "closed-loop"
+    method: str = DEFAULT_METHOD
     recipe: str = DEFAULT_RECIPE
     config: dict[str, Any] = field(default_factory=dict)
     name: str = ""

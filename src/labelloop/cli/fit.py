@@ -96,7 +96,9 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings, as TOML")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; overrides --config")
     parser.add_argument("--recipe", default="default", help="default, paper or paper-clothing1m")
-    parser.add_argument("--method", default="closed-loop", help="closed-loop, or a baseline to compare with")
+    parser.add_argument(
+        "--method", help="labelloop (the default), closed-loop (the paper's), or a baseline to compare with"
+    )
     parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, ... (default auto)")
     parser.add_argument(
@@ -110,7 +112,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.workflows.fit_file import RunOptions, Settings, fit_file, holds_run, join
+    from labelloop.workflows.fit_file import RunOptions, Settings, fit_file, holds_run, join, method_of
 
     if options.output_dir is None and not options.dry_run:
         raise UsageError("a run needs a folder: name a new one with --output-dir, or only look with --dry-run")
@@ -121,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
     summary = fit_file(
         options.data,
         read_options(options),
-        Settings(options.method, options.recipe, options.config, options.set),
+        Settings(method_of(options.method, options.recipe), options.recipe, options.config, options.set),
         RunOptions(
             seed=options.seed,
             device=options.device,

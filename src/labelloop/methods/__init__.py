@@ -59,6 +59,7 @@ def _any_will_do(problem: Problem, config: TrainingConfig) -> None:
 
 
 METHODS: dict[str, Method] = {
+    "labelloop": _method("labelloop", "teach the correction, and trained on", shares=True),
     "closed-loop": _method("closed_loop", "teach the correction", check="check", shares=True),
     "cross-entropy": _method("cross_entropy", "not used", "fit_noisy", shares=True),
     "clean-only": _method("cross_entropy", "trained on, alone", "fit_clean", shares=True),

@@ -9,7 +9,7 @@ from typing import Any
 
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import build_config
-from labelloop.config.recipes import DEFAULT_RECIPE, RECIPES
+from labelloop.config.recipes import DEFAULT_RECIPE, PAPER_METHOD, RECIPES
 from labelloop.errors import UsageError, nearest
 from labelloop.methods import METHODS
 
@@ -22,7 +22,8 @@ def recipe_config(method: str, recipe: str = DEFAULT_RECIPE, *layers: Mapping[st
         raise UsageError(f"unknown recipe {recipe!r}; {nearest(recipe, RECIPES)}")
     kind = METHODS[method].config
     concerned = {field.name for field in fields(kind)}
-    base = {k: v for k, v in RECIPES[recipe].items() if k in concerned}
+    usual = {} if (method, recipe) == (PAPER_METHOD, DEFAULT_RECIPE) else RECIPES[recipe]
+    base = {k: v for k, v in usual.items() if k in concerned}
     config = build_config(kind, _in_step(kind, base, layers), *layers)
     config.check_schedule()
     return config

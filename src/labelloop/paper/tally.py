@@ -132,7 +132,7 @@ def compared(records: Sequence[tuple[str, str, Record]], methods: Mapping[str, s
         records: (protocol, title of the part, record).
         methods: The method of every row. Rows of the closed loop and of the oracle are not rivals.
     """
-    others = [title for title, method in methods.items() if method not in ("closed-loop", "oracle")]
+    others = [title for title, method in methods.items() if method not in ("labelloop", "closed-loop", "oracle")]
     simple = [title for title in others if methods[title] in SIMPLE_METHODS]
     given = [
         (protocol, part, {**record, "title": GIVEN_ROW, "given": 1 - record["realised_rate"]})

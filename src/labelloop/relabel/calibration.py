@@ -46,12 +46,10 @@ class Inputs:
     Attributes:
         rows: Numbers [n, D].
         table: Whether they are columns of a table, which suit trees.
-        again: Whether corrected labels teach learners a second time.
     """
 
     rows: Floats
     table: bool = False
-    again: bool = True
 
 
 @dataclass(frozen=True)

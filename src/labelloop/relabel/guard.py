@@ -31,7 +31,7 @@ probability (M + 1) / (M + 2).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -311,7 +311,13 @@ def _erased(trials: Sequence[_Trial], guard: Guard, labels: Labels, given: Label
 
 
 def look_at_changes(
-    noise: Noise, answer: Combined, noise_only: Combined, q_oof: Floats, *, simulate: bool, rng: np.random.Generator
+    noise: Noise,
+    answer: Combined,
+    noise_only: Combined,
+    posterior_given: Callable[[Labels], Floats],
+    *,
+    simulate: bool,
+    rng: np.random.Generator,
 ) -> Changes:
     """Counts what changes would do to the validation rows.
 
@@ -319,7 +325,7 @@ def look_at_changes(
         noise: The estimated noise.
         answer: What would be returned without a guard.
         noise_only: The answer of the noise model alone.
-        q_oof: P(y | x) of the validation rows from the inputs alone [M, C].
+        posterior_given: Soft labels of the validation rows, learnt without them, if these were their given labels.
         simulate: Whether validation rows without a given label get simulated ones; if not, only paired ones count.
         rng: Draws the simulated labels.
     """
@@ -331,8 +337,8 @@ def look_at_changes(
         for _ in range(DRAWS if (given == MISSING).any() else 1):
             drawn = noise.draw(rng)
             for k, g in enumerate(drawn):
-                posterior_given = noise.posterior_given(q_oof, g)
-                trials.append(_Trial(posterior_given, g, posterior_given, k))
+                posterior = posterior_given(g)
+                trials.append(_Trial(posterior, g, posterior, k))
     counts = np.bincount(labels, minlength=validation.observed.num_classes)
     guard = _set(trials, labels, given, counts)
     erased = _erased(trials, guard, labels, given)

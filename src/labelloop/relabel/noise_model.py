@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelloop.large_arrays import row_chunks
 from labelloop.relabel.learners.logistic import Array, descend
@@ -244,3 +245,10 @@ def _posterior(q: Array, likelihood: Array, given: Labels) -> Array:
     joint = np.where((given != MISSING)[:, None], q * likelihood, q)
     total = joint.sum(axis=1, keepdims=True)
     return np.where(total > TINY, joint / np.maximum(total, TINY), q)
+
+
+def draw_labels(probabilities: NDArray[np.floating], rng: np.random.Generator) -> Labels:
+    """A label for every row, drawn from its row of probabilities [n, C]."""
+    edges = probabilities.cumsum(axis=1, dtype=np.float64)
+    uniform = rng.random((len(probabilities), 1)) * edges[:, -1:]
+    return (uniform >= edges).sum(axis=1).clip(max=probabilities.shape[1] - 1)

@@ -146,13 +146,12 @@ def _floats(values: Array) -> Floats:
     return values.astype(np.float32)
 
 
-def estimate_noise(validation: ValidationRows, q: Floats, *, by_row: bool = True) -> Noise:
+def estimate_noise(validation: ValidationRows, q: Floats) -> Noise:
     """Estimates the noise from the sampled noisy rows, and the matrix from the paired clean rows too.
 
     Args:
         validation: The clean rows.
         q: P(y | x) of all rows, from models that have not seen their given label [n, C].
-        by_row: Whether to estimate row-dependent noise, too.
     """
     observed = validation.observed
     sample, classes = observed.sample, observed.num_classes
@@ -177,7 +176,7 @@ def estimate_noise(validation: ValidationRows, q: Floats, *, by_row: bool = True
             estimate_transition(q_rows, labels, pairs=pairs(validation.fold != k), start=transition, steps=AGAIN)
             for k in validation.folds
         ]
-    if by_row and classes <= ROW_CLASSES:
+    if classes <= ROW_CLASSES:
         of_rows = estimate_row_noise(q_rows, _log_p(observed, sample), labels, start=transition)
     return Noise(validation, transition, without, of_rows)
 

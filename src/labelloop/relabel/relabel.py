@@ -8,7 +8,8 @@ change a given label only where the clean rows show that changes help (guard.py)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -40,11 +41,16 @@ from labelloop.relabel.stacking import (
     Combined,
     Component,
     ValidationRows,
+    Weights,
     best_of_each,
     combination,
+    combine,
 )
 from labelloop.seeds import stream
+from labelloop.splits import one_hot
 from labelloop.types import MISSING, Floats, Labels
+
+NEWEST = np.array([0.0, 1.0])  # the weights of a single round: the given labels are in it
 
 MIN_PAIRS = 20  # clean rows with a given label, to validate the rows that have one
 ENOUGH = 20  # clean rows, to choose among learners
@@ -157,10 +163,9 @@ def correct_scores(
     seed: int = 0,
     *,
     inputs: Inputs | None = None,
-    by_row: bool = True,
 ) -> Corrected:
     """Corrects labels from log-probabilities of one or more sources side by side; arguments as in `relabel`."""
-    return guarded(relabel(scores, given, clean, num_classes, seed, inputs=inputs, by_row=by_row))
+    return guarded([relabel(scores, given, clean, num_classes, seed, inputs=inputs)])
 
 
 def relabel(
@@ -171,7 +176,6 @@ def relabel(
     seed: int = 0,
     *,
     inputs: Inputs | None = None,
-    by_row: bool = True,
 ) -> Relabelled:
     """Soft labels before the guard, from log-probabilities of one or more sources side by side.
 
@@ -182,7 +186,6 @@ def relabel(
         num_classes: C.
         seed: Deals rows into folds and draws the noisy rows that noise models are fitted to.
         inputs: The rows themselves, for learners of the clean rows and of corrected labels.
-        by_row: Whether noise may depend on the row as well as on the class.
     """
     noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
     observed = Observations(
@@ -199,11 +202,11 @@ def relabel(
     learnt = best_of_each(validation, families_without_given(observed), use_given=False)
     q = _keep_absent(combination(validation, learnt), validation)
     pairs = int((validation.given != MISSING).sum())
-    if inputs is not None and inputs.again and len(validation.rows) >= ENOUGH:
-        taught = estimate_noise(validation, q.final, by_row=by_row).pooled(q)
+    if inputs is not None and len(validation.rows) >= ENOUGH:
+        taught = estimate_noise(validation, q.final).pooled(q)
         q = _keep_absent(self_train(validation, q, taught), validation)
     flat = _cautious(q, validation, pairs)
-    noise = estimate_noise(validation, flat.final, by_row=by_row)
+    noise = estimate_noise(validation, flat.final)
     posterior = noise_only = noise.pooled(flat)
     if pairs >= MIN_PAIRS:
         posterior = _taught_by_pairs(noise, q)
@@ -220,27 +223,54 @@ def _sample_size(num_classes: int) -> int:
     return max(SAMPLE, min(num_classes**2, MOST_SAMPLED))
 
 
-def guarded(answer: Relabelled) -> Corrected:
-    """The labels to return: a given label is changed only where the clean rows show that changes help."""
-    validation, posterior = answer.noise.validation, answer.posterior
+def guarded(rounds: Sequence[Relabelled], weights: Weights = NEWEST) -> Corrected:
+    """The labels to return: a given label is changed only where the clean rows show that changes help.
+
+    Args:
+        rounds: Soft labels of every round, the newest last.
+        weights: Of the given labels and of every round, as Eq. 5 found them [1 + K].
+    """
+    last = rounds[-1]
+    validation = last.noise.validation
     observed = validation.observed
     given, count = observed.given, len(observed.given)
+
+    def mixed(labels: Labels, parts: Sequence[Floats]) -> Floats:
+        return combine([given_or(labels, parts[-1]) if weights[0] > 0 else parts[-1], *parts], weights)
+
+    posterior, noise_only = (
+        replace(
+            part(last),
+            final=mixed(given, [part(one).final for one in rounds]),
+            oof=mixed(validation.given, [part(one).oof for one in rounds]),
+        )
+        for part in (lambda one: one.posterior, lambda one: one.noise_only)
+    )
     changes = look_at_changes(
-        answer.noise, posterior, answer.noise_only, answer.q_oof,
-        simulate=not answer.enough_pairs, rng=stream(observed.seed, "simulated-labels"),
+        last.noise, posterior, noise_only,
+        lambda labels: mixed(labels, [one.noise.posterior_given(one.q_oof, labels) for one in rounds]),
+        simulate=not last.enough_pairs, rng=stream(observed.seed, "simulated-labels"),
     )  # fmt: skip
-    targets = changes.guard.apply(posterior.final, given, answer.noise_only.final)
+    targets = changes.guard.apply(posterior.final, given, noise_only.final)
     targets = changes.guard.give_back(targets, posterior.final, given, changes.erased)
     return Corrected(
         targets=targets,
-        predicted=answer.q,
+        predicted=last.q,
         weights=posterior.weights,
-        weights_without_label=answer.weights_without_label,
+        weights_without_label=last.weights_without_label,
         cross_fitted=_in_rows(changes.cross_fitted, validation.rows, count),
         expected_right=_in_rows(changes.expected_right, validation.rows, count),
         scores=observed.scores,
         guard=changes.record(posterior.final, targets, given, observed.clean),
     )
+
+
+def given_or(given: Labels, soft: Floats) -> Floats:
+    """One-hot given labels [n, C], and soft labels in rows without one."""
+    missing = np.flatnonzero(given == MISSING)
+    labels = one_hot(given, soft.shape[1])
+    put(labels, missing, soft[missing])
+    return labels
 
 
 def _taught_by_pairs(noise: Noise, q: Combined) -> Combined:

@@ -151,7 +151,7 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
             f"The estimate is uncertain ({within(found.after)}). About {more:,} more <em>random</em> clean rows would"
             " halve the interval."
         )
-    if found.doubtful and run.record.get("method") in ("closed-loop", "correct"):
+    if found.doubtful and run.record.get("method") in ("labelloop", "closed-loop", "correct"):
         steps.append(
             f"Review the most doubtful rows: about {found.doubtful_wrong:.0f} of the first {found.doubtful} are wrong"
             f" by their own confidence. <code>labelloop review {folder}</code>, or as a file: <code>labelloop plan"

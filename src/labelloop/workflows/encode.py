@@ -28,7 +28,7 @@ from labelloop.runs.files import write_atomically
 from labelloop.types import EncoderForm, RawInputs
 
 TRAINED_FACTOR = 0.1  # of the learning rate, for a pretrained encoder
-TRAINABLE = ("closed-loop", "cross-entropy")  # methods with a separate learning rate for the encoder
+TRAINABLE = ("labelloop", "closed-loop", "cross-entropy")  # methods with a separate learning rate for the encoder
 NETWORK = "labelloop.encoders.network:pretrained"
 
 

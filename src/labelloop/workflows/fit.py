@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from labelloop.config.base import TrainingConfig
-from labelloop.config.recipes import DEFAULT_RECIPE
+from labelloop.config.recipes import DEFAULT_METHOD, DEFAULT_RECIPE, method_of
 from labelloop.data.classes import decode, encode
 from labelloop.data.columns import are_array_names
 from labelloop.data.problem import TableProblem, check, encoded, held_out_rows, make_problem
@@ -112,7 +112,7 @@ def fit(
     allow_overlap: bool = False,
     config: TrainingConfig | Mapping[str, Any] | None = None,
     recipe: str = DEFAULT_RECIPE,
-    method: str = "closed-loop",
+    method: str | None = None,
     seed: int = 0,
     output_dir: str | Path | None = None,
     resume: bool = False,
@@ -141,7 +141,7 @@ def fit(
         allow_overlap: Only warn about test rows with the same input as a clean row: coarse inputs may coincide.
         config: Settings: a configuration of the method, or a dict of settings that override the recipe.
         recipe: A name in RECIPES to start from, when `config` is not a whole configuration.
-        method: A name in METHODS.
+        method: A name in METHODS; "labelloop" by default, and the paper's "closed-loop" for a recipe of the paper.
         seed: The same seed on the same machine gives the same result, bit for bit.
         output_dir: The run folder, with records and checkpoints; None keeps everything in memory.
         resume: Continue the interrupted run in `output_dir`.
@@ -159,7 +159,7 @@ def fit(
         max_memory: About how much memory to use, such as "4G"; larger arrays are kept in files next to `output_dir`.
             None uses half of the machine's memory.
     """
-    ranks = ALONE if processes is None else join(processes)
+    method, ranks = method_of(method, recipe), ALONE if processes is None else join(processes)
     X, X_test = (raw_or_not(rows, encoder, train_encoder) for rows in (X, X_test))
     table = from_arrays(X, y, y_clean, ids=ids, extra=extra, class_names=class_names)
     if (X_test is None) != (y_test is None):
@@ -187,7 +187,7 @@ def fit_table(
     config: TrainingConfig,
     options: RunOptions,
     *,
-    method: str = "closed-loop",
+    method: str = DEFAULT_METHOD,
     test: Table | None = None,
     y_true: ArrayLike | None = None,
     allow_overlap: bool = False,

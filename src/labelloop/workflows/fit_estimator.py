@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.config.base import TrainingConfig
+from labelloop.config.recipes import method_of
 from labelloop.data.classes import decode, encode, typed
 from labelloop.data.problem import classes_of
 from labelloop.data.table import from_arrays
@@ -79,8 +80,9 @@ def fit_estimator(
         config = trained_config(_config("cross-entropy", recipe, layers), table, "cross-entropy")
         result = fit_plain(table, config, options)
     else:
-        config = trained_config(_config("closed-loop", recipe, layers), table, "closed-loop")
-        result = fit_table(table, config, options)
+        method = method_of(None, recipe)
+        config = trained_config(_config(method, recipe, layers), table, method)
+        result = fit_table(table, config, options, method=method)
     matrix = np.full((len(classes), len(classes)), np.nan)
     if result.rounds:
         matrix = _noise_matrix(result.corrected_proba, encode(given, classes))
@@ -94,7 +96,8 @@ def known_labels(labels: ArrayLike) -> tuple[NDArray, NDArray[np.bool_]]:
 
 def _config(method: str, recipe: str, layers: Sequence[Mapping[str, Any]]) -> TrainingConfig:
     """The settings of a method. Keys of the loop are ignored if a plain classifier is trained."""
-    known, concerned = ({one.name for one in fields(method_named(name).config)} for name in ("closed-loop", method))
+    usual = method_of(None, recipe)
+    known, concerned = ({one.name for one in fields(method_named(name).config)} for name in (usual, method))
     kept = [{k: v for k, v in layer.items() if k in concerned or k not in known} for layer in layers]
     return recipe_config(method, recipe, *kept)
 

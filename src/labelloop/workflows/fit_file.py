@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import parse_overrides, read_toml
-from labelloop.config.recipes import DEFAULT_RECIPE
+from labelloop.config.recipes import DEFAULT_METHOD, DEFAULT_RECIPE, method_of
 from labelloop.data.classes import typed
 from labelloop.data.problem import check
 from labelloop.data.readers import ReadOptions
@@ -27,7 +27,7 @@ from labelloop.workflows.fit import Result, fit_table, list_unreadable
 from labelloop.workflows.noise import with_noisy_labels
 from labelloop.workflows.summary import next_steps, result_text, understood_text
 
-__all__ = ["ReadOptions", "RunOptions", "Settings", "fit_file", "holds_run", "join", "summary"]
+__all__ = ["ReadOptions", "RunOptions", "Settings", "fit_file", "holds_run", "join", "method_of", "summary"]
 
 MAX_UNREADABLE = 0.01  # of the rows
 
@@ -43,7 +43,7 @@ class Settings:
         overrides: Settings as "key=value".
     """
 
-    method: str = "closed-loop"
+    method: str = DEFAULT_METHOD
     recipe: str = DEFAULT_RECIPE
     config_file: Path | None = None
     overrides: Sequence[str] = ()
