@@ -137,7 +137,8 @@ def loop(problem: Problem, config: Config, runtime: Runtime, stored: StoredRound
             with runtime.clock("correcting labels"):
                 targets, repeats, record = corrector.next_round(stored.log_p(number))  # ȳ_t, ω_t, ŷ_{t+1} (6 to 9)
                 rounds.append(record)
-        targets, repeats, rounds = runtime.from_first(partial(tuple, (targets, repeats, rounds)))
+        ours: tuple[Any, ...] = (targets, repeats, rounds)
+        targets, repeats, rounds = runtime.from_first(partial(tuple, ours))
         if settled(rounds, len(problem.clean)):
             break
     returned = ReturnedLabels(targets, NAME, {}) if corrector is None else corrector.returned(problem, config)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from labelloop.errors import DataError
 from labelloop.types import MISSING, Labels
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 KINDS = ("fit", "correct", "refit", "bench")
 
-# Settings of version 1 that were removed, with the value that had no effect; and those that were renamed.
+# Settings that were removed, with the value that had no effect; and those that were renamed.
 GONE = {
     "freeze_base": False,
     "settled_below": 0.0,
@@ -31,6 +31,14 @@ GONE = {
     "corrector.select_by": "loss",
     "noisy_loss_weight_after": -1.0,
     "mixup_after": 0,
+    "simulation": "posterior",
+    "beliefs": "networks",
+    "correct_until": 1.0,
+    "combination_prior": 0.0,
+    "clean_rows_train": "never",
+    "clean_row_repeats": 1,
+    "mixup_augmented": True,
+    "final_labels": "loop",
 }
 RENAMED = {"lr_drops": "learning_rate_drops", "lr_factor": "learning_rate_factor"}
 
@@ -134,7 +142,10 @@ def up_to_date(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             f" {SCHEMA_VERSION}); update LabelLoop, or run it again with this version"
         )
     found = _from_version_1(content, path) if version == 1 else dict(content)
-    return found | {"config": _without_gone(found.get("config", {}), path)}
+    config = found.get("config", {})
+    if version < 3 and found.get("method") == "closed-loop" and config.get("final_labels") == "held_out":
+        return found | {"method": "labelloop"}  # the default of before; its settings are a record, no more
+    return found | {"config": _without_gone(config, path)}
 
 
 def data_record(
