@@ -61,13 +61,18 @@ def _of_libraries() -> dict[str, str]:
 
 @cache
 def _commit() -> dict[str, str]:
-    """The commit, if the package runs from a checkout of its sources."""
-    asked = ["git", "-C", str(Path(__file__).parents[1]), "log", "-1", "--format=%H", "--", "."]
-    try:
-        found = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return {"commit": found} if found else {}
+    """The commit, if the package runs from a checkout of its sources, and the checksum of the package in it.
+
+    The checksum (git's tree) stays the same when a commit is moved to another place in the history.
+    """
+    git, found = ["git", "-C", str(Path(__file__).parents[1])], {}
+    for name, asked in {"commit": ["log", "-1", "--format=%H", "--", "."], "tree": ["rev-parse", "HEAD:./"]}.items():
+        try:
+            answer = subprocess.run([*git, *asked], capture_output=True, text=True, check=True, timeout=10)
+        except (OSError, subprocess.SubprocessError):
+            return {}
+        found |= {name: answer.stdout.strip()} if answer.stdout.strip() else {}
+    return found
 
 
 @dataclass(frozen=True)
