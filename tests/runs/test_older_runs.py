@@ -1,4 +1,4 @@
-"""Run folders that version 0.1 wrote: an interrupted run of the paper's loop, a finished one, and the default of then."""
+"""Run folders that version 0.1 wrote: an interrupted run of the paper's loop, a finished one, and its default."""
 
 from __future__ import annotations
 

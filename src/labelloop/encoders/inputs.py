@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import IMAGE, TEXT, Encoder
-from labelloop.encoders.library_encoders import open_sentence_transformer, open_timm, open_transformers
-from labelloop.encoders.network import prepare_rows
-from labelloop.encoders.own import WORDS, open_own, open_words
+from labelloop.encoders.own import open_own, open_words
 from labelloop.errors import UsageError, nearest
-from labelloop.types import EncoderForm, RawInputs
+from labelloop.types import WORDS, EncoderForm, RawInputs
 
-LIBRARIES: dict[str, Callable[..., Encoder]] = {
-    "sentence-transformers": open_sentence_transformer,
-    "transformers": open_transformers,
-    "timm": open_timm,
+LIBRARIES = {  # functions of library_encoders.py, which needs torch
+    "sentence-transformers": "open_sentence_transformer",
+    "transformers": "open_transformers",
+    "timm": "open_timm",
 }
 FORMS = "sentence-transformers:NAME, transformers:NAME, timm:NAME (a name or a folder), or module:factory of your own"
 
@@ -46,7 +44,9 @@ def open_encoder(name: str, kind: str, device: str = "auto", with_weights: bool 
         hint = f"{nearest(library, LIBRARIES)} " if library else ""
         raise UsageError(f"encoder {name!r} is not of the form {FORMS}; {hint}".rstrip("; "))
     if library in LIBRARIES:
-        return LIBRARIES[library](name, place, kind, device, with_weights)
+        from labelloop.encoders import library_encoders
+
+        return getattr(library_encoders, LIBRARIES[library])(name, place, kind, device, with_weights)
     return open_own(name, kind, device)
 
 
@@ -107,6 +107,8 @@ def encoded_inputs(
             stacklevel=3,
         )
     if form.trained:
+        from labelloop.encoders.network import prepare_rows
+
         values, unreadable = prepare_rows(raw, encoder, shape)
         about = _filled(form, encoder, None, encoder.load().preprocessing)
         return EncodedInputs(values, about, unreadable, 0, 0, time.perf_counter() - start)

@@ -65,7 +65,7 @@ def _commit() -> dict[str, str]:
 
     The checksum (git's tree) stays the same when a commit is moved to another place in the history.
     """
-    git, found = ["git", "-C", str(Path(__file__).parents[1])], {}
+    git, found = ["git", "-C", str(Path(__file__).parents[1])], dict[str, str]()
     for name, asked in {"commit": ["log", "-1", "--format=%H", "--", "."], "tree": ["rev-parse", "HEAD:./"]}.items():
         try:
             answer = subprocess.run([*git, *asked], capture_output=True, text=True, check=True, timeout=10)

@@ -72,7 +72,7 @@ def run_demo(folder: Path, seeds: int = 3) -> str:
 
 
 def _run(method: str, seed: int, folder: Path) -> tuple[Result, float]:
-    """One method on the same rows as in `labelloop bench`, and the share of noisy rows whose returned label is right."""
+    """One method on the same rows as in `labelloop bench`, and the share of noisy rows that come back right."""
     setting = NoisySetting("digits", clean=CLEAN_ROWS, noise=NOISE, rate=RATE, seed=seed)
     data = load_data(setting)
     problem, truth, _ = noisy_problem(setting, data)

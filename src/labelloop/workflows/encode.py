@@ -18,14 +18,11 @@ from labelloop.data.columns import names_of_array
 from labelloop.data.images.store import Unreadable
 from labelloop.data.readers import ReadOptions, kind_of, read_table
 from labelloop.data.table import Table
-from labelloop.encoders.encoder import raw_inputs
-from labelloop.encoders.inputs import encoded_inputs
-from labelloop.encoders.own import WORDS
 from labelloop.errors import DataError, UsageError, some
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
 from labelloop.runs.files import write_atomically
-from labelloop.types import EncoderForm, RawInputs
+from labelloop.types import WORDS, EncoderForm, RawInputs
 
 TRAINED_FACTOR = 0.1  # of the learning rate, for a pretrained encoder
 TRAINABLE = ("labelloop", "closed-loop", "cross-entropy")  # methods with a separate learning rate for the encoder
@@ -79,6 +76,8 @@ def encode_table(
     progress: bool | None = None,
 ) -> Table:
     """A table of texts or images with their features as its inputs; see `encoded_inputs`."""
+    from labelloop.encoders.inputs import encoded_inputs  # needed for texts and images only
+
     assert isinstance(table.inputs, RawInputs)
     assert form is not None
     found = encoded_inputs(table.inputs, form, table.source, place=place, shape=shape, device=device, progress=progress)
@@ -106,7 +105,11 @@ def raw_or_not(rows: Any, encoder: str | None, trained: bool) -> Any:
             "these rows are texts, which need an encoder: encoder='sentence-transformers:all-MiniLM-L6-v2', or"
             " encoder='words', which counts words and needs nothing"
         )
-    return rows if encoder is None or rows is None else raw_inputs(rows, encoder)
+    if encoder is None or rows is None:
+        return rows
+    from labelloop.encoders.encoder import raw_inputs
+
+    return raw_inputs(rows, encoder)
 
 
 def _are_texts(rows: Any) -> bool:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from labelloop.data.images.store import ImageFiles
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.data.table import Table
-from labelloop.encoders.encoder import opened
 from labelloop.errors import DataError
 from labelloop.large_arrays import Releaser
 from labelloop.progress import clock
@@ -192,7 +191,11 @@ def _thumbnail_of_file(path: Path) -> bytes | None:
 def _thumbnail_of_any(item: Any) -> bytes | None:
     """The same for an image in any form that an encoder takes."""
     try:
-        return _thumbnail_of_file(item) if isinstance(item, Path) else _encoded(opened(item))
+        if isinstance(item, Path):
+            return _thumbnail_of_file(item)
+        from labelloop.encoders.encoder import opened
+
+        return _encoded(opened(item))
     except Exception:  # a damaged image can fail in any way
         return None
 

@@ -1,0 +1,259 @@
+"""The default: rounds of cross-fitted networks. Everything that Proposition 1, the guard and a checkpoint promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from toys import new_folder, quiet, same_state, toy
+
+from labelloop.errors import UsageError
+from labelloop.methods import labelloop
+from labelloop.methods.labelloop import Config, Corrector, fit, rows_worth_a_clean_one, settled
+from labelloop.relabel.stacking import clean_loss
+from labelloop.runs.folder import RunFolder
+from labelloop.splits import one_hot
+from labelloop.training import cross_fit as cross_fit_file
+from labelloop.training.cross_fit import Halves, Teaching, cross_fit
+from labelloop.training.setup import resolve
+from labelloop.types import MISSING, Correction, Problem
+
+
+def tiny_config(problem: Problem, **changes: Any) -> Config:
+    settings = {
+        "network": "mlp",
+        "network_options": {"hidden": [8]},
+        "epochs": 6,
+        "batch_size": 32,
+        "round_share": 0.34,
+    }
+    return resolve(Config(**(settings | changes)), problem)
+
+
+def predictions(problem: Problem, seed: int, skill: float) -> Correction:
+    """Log-probabilities that tell the true class of clean rows, and the given one of others, more or less well."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for rows, labels in ((problem.train, problem.train.labels), (problem.clean, problem.clean.clean_labels)):
+        logits = rng.normal(size=(len(rows), problem.num_classes)) + skill * one_hot(labels, problem.num_classes)
+        found.append((logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).astype(np.float32))
+    return Correction(*found)
+
+
+# --- the combination over rounds --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_proposition_1_holds_over_rounds_on_the_clean_rows(paired):
+    """Eq. 5 never loses to the given label, to any round, or to the weights of the round before."""
+    problem, _ = toy(n=150, m=45, paired=45 if paired else 0)
+    corrector = Corrector.of(problem, tiny_config(problem), 0)
+    before = np.inf
+    for number, skill in enumerate((2.0, 0.5, 3.0)):
+        corrector.next_round(predictions(problem, number, skill))
+        shown = corrector.shown
+        true = np.tile(corrector.answers[0].noise.validation.labels, len(shown))
+        components = [one_hot(shown.ravel(), 3), *(part.clean for part in corrector.past)]
+        loss = clean_loss(components, true, corrector.weights)
+        each = [clean_loss([part], true, np.ones(1)) for part in components]
+        assert loss <= min(each) + 1e-9
+        assert loss <= before + 1e-9
+        before = loss
+    assert len(corrector.past) == 3
+
+
+def test_the_prior_counts_as_ten_clean_rows_that_chose_the_newest_round():
+    problem, _ = toy(n=100, m=30)
+    corrector = Corrector.of(problem, tiny_config(problem), 0)
+    corrector.next_round(predictions(problem, 0, 1.0))
+    corrector.next_round(predictions(problem, 1, 2.0))
+    expected = (30 * corrector.weights + 10 * np.array([0, 0, 1])) / 40
+    np.testing.assert_allclose(corrector.mixing, expected)
+
+
+def test_drawn_given_labels_stay_the_same_in_all_rounds_and_real_ones_are_real():
+    problem, _ = toy(n=100, m=30, paired=30)
+    half = replace(problem.clean, labels=np.where(np.arange(30) % 2, problem.clean.labels, MISSING))
+    problem = replace(problem, clean=half)
+    corrector = Corrector.of(problem, tiny_config(problem), 0)
+    corrector.next_round(predictions(problem, 0, 1.0))
+    first = corrector.shown.copy()
+    corrector.next_round(predictions(problem, 1, 2.0))
+    np.testing.assert_array_equal(corrector.shown, first)
+    given = corrector.answers[0].noise.validation.given
+    assert (first[:, given != MISSING] == given[given != MISSING]).all()
+    assert (first != MISSING).all()
+
+
+def test_labels_of_the_last_round_are_returned_after_the_guard():
+    problem, _ = toy(n=150, m=60, paired=60)
+    found = fit(problem, tiny_config(problem, rounds=2), quiet())
+    assert found.returned.labels_from == "labelloop"
+    assert found.returned.train.shape == found.targets.shape
+    np.testing.assert_allclose(found.returned.train.sum(axis=1), 1, atol=1e-5)
+    assert found.returned.guard["rows"] == 150
+    assert found.returned.estimate["corrected_label_accuracy"]["rows"] == 60
+    assert [one["round"] for one in found.rounds] == list(range(1, len(found.rounds) + 1))
+    assert len(found.rounds[-1]["weights"]) == len(found.rounds) + 1
+    assert found.returned.scores.train.shape[0] == 150
+
+
+# --- how many rounds --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected", "stops"),
+    [
+        ([0.5], [0.7], False),  # the first round is not compared
+        ([0.5, 0.489], [0.7, 0.7], False),  # 100 rows gain 1.1 of log-likelihood
+        ([0.5, 0.491], [0.7, 0.7], True),  # 0.9
+        ([0.5, 0.5], [0.7, 0.706], False),  # the expected accuracy rises by 0.6 points
+        ([0.5, 0.5], [0.7, 0.704], True),
+        ([0.9, 0.5, 0.5], [0.6, 0.7, 0.7], True),  # only the last two count
+    ],
+)
+def test_rounds_end_when_neither_clean_rows_nor_the_noise_model_gain(losses, expected, stops):
+    rounds = [{"clean_loss": a, "expected_accuracy": b} for a, b in zip(losses, expected, strict=True)]
+    assert settled(rounds, 100) is stops
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_there_is_a_setting_for_no_rounds_and_for_few(rounds, monkeypatch):
+    problem, _ = toy(n=90, m=30)
+    monkeypatch.setattr(labelloop, "settled", lambda rounds, rows: False)
+    assert len(fit(problem, tiny_config(problem, rounds=rounds), quiet()).rounds) == rounds + 1
+
+
+def test_half_networks_go_on_from_the_last_round_and_learn_its_targets(monkeypatch):
+    problem, _ = toy(n=90, m=30)
+    seen = []
+    real = cross_fit
+
+    def watch(problem, halves, teaching, config, runtime, networks):
+        seen.append((teaching.targets.copy(), teaching.repeats, [same.state_dict() for same in networks]))
+        networks, log_p = real(problem, halves, teaching, config, runtime, networks)
+        seen[-1] += ([network.state_dict() for network in networks],)
+        return networks, log_p
+
+    monkeypatch.setattr(labelloop, "cross_fit", watch)
+    monkeypatch.setattr(labelloop, "settled", lambda rounds, rows: False)
+    found = fit(problem, tiny_config(problem, rounds=1), quiet())
+    (targets, repeats, start, made), (again, _, went_on, _) = seen
+    np.testing.assert_array_equal(targets, one_hot(problem.train.labels, 3))
+    assert (repeats, start) == (labelloop.FIRST_REPEATS, [])
+    assert all(same_state(a, b) for a, b in zip(made, went_on, strict=True))
+    assert not np.array_equal(again, targets)
+    assert not np.array_equal(found.targets, again)
+
+
+def test_a_value_that_does_not_fit_is_refused():
+    for wrong in ({"rounds": -1}, {"round_share": 0.0}, {"round_share": 1.5}, {"learners": "forest"}):
+        with pytest.raises(UsageError, match=next(iter(wrong))):
+            Config(**wrong)
+
+
+# --- predictions of rows that were not seen ---------------------------------------------------------------------------
+
+
+def test_a_row_is_predicted_by_a_network_that_has_seen_neither_its_target_nor_its_clean_label():
+    """Other labels in half 0 leave the predictions of half 0 as they are, bit for bit, and change those of half 1."""
+    problem, _ = toy(n=80, m=30)
+    config, halves = tiny_config(problem).of_half_networks(), Halves.dealt(problem, 0)
+    targets = one_hot(problem.train.labels, 3)
+    _, before = cross_fit(problem, halves, Teaching(targets, 2), config, quiet())
+    other = targets.copy()
+    other[halves.train == 0] = np.roll(other[halves.train == 0], 1, axis=1)
+    clean = problem.clean.clean_labels.copy()
+    clean[halves.clean == 0] = (clean[halves.clean == 0] + 1) % 3
+    changed = replace(problem, clean=replace(problem.clean, clean_labels=clean))
+    _, after = cross_fit(changed, halves, Teaching(other, 2), config, quiet())
+    for name, half in (("train", halves.train), ("clean", halves.clean)):
+        np.testing.assert_array_equal(getattr(after, name)[half == 0], getattr(before, name)[half == 0])
+        assert not np.array_equal(getattr(after, name)[half == 1], getattr(before, name)[half == 1])
+
+
+def test_halves_of_clean_rows_have_their_share_of_every_class():
+    problem, _ = toy(n=80, m=30)
+    halves = Halves.dealt(problem, 0)
+    for k in range(3):
+        mine = halves.clean[problem.clean.clean_labels == k]
+        assert abs(int((mine == 0).sum()) - int((mine == 1).sum())) <= 1
+    assert abs(int((halves.train == 0).sum()) - 40) <= 1
+
+
+def test_rows_without_a_target_teach_nobody(monkeypatch):
+    problem, _ = toy(n=80, m=30)
+    targets = one_hot(problem.train.labels, 3)
+    targets[::2] = 0
+    counts = []
+    monkeypatch.setattr(cross_fit_file, "train_epoch", lambda model, rows, *_: counts.append(len(rows)))
+    halves = Halves.dealt(problem, 0)
+    cross_fit(problem, halves, Teaching(targets, 3), tiny_config(problem).of_half_networks(), quiet())
+    labelled = np.arange(80) % 2 == 1
+    expected = [int((labelled & (halves.train != k)).sum()) + 3 * int((halves.clean != k).sum()) for k in range(2)]
+    assert counts[:: len(counts) // 2] == expected
+
+
+# --- clean rows in the final training ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("right", "rows", "classes", "worth"),
+    [(98, 98, 10, 1), (79, 98, 10, 2), (60, 98, 10, 3), (10, 98, 10, 4), (49, 98, 2, 4)],
+)
+def test_a_clean_row_is_worth_as_many_rows_as_their_labels_are_weak(right, rows, classes, worth):
+    """By hand: a = 80 / 100, α = (0.8 · 10 - 1) / 9 = 0.778, 1 / α² = 1.65, so 2 rows; a = 0.61 gives 3.1, so 3."""
+    assert rows_worth_a_clean_one(right, rows, classes) == worth
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop_at", ["a round", "an epoch"])
+def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(tmp_path, monkeypatch, stop_at):
+    problem, _ = toy(n=90, m=30)
+    config = tiny_config(problem, rounds=2)
+    monkeypatch.setattr(labelloop, "settled", lambda rounds, rows: False)
+    whole = fit(problem, config, quiet())
+    calls = []
+
+    class Stopped(Exception):
+        pass
+
+    def stopping(name, after):
+        real = getattr(labelloop, name)
+
+        def call(*args, **kwargs):
+            calls.append(name)
+            if len(calls) > after:
+                raise Stopped
+            return real(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        if stop_at == "a round":
+            patch.setattr(labelloop, "cross_fit", stopping("cross_fit", 2))
+        else:
+            patch.setattr(labelloop, "train_epoch", stopping("train_epoch", 3))
+        with pytest.raises(Stopped):
+            fit(problem, config, quiet(folder=new_folder(tmp_path / "run")))
+    trained = []
+    real = labelloop.cross_fit
+    monkeypatch.setattr(labelloop, "cross_fit", lambda *args: trained.append(1) or real(*args))
+    again = fit(problem, config, quiet(folder=RunFolder(tmp_path / "run", resume=True)))
+    assert len(trained) == (1 if stop_at == "a round" else 0)  # finished rounds are not trained again
+    assert same_state(again.model.state_dict(), whole.model.state_dict())
+    np.testing.assert_array_equal(again.targets, whole.targets)
+    np.testing.assert_array_equal(again.returned.train, whole.returned.train)
+    assert (again.rounds, again.returned.guard) == (whole.rounds, whole.returned.guard)
+
+
+def test_rows_without_a_given_label_get_one():
+    problem, _ = toy(n=90, m=30)
+    train = replace(problem.train, labels=np.where(np.arange(90) % 3, problem.train.labels, MISSING))
+    found = fit(replace(problem, train=train), tiny_config(problem, rounds=1), quiet())
+    np.testing.assert_allclose(found.returned.train.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found.targets.sum(axis=1), 1, atol=1e-5)
