@@ -99,6 +99,11 @@ def test_a_method_hands_back_targets_and_records_every_epoch(method):
     np.testing.assert_allclose(result.targets.sum(axis=1), 1, atol=1e-4)
     assert (result.targets >= 0).all()
     assert result.stop_reason
+    if result.returned is not None:
+        assert result.returned.train.shape == result.targets.shape
+        np.testing.assert_allclose(result.returned.train.sum(axis=1), 1, atol=1e-4)
+        assert result.returned.labels_from
+        assert "notes" in result.returned.estimate
     assert len(runtime.history) >= 2
     assert [row["epoch"] for row in runtime.history] == list(range(1, len(runtime.history) + 1))
     for row in runtime.history:
@@ -352,7 +357,7 @@ for copy, wanted, method in json.loads(sys.argv[1]):
         assert labelloop.__file__.startswith(copy), labelloop.__file__
         assert sorted(METHODS) == sorted(wanted), sorted(METHODS)
         quick = {"epochs": 2, "network_options": {"hidden": [8]}}
-        quick |= {"warm_up": 1, "final_labels": "loop", "beliefs": "networks"} if method == "closed-loop" else {}
+        quick |= {"warm_up": 1} if method == "closed-loop" else {}
         grid = {"dataset_options": {"limit": 200}, "clean": 50, "methods": [{"method": method, "config": quick}]}
         record = run_experiment(expand(grid, "grid")[0], progress=False)
         assert len(record["history"]) == 2

@@ -38,8 +38,6 @@ method = "closed-loop"
 warm_up = 1
 correct_every = 1
 corrector = { hidden = 8, max_epochs = 5 }
-final_labels = "loop"
-beliefs = "networks"
 """
 
 
