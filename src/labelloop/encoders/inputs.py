@@ -12,7 +12,6 @@ from typing import Any
 from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import IMAGE, TEXT, Encoder
 from labelloop.encoders.library_encoders import open_sentence_transformer, open_timm, open_transformers
-from labelloop.encoders.network import prepare_rows
 from labelloop.encoders.own import WORDS, open_own, open_words
 from labelloop.errors import UsageError, nearest
 from labelloop.types import EncoderForm, RawInputs
@@ -107,6 +106,8 @@ def encoded_inputs(
             stacklevel=3,
         )
     if form.trained:
+        from labelloop.encoders.network import prepare_rows  # torch only where a network is trained
+
         values, unreadable = prepare_rows(raw, encoder, shape)
         about = _filled(form, encoder, None, encoder.load().preprocessing)
         return EncodedInputs(values, about, unreadable, 0, 0, time.perf_counter() - start)
