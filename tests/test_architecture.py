@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from import_rules import (
     one_owner,
     ranks_in_one_file,
     room_of,
+    tree_of,
     whole_names,
 )
 from size_rules import EXCEPTIONS, MOST_FILES, MOST_LINES, file_names, file_sizes, functions, house, small_files
@@ -243,3 +245,23 @@ def test_no_pickle():
         for word in ("torch.save(", "pickle.load", "pickle.dump", "allow_pickle=True", "weights_only=False"):
             assert word not in text, f"{path.relative_to(SOURCE)} has {word}"
     assert looked_at > 40
+
+
+CLOCKS = {"time", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
+
+
+def clocks_read(path: Path) -> list[str]:
+    """Where a test reads a clock; `monotonic` is for deadlines of something that is waited for."""
+    calls = [node.func for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    named = [(getattr(call, "attr", getattr(call, "id", "")), ast.unparse(call), call.lineno) for call in calls]
+    timed = [(whole, line) for last, whole, line in named if last in CLOCKS and whole in {last, f"time.{last}"}]
+    return [f"{path.name}, line {line} reads {whole}" for whole, line in timed]
+
+
+def test_no_test_depends_on_how_long_something_takes(tmp_path):
+    looked_at = sorted(Path(__file__).parent.rglob("*.py"))
+    assert len(looked_at) > 100
+    assert [found for path in looked_at for found in clocks_read(path)] == []
+    timed = tmp_path / "test_timed.py"
+    timed.write_text("import time\nstart = time.perf_counter()\nassert perf_counter() - start < 1\n", encoding="utf-8")
+    assert len(clocks_read(timed)) == 2

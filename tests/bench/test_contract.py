@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_runs import quick_config, tiny, without_clocks
+from toys import check_resume, toy_problem
 
 import labelloop
 from labelloop.bench.check import check_experiments
@@ -154,6 +155,14 @@ def test_a_method_continues_from_its_checkpoint_to_the_same_record(method, ingre
             run_experiment(experiment, folder, progress=False)
         monkeypatch.setattr(Runtime, "save", save)
         assert without_clocks(run_experiment(experiment, folder, progress=False)) == without_clocks(whole)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_continues_on_images_with_batch_norm_and_rows_without_a_label(method, tmp_path):
+    problem = toy_problem(images=True, unlabelled=7)
+    plain = quick_config(method) | {"network": "small-cnn", "network_options": {"widths": [4, 6, 8, 8]}}
+    config = resolve(build_config(METHODS[method].config, plain), problem)
+    check_resume(method, problem, config, (1,), tmp_path / "run")
 
 
 # --- truth stays out --------------------------------------------------------------------------------------------------

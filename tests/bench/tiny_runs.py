@@ -53,10 +53,6 @@ def quick_config(method: str) -> dict[str, Any]:
             config[field.name] = 0.3
         elif field.name == "corrector":
             config[field.name] = {"hidden": 8, "max_epochs": 3}
-        elif field.name == "beliefs":
-            config[field.name] = "networks"
-        elif field.name == "final_labels":
-            config[field.name] = "loop"  # the others cost ten times as much
     return config
 
 

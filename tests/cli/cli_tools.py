@@ -29,10 +29,6 @@ QUICK = (
     "network_options.hidden=[8]",
     "corrector.hidden=8",
     "corrector.max_epochs=8",
-    "final_labels=loop",
-    "simulation=posterior",
-    "correct_until=1.0",
-    "combination_prior=0",
 )
 QUICK_BASELINE = ("epochs=3", "network_options.hidden=[8]")
 

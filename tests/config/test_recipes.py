@@ -36,7 +36,7 @@ def test_the_paper_recipe_is_the_papers_table_for_cifar():
     assert config.drop_epochs() == (60, 80)
     assert (config.warm_up, config.correct_every, config.noisy_loss_weight) == (40, 5, 0.5)
     assert sum(config.corrects_after(epoch) for epoch in range(1, 101)) == 12
-    assert (config.combination, config.clean_rows_train) == ("convex", "never")
+    assert config.combination == "convex"
     corrector = config.corrector
     assert (corrector.hidden, corrector.learning_rate, corrector.low_learning_rate) == (256, 1e-3, 1e-4)
     assert (corrector.inputs, corrector.standardise) == (("features",), False)

@@ -17,7 +17,6 @@ QUICK = [
     "batch_size=16",
     "corrector.hidden=8",
     "corrector.max_epochs=8",
-    "beliefs=networks",
 ]
 SMALL = [*QUICK, "network_options.hidden=[8]"]
 
