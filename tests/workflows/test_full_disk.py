@@ -14,8 +14,8 @@ from labelloop.runs.files import write_atomically
 from labelloop.training import checkpoint
 
 SETTINGS = (
-    *("epochs=6", "warm_up=2", "correct_every=1", "correct_until=1.0", "final_labels=loop"),
-    *("network_options.hidden=[8]", "corrector.hidden=8", "corrector.max_epochs=3", "beliefs=networks"),
+    *("epochs=6", "warm_up=2", "correct_every=1"),
+    *("network_options.hidden=[8]", "corrector.hidden=8", "corrector.max_epochs=3"),
 )
 FULL_IN = 4  # the epoch whose checkpoint finds no room
 
