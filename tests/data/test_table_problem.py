@@ -84,22 +84,6 @@ def test_a_good_table_and_its_problem_pass_without_a_word():
     assert make_problem(good()).problem.num_classes == 2
 
 
-def test_datasets_that_are_not_arrays_are_taken_as_they_are():
-    class Images:
-        def __len__(self):
-            return N
-
-        def __getitem__(self, i):
-            raise AssertionError("no item is read to check a table")
-
-    images = Images()
-    table = good(inputs=images, column_names=None)
-    assert table.inputs is images
-    assert table.column_names == ()
-    check(table, table_with_ids(images))
-    assert make_problem(table).problem.train.inputs is images
-
-
 def table_with_ids(inputs):
     return from_arrays(inputs, ids=[f"t{i}" for i in range(N)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ from labelloop.data.encoding import Column, to_float32
 from labelloop.data.features import Features, features_of
 from labelloop.data.images.store import ImageForm, Unreadable
 from labelloop.errors import DataError
-from labelloop.types import EncoderForm, Floats, RawInputs
+from labelloop.large_arrays import is_large
+from labelloop.types import EncoderForm, Floats, RawInputs, StreamedStore
 
 CHANNELS = (1, 3, 4)
 
@@ -180,7 +182,9 @@ def split_names(values: ArrayLike, source: str) -> NDArray:
 def _inputs(inputs: Any, source: str) -> Any:
     check_not_sparse(inputs, source)
     if not isinstance(inputs, list | tuple) and hasattr(inputs, "__getitem__") and not hasattr(inputs, "__array__"):
-        return inputs  # a map-style dataset: its items are read when needed
+        inputs = _read_whole(inputs, source)
+        if not isinstance(inputs, np.ndarray):
+            return inputs  # a map-style dataset whose items are read when needed
     array = np.asarray(inputs)
     if array.dtype.kind not in "biuf":
         raise DataError(f"{source}: inputs of type {array.dtype} are not numbers; give numbers, images or embeddings")
@@ -197,6 +201,35 @@ def _inputs(inputs: Any, source: str) -> Any:
     if not array.shape[1]:
         raise DataError(f"{source}: inputs without columns (shape {array.shape}); give one or more features")
     return to_float32(array)
+
+
+def _read_whole(dataset: Any, source: str) -> Any:
+    """The items of a map-style dataset as an array, so that they are treated like one; or the dataset itself.
+
+    It stays a dataset if it streams files, is large, has items of several shapes, or gives another item each time, as
+    one that augments does. For items that are rows of features that is said: learners of columns cannot use them.
+    """
+    if isinstance(dataset, StreamedStore | RawInputs) or not hasattr(dataset, "__len__") or not len(dataset):
+        return dataset
+    first, again = _item(dataset, 0), _item(dataset, 0)
+    if first.dtype.kind not in "biuf" or first.ndim not in (1, 3) or is_large(len(dataset) * first.nbytes):
+        return dataset
+    if first.shape != again.shape or not np.array_equal(first, again, equal_nan=True):
+        if first.ndim == 1:
+            warnings.warn(
+                f"{source}: reading row 0 twice gives other values, so the rows stay in the dataset: they are not"
+                " scaled, and only networks learn from them; give a dataset without randomness, or an array",
+                stacklevel=4,
+            )
+        return dataset
+    items = [first, *(_item(dataset, row) for row in range(1, len(dataset)))]
+    return np.stack(items) if all(item.shape == first.shape for item in items) else dataset
+
+
+def _item(dataset: Any, row: int) -> NDArray:
+    """An item of a dataset, without its label if it has one."""
+    item = dataset[row]
+    return np.asarray(item[0] if isinstance(item, tuple | list) else item)
 
 
 def _extra(extra: ArrayLike, source: str) -> Floats:
