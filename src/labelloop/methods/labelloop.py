@@ -142,7 +142,8 @@ def loop(problem: Problem, config: Config, runtime: Runtime, stored: StoredRound
         targets, repeats, rounds = runtime.from_first(partial(tuple, ours))
         if settled(rounds, len(problem.clean)):
             break
-    returned = ReturnedLabels(targets, NAME, {}) if corrector is None else corrector.returned(problem, config)
+    with runtime.clock("correcting labels"):
+        returned = ReturnedLabels(targets, NAME, {}) if corrector is None else corrector.returned(problem, config)
     return Ended(targets, repeats, tuple(rounds), returned)
 
 
