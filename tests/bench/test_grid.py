@@ -62,7 +62,7 @@ def test_the_tables_of_settings_are_laid_over_one_another():
     for experiment in (first, second):
         config = experiment.method_config
         assert (config.epochs, config.corrector.hidden, config.corrector.max_epochs) == (30, 8, 5)
-    assert (first.method_config.warm_up, second.method_config.warm_up) == (10, 3)
+    assert (first.method_config.warm_up, second.method_config.warm_up) == (12, 3)  # 40 of 100, or as it is said
     assert content["config"] == {"epochs": 30, "corrector": {"hidden": 8}}
 
 
