@@ -42,6 +42,8 @@ from labelloop.training.setup import resolve
 from labelloop.types import Fitted, Truth
 from labelloop.workflows.compose import noisy_problem, shown_to
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(labelloop.__file__).parent
 BLIND = [name for name in METHODS if not METHODS[name].is_oracle]
 RECORDED = {

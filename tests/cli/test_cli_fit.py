@@ -30,6 +30,8 @@ from cli_tools import (
 
 from labelloop.methods import METHODS
 
+pytestmark = pytest.mark.slow
+
 DATA = small()
 FILES = (
     "run.json",

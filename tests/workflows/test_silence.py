@@ -20,11 +20,8 @@ from labelloop.progress import bar, clock
 # Where the time of each command goes, and what must be shown meanwhile. Names as their callers have them.
 SLOW = {
     "workflows.encode.read_table": "reading rows.csv",
-    "methods.closed_loop.halves.train_epoch": "half-network",
     "methods.closed_loop.loop.train_epoch": "training",
-    "workflows.final_labels.estimate_loop": "judging labels on clean rows",
-    "methods.closed_loop.first_labels.column_scores": "correcting labels",
-    "methods.closed_loop.first_labels.answer_scores": "correcting labels",
+    "methods.closed_loop.loop.estimate_loop": "estimating the accuracy of the labels",
     "workflows.fit.extract": "predicting all rows",
     "workflows.fit._store": "writing the run",
     "workflows.correct.correct_labels": "correcting labels",
@@ -84,6 +81,7 @@ def rows_file(path):
             writer.writerow([*(true[row] + rng.normal(size=2)).round(3), given[row], clean])
 
 
+@pytest.mark.slow
 def test_no_command_is_silent_where_its_time_goes(tmp_path, watched, monkeypatch):
     terminal = use_terminal(monkeypatch)
     for name in ("trees", "clean_rows"):
@@ -93,7 +91,7 @@ def test_no_command_is_silent_where_its_time_goes(tmp_path, watched, monkeypatch
     rows_file(data)
     few = [part for value in ("epochs=3", "warm_up=1", "correct_every=1") for part in ("--set", value)]
     for command in (
-        ["fit", data, "--output-dir", run, *few],
+        ["fit", data, "--method", "closed-loop", "--output-dir", run, *few],
         ["predict", run, data, "--output", tmp_path / "said.csv"],
         ["correct", data, "--output-dir", tmp_path / "instant"],
         ["plan", tmp_path / "instant", "--count", "3"],
