@@ -146,7 +146,7 @@ SETTINGS = (
     *("epochs=8", "warm_up=2", "correct_every=1", "batch_size=16"),
     *("network_options.hidden=[8]", "corrector.hidden=8", "corrector.max_epochs=5"),
 )
-STOP, ROUNDS = 6, 7  # the epoch that is not finished, and the corrections of a whole run
+STOP, ROUNDS = 6, 6  # the epoch that is not finished, and the corrections of a whole run
 
 
 def arguments(place: Path, run: str, *more: object) -> list[str]:
