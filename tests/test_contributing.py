@@ -17,6 +17,8 @@ from size_rules import file_names, functions, small_files
 
 import labelloop.relabel.learners
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(

@@ -17,6 +17,8 @@ from labelloop.cli import main
 from labelloop.workflows.refit import corrected as corrected_again
 from labelloop.workflows.stored_run import read_stored_run
 
+pytestmark = pytest.mark.slow
+
 WORLD = class_conditional(800)
 CLEAN = WORLD.clean(120)
 NAMES = np.array(["ant", "bee", "cat", "dog"])
