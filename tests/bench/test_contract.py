@@ -126,7 +126,7 @@ def test_a_method_gives_the_same_again_and_leaves_the_random_state_alone(method)
     assert (np.random.get_state()[1] == before_numpy).all()  # noqa: NPY002
 
 
-INGREDIENTS = {"mixup": 0.7, "average_weights": 0.8}
+INGREDIENTS = {"mixup": 0.7, "average_weights": 0.15}  # an average of few steps keeps a tenth or more of itself anyway
 
 
 @pytest.mark.parametrize("key", ["mixup", "average_weights"])
