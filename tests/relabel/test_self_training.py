@@ -12,7 +12,6 @@ from labelloop.relabel import correct_labels, correct_scores
 from labelloop.relabel import relabel as correction
 from labelloop.relabel import self_training as again
 from labelloop.relabel.calibration import Inputs, Observations
-from labelloop.relabel.learners.discriminant import fit_discriminant
 from labelloop.relabel.noise_posterior import estimate_noise
 from labelloop.relabel.relabel import families_without_given
 from labelloop.relabel.self_training import Teaching, self_train, self_trained_scores
@@ -125,17 +124,17 @@ def test_the_weights_are_of_all_that_spoke():
     q = noise_only(validation)
     found = self_train(validation, q, estimate_noise(validation, q.final).pooled(q))
     assert sum(found.weights.values()) == pytest.approx(1)
-    assert set(found.weights) == {"taught again", *q.weights}
+    assert set(found.weights) == {"taught by corrected labels", *q.weights}
 
 
 def test_a_discriminant_of_soft_labels_by_hand():
     """Classes at -1 and 1 with variance 1, and 1% of it more: the log-odds at x are 2 x / 1.01."""
-    model = fit_discriminant(np.array([[-2.0], [0], [0], [2]]), np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]]))
-    odds = model(np.array([[0.5], [-3.0]]))
+    model = Discriminant().fit(np.array([[-2.0], [0], [0], [2]]), np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]]))
+    odds = model.log_proba(np.array([[0.5], [-3.0]]))
     np.testing.assert_allclose(odds[:, 1] - odds[:, 0], [1 / 1.01, -6 / 1.01], atol=1e-9)
     soft = np.array([[1.0, 0], [0.5, 0.5], [0.5, 0.5], [0, 1]])
-    model = fit_discriminant(np.array([[-2.0], [0], [0], [2]]), soft)
-    odds = model(np.array([[1.0]]))
+    model = Discriminant().fit(np.array([[-2.0], [0], [0], [2]]), soft)
+    odds = model.log_proba(np.array([[1.0]]))
     np.testing.assert_allclose(odds[0, 1] - odds[0, 0], 2 / 1.01, atol=1e-9)  # again means of ±1 and (8 - 4) / 4
 
 
