@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from labelloop.relabel import correct_labels, correct_scores
+from labelloop.relabel import correct_labels
 from labelloop.relabel import relabel as correction
 from labelloop.relabel import self_training as again
-from labelloop.relabel.calibration import Inputs, Observations
+from labelloop.relabel.calibration import Observations
+from labelloop.relabel.learners.discriminant import Discriminant
 from labelloop.relabel.noise_posterior import estimate_noise
 from labelloop.relabel.relabel import families_without_given
 from labelloop.relabel.self_training import Teaching, self_train, self_trained_scores
@@ -177,9 +178,6 @@ def test_fewer_than_twenty_clean_rows_teach_once(monkeypatch):
     correct_labels(given, clean, 10, pred_probs=np.full((900, 10), 0.1, np.float32))  # no inputs, no learners
     assert not asked
     correct_labels(given, clean, 10, embeddings=inputs, table=True)
-    assert asked == [60]
-    scores = np.zeros((900, 10), np.float32)
-    correct_scores(scores, given, clean, 10, inputs=Inputs(inputs, table=True, again=False))
     assert asked == [60]
 
 
