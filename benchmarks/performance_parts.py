@@ -168,9 +168,8 @@ PHASES = ("extract", "corrector", "combination", "update")
 
 def correction_cost(problem: Problem, recipe: str, network: str, repeats: int) -> tuple[list[float], dict[str, Any]]:
     """The processor seconds of a correction by those of an epoch, for every repeat; and by phase."""
-    changes = {"network": network, "epochs": 4, "warm_up": 1, "correct_every": 1, "correct_until": 1.0}
-    schedule = {"simulation": "posterior", "final_labels": "loop"}  # the phases of Algorithm 1 and nothing else
-    config = resolve(recipe_config("closed-loop", recipe, changes | schedule), problem)
+    changes = {"network": network, "epochs": 4, "warm_up": 1, "correct_every": 1}
+    config = resolve(recipe_config("closed-loop", recipe, changes), problem)
     found, by_phase = [], []
     with one_thread():
         for _ in range(repeats):
@@ -233,7 +232,7 @@ def _fit(problem: Problem, config: Any) -> None:
 
 
 SETTINGS = ("--set", "epochs=2", "--set", "warm_up=1", "--set", "correct_every=1", "--no-report", "--quiet")
-PLAIN_LOOP = ("--set", "simulation=posterior", "--set", "final_labels=loop", "--set", "beliefs=networks")
+PLAIN_LOOP = ("--method", "closed-loop")
 
 
 def fitted(place: Path, rows: int, width: int, classes: int, clean: int, limit: str, *more: str) -> Usage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 PACKAGE = "labelloop"
@@ -25,23 +26,23 @@ ALLOWED: dict[str, set[str]] = {
     "data": set(),
     "noise": set(),
     "models": set(),
-    "encoders": {"data.images.pillow"},  # one rule for how an image is decoded
-    "runs": set(),
-    "training": {"models", "runs", "config"},
     "relabel": set(),
+    "runs": set(),
+    "encoders": {"data.images.pillow"},  # one rule for how an image is decoded
+    "training": {"models", "runs", "config"},
     "methods": {"relabel", "training", "models", "config"},
     "trained_model": {"data", "encoders", "models", "training", "runs"},
     "workflows": {
-        *("data", "encoders", "noise", "methods", "relabel", "training", "models", "runs", "config"),
-        "trained_model",
-        "report",  # `labelloop review` serves a page
+        *("data", "encoders", "noise", "methods", "relabel", "training", "runs", "config", "trained_model"),
+        "models",  # the type of what a method returns
+        "report",  # a run ends with its report, and `labelloop review` serves a page
     },
     "bench": {"workflows.compose", "runs", "config"},
-    "paper": {"bench", "runs", "report", "config"},
+    "paper": {"bench", "runs", "report", "config.build"},  # its grids are settings in files
     "report": {"runs"},
     "export": {"runs"},
-    "estimator": {"workflows", "config"},
-    "cli": {"workflows", "bench", "paper", "report", "export", "config"},
+    "estimator": {"workflows", "config.recipes"},  # the name of the default recipe
+    "cli": {"workflows", "bench", "paper", "report", "export", "config.build"},  # --set KEY=VALUE
     "__main__": {"cli"},
     "__init__": {"estimator", "workflows", "methods", "relabel", "trained_model"},
 }
@@ -58,8 +59,7 @@ COMPUTED = {
 RUN_FILES = {"run.json", "metrics.jsonl", "labels.parquet", "targets.npy", "features.npz"}
 OF_RANKS = "training/ranks.py"
 LAUNCHED = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # and all of SLURM's
-LONGEST, MOST_PARAMETERS = 60, 8
-SIZED = ("workflows", "runs", "bench", "relabel", "estimator", "trained_model")
+SHARED_CONFIG = "TrainingConfig"  # of all methods; asking for it tells no method from another
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,19 @@ class Found:
     wrong: list[str]
 
 
-def imports(path: Path, root: Path) -> Iterator[Import]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A file's syntax tree; each file is read once."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path, root: Path) -> tuple[Import, ...]:
     """Every import of a file. `from a import b` is an import of a and of a.b, whichever b is."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    package = [PACKAGE, *path.relative_to(root).parent.parts]
+    return tuple(_imports(tree_of(path), [PACKAGE, *path.relative_to(root).parent.parts]))
+
+
+def _imports(tree: ast.AST, package: list[str]) -> Iterator[Import]:
     loaders = _loaders(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -138,14 +147,14 @@ def room_of(path: Path, root: Path) -> str:
     return relative.parts[0] if len(relative.parts) > 1 else relative.stem
 
 
-def _files(root: Path, under: str = "") -> list[Path]:
+def files(root: Path, under: str = "") -> list[Path]:
     return sorted((root / under).rglob("*.py"))
 
 
 def arrows(root: Path) -> Found:
     """No room imports a room that it may not."""
     looked_at, wrong = 0, []
-    for path in _files(root):
+    for path in files(root):
         room = room_of(path, root)
         if room not in ALLOWED:
             wrong.append(f"{path.relative_to(root)}: a new room; say in ALLOWED what it may import")
@@ -173,7 +182,7 @@ def _ours(one: Import) -> bool:
 def methods_apart(root: Path) -> Found:
     """No method imports another, nor the table of them; `bilevel` is shared, and `configure` reads the table."""
     looked_at, wrong = 0, []
-    for path in _files(root, "methods"):
+    for path in files(root, "methods"):
         relative = path.relative_to(root / "methods")
         own = relative.parts[0].removesuffix(".py")
         if own in ("__init__", "configure"):
@@ -189,7 +198,7 @@ def methods_apart(root: Path) -> Found:
 def no_torch(root: Path) -> Found:
     """torch stays out of the rooms that do without."""
     looked_at, wrong = 0, []
-    for path in _files(root):
+    for path in files(root):
         if room_of(path, root) in TORCHLESS:
             looked_at += 1
             taken = {one.name for one in imports(path, root) if one.name and one.name.split(".")[0] == "torch"}
@@ -200,7 +209,7 @@ def no_torch(root: Path) -> Found:
 def whole_names(root: Path) -> Found:
     """Modules are imported by their whole names, and computed names stand only where names come from a table."""
     looked_at, wrong = 0, []
-    for path in _files(root):
+    for path in files(root):
         relative = path.relative_to(root).as_posix()
         for one in imports(path, root):
             looked_at += 1
@@ -214,10 +223,10 @@ def whole_names(root: Path) -> Found:
 def one_owner(root: Path) -> Found:
     """Only runs/ names the files of a run folder, so only runs/ reads and writes them."""
     looked_at, wrong = 0, []
-    for path in _files(root):
+    for path in files(root):
         if room_of(path, root) == "runs":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 looked_at += 1
                 if node.value in RUN_FILES:
@@ -228,13 +237,13 @@ def one_owner(root: Path) -> Found:
 def ranks_in_one_file(root: Path) -> Found:
     """Only one file knows of torch.distributed and of what launchers set: methods and the rest ask the runtime."""
     looked_at, wrong = 0, []
-    for path in _files(root):
+    for path in files(root):
         relative = path.relative_to(root).as_posix()
         if relative == OF_RANKS:
             continue
         looked_at += 1
         named = {one.name or "" for one in imports(path, root)}
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Attribute):
                 named.add(_dotted(node))
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
@@ -245,19 +254,47 @@ def ranks_in_one_file(root: Path) -> Found:
     return Found(looked_at, wrong)
 
 
-def sizes(root: Path, exceptions: set[str]) -> Found:
-    """No function is longer than 60 lines or has more than 8 parameters, where a user's or a researcher's verbs are."""
+def configs_unasked(root: Path) -> Found:
+    """Outside methods/, nothing depends on which method's Config it has: what differs is said by the method."""
     looked_at, wrong = 0, []
-    for path in (path for path in _files(root) if room_of(path, root) in SIZED):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef):
-                continue
-            looked_at += 1
-            name = f"{path.relative_to(root).as_posix()}::{node.name}"
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            given = node.args
-            parameters = len([*given.posonlyargs, *given.args, *given.kwonlyargs])
-            parameters -= bool(given.args and given.args[0].arg in ("self", "cls"))
-            if name not in exceptions and (lines > LONGEST or parameters > MOST_PARAMETERS):
-                wrong.append(f"{name} has {lines} lines and {parameters} parameters")
+    for path in files(root):
+        if room_of(path, root) == "methods":
+            continue
+        looked_at += 1
+        tree = tree_of(path)
+        known = _configs(tree)
+        for node in ast.walk(tree):
+            for asked in _types_asked_for(node):
+                names = {_dotted(part) for part in ast.walk(asked) if isinstance(part, ast.Name | ast.Attribute)}
+                if any(name in known or _is_config(name) for name in names):
+                    wrong.append(f"{path.relative_to(root)}, line {asked.lineno} asks for {ast.unparse(asked)}")
     return Found(looked_at, wrong)
+
+
+def _is_config(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return last.endswith("Config") and last != SHARED_CONFIG
+
+
+def _configs(tree: ast.AST) -> set[str]:
+    """The names under which a file knows a Config of a method."""
+    from_methods = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}.methods")
+    ]
+    return {alias.asname or alias.name for node in from_methods for alias in node.names if _is_config(alias.name)}
+
+
+def _types_asked_for(node: ast.AST) -> Iterator[ast.expr]:
+    """What `isinstance(x, T)`, `type(x) is T` and `case T():` ask for."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+        yield from node.args[1:2]
+    elif isinstance(node, ast.Compare) and any(_is_type_call(side) for side in (node.left, *node.comparators)):
+        yield from (side for side in (node.left, *node.comparators) if not _is_type_call(side))
+    elif isinstance(node, ast.MatchClass):
+        yield node.cls
+
+
+def _is_type_call(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type"

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from import_rules import arrows, methods_apart, no_torch, one_owner, ranks_in_one_file, sizes, whole_names
+from import_rules import (
+    ALLOWED,
+    SHARED,
+    arrows,
+    configs_unasked,
+    files,
+    imports,
+    methods_apart,
+    no_torch,
+    one_owner,
+    ranks_in_one_file,
+    room_of,
+    tree_of,
+    whole_names,
+)
+from size_rules import EXCEPTIONS, MOST_FILES, MOST_LINES, file_names, file_sizes, functions, house, small_files
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "labelloop"
-PUBLIC = {"workflows/fit.py::fit", "estimator.py::__init__"}  # what a user calls has keywords, not records
 
-
+# A rule, and how much it must have looked at.
 RULES = {
-    "arrows": (lambda root: arrows(root), 500),
-    "methods_apart": (lambda root: methods_apart(root), 10),
-    "no_torch": (lambda root: no_torch(root), 50),
-    "whole_names": (lambda root: whole_names(root), 1000),
-    "one_owner": (lambda root: one_owner(root), 1000),
-    "ranks_in_one_file": (lambda root: ranks_in_one_file(root), 100),
-    "sizes": (lambda root: sizes(root, PUBLIC), 200),
+    "arrows": (arrows, 500),
+    "methods_apart": (methods_apart, 10),
+    "no_torch": (no_torch, 50),
+    "whole_names": (whole_names, 1000),
+    "one_owner": (one_owner, 1000),
+    "ranks_in_one_file": (ranks_in_one_file, 100),
+    "configs_unasked": (configs_unasked, 100),
+    "functions": (functions, 1000),
+    "file_sizes": (file_sizes, 100),
+    "small_files": (small_files, 100),
+    "file_names": (file_names, 100),
+    "house": (house, 100),
 }
+LIMITED = {"functions": functions, "file_sizes": file_sizes, "small_files": small_files}
+BEING_REDUCED = {"house"}
 
 # A rule, a file, and code that breaks the rule there.
 MUTATIONS = [
@@ -71,8 +94,25 @@ MUTATIONS = [
     ("ranks_in_one_file", "training/runtime.py", "from torch.distributed import all_reduce"),
     ("ranks_in_one_file", "cli/fit.py", "import os\nos.environ.get('RANK')"),
     ("ranks_in_one_file", "bench/worker.py", "import os\nos.environ['SLURM_PROCID']"),
-    ("sizes", "bench/grid.py", "def run(a, b, c, d, e, f, *, g, h, i): ..."),
-    ("sizes", "workflows/plan.py", "def plan():\n" + "    pass\n" * 60),
+    ("configs_unasked", "workflows/fit.py", "def go(c):\n    return isinstance(c, ClosedLoopConfig)"),
+    ("configs_unasked", "workflows/fit.py", "isinstance(c, (int, closed_loop.Config))"),
+    ("configs_unasked", "workflows/fit.py", "isinstance(c, closed_loop.Config | None)"),
+    ("configs_unasked", "bench/grid.py", "from labelloop.methods.glc import Config as Glc\nissubclass(kind, Glc)"),
+    ("configs_unasked", "export/export.py", "type(c) is Config"),
+    ("configs_unasked", "export/export.py", "match c:\n    case Config():\n        pass"),
+    ("functions", "bench/grid.py", "def run(a, b, c, d, e, f, *, g, h, i): ..."),
+    ("functions", "workflows/plan.py", "def plan():\n" + "    pass\n" * 60),
+    ("functions", "methods/glc.py", "async def fit():\n" + "    pass\n" * 60),
+    ("functions", "data/table.py", "class Table:\n    def read(self, a, b, c, d, e, f, g, h, i): ..."),
+    ("file_sizes", "noise/draw.py", "x = 1\n" * 301),
+    ("small_files", "report/page.py", "import labelloop.report.facts"),
+    ("small_files", "report/page.py", "from labelloop.report import facts"),
+    ("small_files", "report/page.py", "from labelloop.report.facts import FACTS"),
+    ("small_files", "noise/draw.py", "from labelloop.report.facts import FACTS"),
+    ("small_files", "noise/draw.py", "from labelloop.noise.pair import pair"),
+    ("file_names", "data/utils.py", ""),
+    ("file_names", "training/helpers.py", ""),
+    ("house", "data/table.py", "x = 1\n" * MOST_LINES),
 ]  # fmt: skip
 
 # What looks like a breach and is none.
@@ -88,18 +128,34 @@ INNOCENT = [
     ("one_owner", "export/csv.py", "MESSAGE = 'it has no run.json; give another folder'"),
     ("ranks_in_one_file", "training/ranks.py", "import torch.distributed as dist\ndist.all_reduce(x)\n'RANK'"),
     ("ranks_in_one_file", "methods/glc.py", "import torch\nRANKING = 'the RANK of a matrix'\ntorch.distributions.Beta"),
-    ("sizes", "workflows/fit.py", "def fit(a, b, c, d, e, f, g, h, i): ..."),
-    ("sizes", "bench/grid.py", "class Grid:\n    def run(self, a, b, c, d, e, f, g, h): ..."),
+    ("configs_unasked", "methods/cross_entropy.py", "isinstance(c, FineTuneConfig)"),
+    ("configs_unasked", "workflows/fit.py", "isinstance(c, TrainingConfig)\nfrom labelloop.methods.glc import Config"),
+    ("functions", "workflows/fit.py", "def fit(a, b, c, d, e, f, g, h, i): ..."),
+    ("functions", "bench/grid.py", "class Grid:\n    def run(self, a, b, c, d, e, f, g, h): ..."),
+    ("file_sizes", "noise/draw.py", "x = 1\n" * 300 + "\n# why\n" * 300),
+    ("file_sizes", "noise/draw.py", '"""' + "What.\n" * 400 + '"""'),
+    ("small_files", "noise/__init__.py", "from labelloop.noise.pair import pair"),
+    ("small_files", "report/page.py", "from labelloop.report.page import own"),
+    ("file_names", "data/useful.py", ""),
+    ("house", "data/table.py", "x = 1\n" * (MOST_LINES - 2)),
 ]  # fmt: skip
 
 
 def broken(rule: str, root: Path, file: str, code: str) -> list[str]:
-    (root / file).parent.mkdir(parents=True)
-    (root / file).write_text(code, encoding="utf-8")
+    """What a rule says of a package with this file, beside two small ones."""
+    for name, text in (("report/facts.py", "FACTS = 1\n"), ("noise/pair.py", "pair = 1\n"), (file, code)):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
     return RULES[rule][0](root).wrong
 
 
-@pytest.mark.parametrize("rule", RULES)
+KEPT = [
+    pytest.param(rule, marks=pytest.mark.xfail(strict=True, reason="being reduced")) if rule in BEING_REDUCED else rule
+    for rule in RULES
+]
+
+
+@pytest.mark.parametrize("rule", KEPT)
 def test_the_package_keeps_every_rule(rule):
     check, least = RULES[rule]
     found = check(SOURCE)
@@ -121,6 +177,55 @@ def test_every_rule_is_broken_once():
     assert {rule for rule, _, _ in MUTATIONS} == {rule for rule, _, _ in INNOCENT} == set(RULES)
 
 
+def test_more_files_than_allowed_are_seen(tmp_path):
+    for number in range(MOST_FILES + 1):
+        (tmp_path / f"part_{number}.py").write_text("", encoding="utf-8")
+    assert house(tmp_path).wrong == [f"{MOST_FILES + 1} files; at most {MOST_FILES}"]
+
+
+@pytest.mark.parametrize("rule", LIMITED)
+def test_every_exception_is_needed_and_has_a_reason(rule):
+    breaches = LIMITED[rule](SOURCE, excepted=False).wrong
+    listed = EXCEPTIONS[rule]
+    assert set(EXCEPTIONS) == set(LIMITED)
+    unneeded = [name for name in listed if not any(breach.startswith(f"{name} ") for breach in breaches)]
+    assert unneeded == []
+    assert all(len(reason) > 10 for reason in listed.values())
+
+
+def test_every_arrow_is_used():
+    used: dict[str, set[str]] = {}
+    for path in files(SOURCE):
+        names = {one.name.removeprefix("labelloop.") for one in imports(path, SOURCE) if one.name}
+        used.setdefault(room_of(path, SOURCE), set()).update(names)
+    assert used.keys() == ALLOWED.keys()
+    for room, allowed in ALLOWED.items():
+        unused = [one for one in allowed if not any(f"{name}.".startswith(f"{one}.") for name in used[room])]
+        assert unused == [], room
+    assert all(not ALLOWED[noun] for noun in SHARED)
+
+
+@pytest.mark.parametrize("module", ["correct", "correct_file", "refit", "plan"])
+def test_relabelling_loads_no_torch(module):
+    code = f"import sys, labelloop.workflows.{module}; print(*sorted(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = run.stdout.split()
+    assert f"labelloop.workflows.{module}" in loaded
+    assert not {"torch", "labelloop.methods", "labelloop.training"} & set(loaded)
+
+
+def test_contributing_lists_the_same_arrows():
+    page = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.split("| room | may import")[1].split("\n\n")[0]
+    listed: dict[str, set[str]] = {}
+    for line in table.splitlines()[2:]:
+        names, allowed = (set(re.findall(r"`([\w.]+)`", cell)) for cell in line.strip("|").split("|"))
+        listed |= dict.fromkeys(names, allowed)
+    assert listed == {
+        room: allowed for room, allowed in ALLOWED.items() if room not in {*SHARED, "__init__", "__main__"}
+    }
+
+
 def test_importing_the_package_loads_nothing_heavy():
     code = "import sys, labelloop; print(sorted({'torch', 'scipy', 'sklearn', 'pyarrow', 'numpy'} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -140,3 +245,23 @@ def test_no_pickle():
         for word in ("torch.save(", "pickle.load", "pickle.dump", "allow_pickle=True", "weights_only=False"):
             assert word not in text, f"{path.relative_to(SOURCE)} has {word}"
     assert looked_at > 40
+
+
+CLOCKS = {"time", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
+
+
+def clocks_read(path: Path) -> list[str]:
+    """Where a test reads a clock; `monotonic` is for deadlines of something that is waited for."""
+    calls = [node.func for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    named = [(getattr(call, "attr", getattr(call, "id", "")), ast.unparse(call), call.lineno) for call in calls]
+    timed = [(whole, line) for last, whole, line in named if last in CLOCKS and whole in {last, f"time.{last}"}]
+    return [f"{path.name}, line {line} reads {whole}" for whole, line in timed]
+
+
+def test_no_test_depends_on_how_long_something_takes(tmp_path):
+    looked_at = sorted(Path(__file__).parent.rglob("*.py"))
+    assert len(looked_at) > 100
+    assert [found for path in looked_at for found in clocks_read(path)] == []
+    timed = tmp_path / "test_timed.py"
+    timed.write_text("import time\nstart = time.perf_counter()\nassert perf_counter() - start < 1\n", encoding="utf-8")
+    assert len(clocks_read(timed)) == 2

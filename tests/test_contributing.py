@@ -1,67 +1,144 @@
-"""A noise, a method and a command are added by CONTRIBUTING.md: one file and one line each."""
+"""The examples of CONTRIBUTING.md, pasted as they stand: one file and one line each pass lint, types and contracts."""
 
 from __future__ import annotations
 
-import importlib
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
-import numpy as np
 import pytest
+from import_rules import arrows, methods_apart, no_torch, whole_names
+from size_rules import file_names, functions, small_files
 
-import labelloop.cli
-import labelloop.methods
-import labelloop.noise
-from labelloop.bench.experiment import Experiment, run_experiment
-
-PAGE = (Path(__file__).resolve().parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-FILE = re.compile(
-    r"`src/labelloop/(\w+)/(\w+)\.py`:\n\n```python\n(.*?)```\n\nIn `(\w+)` [^:]*: `([^`]+)`", flags=re.DOTALL
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+EXAMPLE = re.compile(
+    r"<!-- example: (\w+) -->\n`src/labelloop/([\w/]+\.py)`:\n\n```python\n(.*?)```\n\n"
+    r"In `(\w+)` \(`([\w/]+\.py)`\): `([^`]+)`",
+    flags=re.DOTALL,
 )
-FOUND = {room: (name, code, table, line) for room, name, code, table, line in FILE.findall(PAGE)}
+# What the tools must refuse, or they looked at nothing.
+REFUSED = "import os\ndef wrong( x: int ) -> str:\n    return x\n"
 
 
-def add(room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Adds the file that the page shows for a room, and its line to the room's table."""
-    name, code, table, line = FOUND[room]
-    (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
-    package = importlib.import_module(f"labelloop.{room}")
-    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    module = importlib.import_module(f"labelloop.{room}.{name}")
-    monkeypatch.delitem(sys.modules, module.__name__)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    entry = eval(f"{{{line}}}", vars(package) | vars(module))
-    assert len(entry) == 1
-    for key, value in entry.items():
-        assert key not in getattr(package, table)
-        monkeypatch.setitem(getattr(package, table), key, value)
-    return module
+@dataclass(frozen=True)
+class Example:
+    """A file, and its line in a table.
+
+    Attributes:
+        file: Where it goes, below src/labelloop.
+        code: What it holds.
+        table: The name of the table.
+        place: The file of the table.
+        line: The entry: `"name": value`.
+    """
+
+    file: str
+    code: str
+    table: str
+    place: str
+    line: str
+
+    @property
+    def name(self) -> str:
+        return self.line.split('"')[1]
+
+
+EXAMPLES = {kind: Example(*rest) for kind, *rest in EXAMPLE.findall(PAGE)}
+KINDS = list(EXAMPLES)
+
+
+def paste(example: Example, package: Path) -> None:
+    """Writes the file, its line at the end of the table, and the import of what the line names."""
+    (package / example.file).write_text(example.code, encoding="utf-8")
+    place = package / example.place
+    before, start, rest = re.split(rf"(\n{example.table}\b[^\n]*= {{\n)", place.read_text(encoding="utf-8"))
+    entries, end, after = rest.partition("\n}\n")
+    value = example.line.split(": ")[1]
+    if value.isidentifier():
+        module = example.file.removesuffix(".py").replace("/", ".")
+        before = before.replace("\nfrom labelloop.", f"\nfrom labelloop.{module} import {value}\nfrom labelloop.", 1)
+    place.write_text(f"{before}{start}{entries}\n    {example.line},{end}{after}", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package with all examples, and a file beside them that the tools must refuse."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copytree(ROOT / "src" / "labelloop", folder / "src" / "labelloop")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for kind in KINDS:
+        paste(EXAMPLES[kind], folder / "src" / "labelloop")
+    (folder / "refused.py").write_text(REFUSED, encoding="utf-8")
+    return folder
+
+
+def run(project: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A module of Python in a process of its own that sees the copy."""
+    surroundings = os.environ | {"PYTHONPATH": str(project / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(command, cwd=cwd or project, env=surroundings, capture_output=True, text=True)
+
+
+def pasted(project: Path) -> list[str]:
+    """The files of the examples, as paths from the project."""
+    return [f"src/labelloop/{EXAMPLES[kind].file}" for kind in KINDS]
 
 
 def test_the_page_has_one_of_each():
-    assert set(FOUND) == {"noise", "methods", "cli"}
+    assert list(EXAMPLES) == ["noise", "method", "learner", "command"]
+    assert PAGE.count("<!-- example:") == len(EXAMPLES)
+    assert [example.table for example in EXAMPLES.values()] == ["NOISES", "METHODS", "LEARNERS", "COMMANDS"]
 
 
-def test_a_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    add("noise", tmp_path, monkeypatch)
-    noisy = labelloop.noise.NOISES["opposite"](np.array([0, 1, 2, -1]), 3, 1.0, np.random.default_rng(0))
-    assert noisy.labels.tolist() == [2, 1, 0, -1]
-    assert Experiment(noise="opposite").noise == "opposite"  # grids know it
+@pytest.mark.parametrize("command", [("check", "--output-format=concise"), ("format", "--check")], ids=["lint", "form"])
+def test_they_pass_lint(project, command):
+    found = run(project, "ruff", *command, *pasted(project))
+    assert found.returncode == 0, found.stdout
+    assert run(project, "ruff", *command, "refused.py").returncode == 1
 
 
-def test_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    add("methods", tmp_path, monkeypatch)
-    config = {"epochs": 2, "network_options": {"hidden": [8]}, "smoothing": 0.2}
-    experiment = Experiment(method="smoothed", dataset_options={"limit": 200}, clean=40, config=config)
-    record = run_experiment(experiment, tmp_path / "run", progress=False)
-    assert [row["epoch"] for row in record["history"]] == [1, 2]
+def test_they_pass_the_types(project):
+    found = run(project, "mypy", "--cache-dir", str(project / "cache"), *pasted(project), "refused.py")
+    errors = [line for line in found.stdout.splitlines() if ": error:" in line]
+    assert len(errors) == 1, found.stdout + found.stderr
+    assert errors[0].startswith("refused.py:3: error: Incompatible return value")
 
 
-def test_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    add("cli", tmp_path, monkeypatch)
+@pytest.mark.parametrize("rule", [arrows, methods_apart, no_torch, whole_names, functions, small_files, file_names])
+def test_they_keep_the_rules(project, rule):
+    found = rule(project / "src" / "labelloop")
+    assert found.looked_at > 10
+    assert found.wrong == []
+
+
+def passes(project: Path, file: str, name: str, least: int) -> None:
+    """The tests of a contract, for one name, on the copy."""
+    words = ("-p", "no:cacheprovider", "-p", "no:xdist", "-k", " and ".join(name.split()), f"tests/{file}")
+    found = run(project, "pytest", *words, cwd=ROOT)
+    assert found.returncode == 0, found.stdout
+    assert sum(line.count(".") for line in found.stdout.splitlines() if line.endswith("%]")) >= least
+
+
+def test_the_noise_keeps_the_contract(project):
+    passes(project, "noise/test_noise_every.py", EXAMPLES["noise"].name, 5)
+
+
+def test_the_method_keeps_the_contract(project):
+    passes(project, "bench/test_contract.py", EXAMPLES["method"].name, 8)
+
+
+def test_the_learner_keeps_the_contract(project):
+    passes(project, "relabel/test_learner_every.py", EXAMPLES["learner"].name, 4)
+
+
+def test_the_command_works(project, tmp_path):
     (tmp_path / "model.json").write_text(json.dumps({"classes": ["ant", "bee"]}))
-    assert labelloop.cli.main(["classes", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "ant\nbee\n"
+    name = EXAMPLES["command"].name
+    assert run(project, "labelloop", name, str(tmp_path)).stdout == "ant\nbee\n"
+    assert name in run(project, "labelloop", "--help").stdout

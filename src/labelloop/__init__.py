@@ -19,7 +19,7 @@ _PUBLIC = {
     "LabelLoopClassifier": "labelloop.estimator",
     "load_model": "labelloop.trained_model",
     "TrainedModel": "labelloop.trained_model",
-    "Config": "labelloop.methods.closed_loop.config",
+    "Config": "labelloop.methods.labelloop",
     "CorrectorConfig": "labelloop.methods.closed_loop.corrector",
     "fit_corrector": "labelloop.methods.closed_loop.corrector",
     "fit_simplex_weights": "labelloop.relabel.stacking",
@@ -51,8 +51,8 @@ __all__ = [
 if TYPE_CHECKING:
     from labelloop.errors import DataError, UsageError
     from labelloop.estimator import LabelLoopClassifier
-    from labelloop.methods.closed_loop.config import Config
     from labelloop.methods.closed_loop.corrector import CorrectorConfig, fit_corrector
+    from labelloop.methods.labelloop import Config
     from labelloop.relabel.stacking import combine, fit_simplex_weights
     from labelloop.splits import stratified_split
     from labelloop.trained_model import TrainedModel, load_model

@@ -41,13 +41,13 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
 
     Args:
         recipe: The named settings to start from: "default", or the paper's.
-        config: What differs from the recipe, as nested keys: {"corrector": {"hidden": 64}}.
+        config: What differs from the recipe, as nested keys: {"network_options": {"hidden": [64]}}.
         network: "mlp", "small-cnn", ..., or "auto" for what suits the inputs.
-        epochs: Passes over the rows. With clean labels it must exceed `warm_up`.
-        warm_up: Epochs before the first correction.
+        epochs: Passes over the rows.
+        warm_up: Epochs before the first correction; only with a recipe of the paper, and less than `epochs`.
         batch_size: Rows a step.
         learning_rate: At the start.
-        noisy_loss_weight: How much the noisy head counts (λ).
+        noisy_loss_weight: How much the noisy head counts (λ); only with a recipe of the paper.
         random_state: A whole number is the seed of `labelloop.fit`; None draws a new one for every fit.
         device: "auto", "cpu", "cuda", ... to train on.
         verbose: Above 0, draws a progress bar.
@@ -64,9 +64,9 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         noise_matrix_: `T[true, noisy]`, C × C, rows sum to 1: how often each true class was given each label.
             It counts the rows with a given label, each as its corrected probabilities; a class that these never name
             has its row of the identity.
-        combination_weights_: A row for every correction that sums to 1: weights of given labels, half-networks and
-            of the corrections up to it. The last row made `corrected_proba_`, unless `labels_from_` says otherwise.
-        labels_from_: "closed-loop" or "held-out networks", as `labelloop.Result` says.
+        combination_weights_: A row for every correction that sums to 1: weights of the given labels and of the
+            corrections up to it.
+        labels_from_: "labelloop", or "closed-loop" with a recipe of the paper.
         history_: A record for every epoch.
         estimate_: How good `corrected_labels_` are, with 95% intervals and notes in words, as `labelloop.Result` says.
         stop_reason_: Why the training ended.

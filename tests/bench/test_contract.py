@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_runs import quick_config, tiny, without_clocks
+from toys import check_resume, toy_problem
 
 import labelloop
 from labelloop.bench.check import check_experiments
@@ -99,6 +100,11 @@ def test_a_method_hands_back_targets_and_records_every_epoch(method):
     np.testing.assert_allclose(result.targets.sum(axis=1), 1, atol=1e-4)
     assert (result.targets >= 0).all()
     assert result.stop_reason
+    if result.returned is not None:
+        assert result.returned.train.shape == result.targets.shape
+        np.testing.assert_allclose(result.returned.train.sum(axis=1), 1, atol=1e-4)
+        assert result.returned.labels_from
+        assert "notes" in result.returned.estimate
     assert len(runtime.history) >= 2
     assert [row["epoch"] for row in runtime.history] == list(range(1, len(runtime.history) + 1))
     for row in runtime.history:
@@ -149,6 +155,14 @@ def test_a_method_continues_from_its_checkpoint_to_the_same_record(method, ingre
             run_experiment(experiment, folder, progress=False)
         monkeypatch.setattr(Runtime, "save", save)
         assert without_clocks(run_experiment(experiment, folder, progress=False)) == without_clocks(whole)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_continues_on_images_with_batch_norm_and_rows_without_a_label(method, tmp_path):
+    problem = toy_problem(images=True, unlabelled=7)
+    plain = quick_config(method) | {"network": "small-cnn", "network_options": {"widths": [4, 6, 8, 8]}}
+    config = resolve(build_config(METHODS[method].config, plain), problem)
+    check_resume(method, problem, config, (1,), tmp_path / "run")
 
 
 # --- truth stays out --------------------------------------------------------------------------------------------------
@@ -352,7 +366,7 @@ for copy, wanted, method in json.loads(sys.argv[1]):
         assert labelloop.__file__.startswith(copy), labelloop.__file__
         assert sorted(METHODS) == sorted(wanted), sorted(METHODS)
         quick = {"epochs": 2, "network_options": {"hidden": [8]}}
-        quick |= {"warm_up": 1, "final_labels": "loop", "beliefs": "networks"} if method == "closed-loop" else {}
+        quick |= {"warm_up": 1} if method == "closed-loop" else {}
         grid = {"dataset_options": {"limit": 200}, "clean": 50, "methods": [{"method": method, "config": quick}]}
         record = run_experiment(expand(grid, "grid")[0], progress=False)
         assert len(record["history"]) == 2

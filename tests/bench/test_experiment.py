@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_runs import tiny, without_clocks
 
-from labelloop.bench.experiment import Experiment, run_experiment
+from labelloop.bench.experiment import run_experiment
 from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS, logistic
@@ -267,9 +267,11 @@ def test_an_experiment_is_plain_data():
     assert type(experiment)(**json.loads(json.dumps(asdict(experiment)))) == experiment
 
 
-@pytest.mark.parametrize("paired", [True, False])
-def test_the_labels_of_the_recipe_have_the_key_of_the_recipe(paired):
-    def key(**config: str) -> str:
-        return Experiment(dataset="digits", noise="symmetric", rate=0.4, paired=paired, config=config).key
-
-    assert key() == key(final_labels="held_out") != key(final_labels="loop")
+def test_a_bench_measures_the_labels_that_a_method_returns():
+    record = run_experiment(tiny("closed-loop", paired=True, rate=0.2), progress=False)
+    measured = dict(record["handed_back"])
+    assert measured.pop("labels_from") == "closed-loop"
+    assert len(measured) >= 7
+    last = record["history"][-1]
+    assert measured == {key: last[key] for key in measured}, "the loop returns what it trained on last"
+    assert "handed_back" not in run_experiment(tiny("cross-entropy"), progress=False)

@@ -38,8 +38,6 @@ method = "closed-loop"
 warm_up = 1
 correct_every = 1
 corrector = { hidden = 8, max_epochs = 5 }
-final_labels = "loop"
-beliefs = "networks"
 """
 
 
@@ -55,10 +53,10 @@ def quick_config(method: str) -> dict[str, Any]:
             config[field.name] = 0.3
         elif field.name == "corrector":
             config[field.name] = {"hidden": 8, "max_epochs": 3}
-        elif field.name == "beliefs":
-            config[field.name] = "networks"
-        elif field.name == "final_labels":
-            config[field.name] = "loop"  # the others cost ten times as much
+        elif field.name == "learners":
+            config[field.name] = "networks"  # the others cost ten times as much
+        elif field.name == "rounds":
+            config[field.name] = 1
     return config
 
 

@@ -20,8 +20,10 @@ from labelloop.runs.lock import LOCK
 
 NAMES = ("ant", "bee", "cat")
 COLUMNS = ("a", "b", "c", "d")
-# Three corrections, after epochs 2, 3 and 4, in a fraction of a second.
-QUICK = (
+# Two corrections in a fraction of a second.
+QUICK = ("epochs=5", "rounds=1", "learners=networks", "batch_size=32", "network_options.hidden=[8]")
+# The paper's method: three corrections, after epochs 2, 3 and 4.
+QUICK_LOOP = (
     "epochs=5",
     "warm_up=2",
     "correct_every=1",
@@ -29,10 +31,6 @@ QUICK = (
     "network_options.hidden=[8]",
     "corrector.hidden=8",
     "corrector.max_epochs=8",
-    "final_labels=loop",
-    "simulation=posterior",
-    "correct_until=1.0",
-    "combination_prior=0",
 )
 QUICK_BASELINE = ("epochs=3", "network_options.hidden=[8]")
 

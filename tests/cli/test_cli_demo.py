@@ -27,7 +27,6 @@ def short(monkeypatch):
         values = {"epochs": 3, "network_options": {"hidden": [4]}}
         if method == "closed-loop":
             values |= {"warm_up": 1, "corrector": {"max_epochs": 2, "hidden": 4}}
-            values |= {"final_labels": "loop", "beliefs": "networks"}
         values |= {"fine_tune_epochs": 1} if method == "fine-tune" else {}
         return recipe_config(method, recipe, values)
 

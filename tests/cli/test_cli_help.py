@@ -6,35 +6,33 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 from cli_tools import command
 
 import labelloop as library
 
+MOST_MODULES = 150  # that --help may import, Python's own included; numpy alone has more
 
-def test_help_answers_at_once():
-    seconds = []
-    for _ in range(3):  # the machine may be busy with something else once
-        start = time.perf_counter()
-        done = subprocess.run(command("--help"), capture_output=True, text=True, env=dict(os.environ))
-        seconds.append(time.perf_counter() - start)
-        assert done.returncode == 0
-        assert done.stderr == ""
-        for name in ("fit", "predict", "demo"):
-            assert name in done.stdout
-    assert min(seconds) < 0.5
+
+def test_help_lists_the_commands():
+    done = subprocess.run(command("--help"), capture_output=True, text=True, env=dict(os.environ))
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for name in ("fit", "predict", "demo"):
+        assert name in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["predict", "--help"], ["demo", "--help"]])
-def test_help_imports_nothing_heavy(arguments):
+def test_help_imports_little_and_nothing_heavy(arguments):
     program = (
         "import json, sys\n"
+        "before = set(sys.modules)\n"
         "import labelloop\n"
         "from labelloop.cli import main\n"
         "try:\n    main(json.loads(sys.argv[1]))\n"
         "except SystemExit as end:\n    assert not end.code\n"
+        f"assert 10 < len(sys.modules.keys() - before) < {MOST_MODULES}, len(sys.modules.keys() - before)\n"
         "heavy = {'torch', 'numpy', 'scipy', 'sklearn', 'pyarrow', 'tqdm', 'safetensors'}\n"
         "assert 'labelloop.cli' in sys.modules\n"
         "sys.exit(', '.join(sorted(heavy & sys.modules.keys())) or 0)\n"

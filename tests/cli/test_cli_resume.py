@@ -39,14 +39,13 @@ LONG = (
     "epochs=12",
     "warm_up=3",
     "correct_every=2",
-    "correct_until=1.0",
     "batch_size=16",
     "network_options.hidden=[8]",
     "corrector.hidden=16",
     "corrector.max_epochs=8",
     "corrector.inputs=features+logits",
 )
-SHORT = ("epochs=6", *LONG[1:], "beliefs=networks", "final_labels=loop")  # without trees and held-out labels
+SHORT = ("epochs=6", *LONG[1:])
 RESULTS = ("labels.parquet", "targets.npy", "model.safetensors", "model.json")
 
 

@@ -56,7 +56,7 @@ class Counted(Runtime):
         self.steps += model is self._within.model
 
 
-@pytest.mark.parametrize("name", ["dropout", "batch norm", "half-networks"])
+@pytest.mark.parametrize("name", ["dropout", "batch norm", "averaged"])
 @pytest.mark.parametrize(("epoch", "step"), [(1, 1), (5, 2)])
 def test_a_run_killed_within_an_epoch_goes_on_from_there_to_the_same_bytes(name, epoch, step, tmp_path):
     problem, config, _ = variant(name)
@@ -92,7 +92,7 @@ def test_no_place_is_kept_before_it_is_time(tmp_path):
     assert not (tmp_path / "run" / "checkpoint" / PLACE).exists()
 
 
-@pytest.mark.parametrize("name", ["plain", "half-networks", "clean rows too"])
+@pytest.mark.parametrize("name", ["plain", "averaged", "all candidates"])
 def test_a_run_with_its_arrays_in_files_is_the_same_bit_for_bit(name, tmp_path, all_is_large):
     problem, config, _ = variant(name)
     found = run(problem, config, folder=new_folder(tmp_path / "run"))
@@ -105,7 +105,7 @@ def test_a_run_with_its_arrays_in_files_is_the_same_bit_for_bit(name, tmp_path, 
 
 
 def test_a_run_with_its_arrays_in_files_resumes(tmp_path, all_is_large):
-    problem, config, _ = variant("half-networks")
+    problem, config, _ = variant("all features")
     with pytest.raises(KeyboardInterrupt):
         fit(problem, config, Killed(new_folder(tmp_path / "run"), 6, 2))
     resumed = run(problem, config, folder=RunFolder(tmp_path / "run", resume=True))
@@ -116,7 +116,7 @@ def test_a_run_with_its_arrays_in_files_resumes(tmp_path, all_is_large):
 
 
 def test_half_precision_keeps_soft_labels_in_half(tmp_path):
-    problem, config, _ = variant("half-networks")
+    problem, config, _ = variant("all features")
     with memory_limit("64G", half=True):
         found = fit(problem, config, quiet())
     assert found.targets.dtype == np.float16

@@ -39,6 +39,9 @@ def clean_rows(seed: int = 0, paired: int = 10):
         "logits": rng.normal(size=(M, C)).astype(np.float32),
         "probabilities": rng.dirichlet(np.ones(C), M).astype(np.float32),
         "extra": rng.normal(size=(M, 2)).astype(np.float32),
+        "noisy_logits": rng.normal(size=(M, C)).astype(np.float32),
+        "all_features": rng.normal(size=(M, 3 * D)).astype(np.float32),
+        "past_labels": rng.dirichlet(np.ones(C), (M, 2)).reshape(M, 2 * C).astype(np.float32),
     }
     return noisy, columns, labels
 

@@ -14,12 +14,14 @@ from torch import nn
 from torch.nn import functional as F
 from toys import new_folder, quiet, random_states, same_state, state_of, toy
 
-from labelloop.errors import UsageError
+from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config, fit, loop
+from labelloop.methods.closed_loop.state import LoopState
 from labelloop.runs.folder import RunFolder
 from labelloop.seeds import integer, stream
 from labelloop.splits import stratified_split
+from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.epoch import extract
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, resolve
@@ -50,7 +52,7 @@ def test_a_run_of_100_epochs_corrects_when_the_paper_does(every, expected):
 def test_the_defaults_give_twelve_corrections():
     config = Config()
     assert sum(config.corrects_after(epoch) for epoch in range(1, config.epochs + 1)) == 12
-    assert (config.noisy_loss_weight, config.clean_fit_fraction, config.clean_rows_train) == (0.5, 0.8, "never")
+    assert (config.noisy_loss_weight, config.clean_fit_fraction, config.combination) == (0.5, 0.8, "convex")
 
 
 def test_no_correction_follows_the_last_epoch_and_none_comes_before_the_end_of_warm_up():
@@ -64,7 +66,6 @@ def test_no_correction_follows_the_last_epoch_and_none_comes_before_the_end_of_w
     [
         ({"combination": "convexe"}, "did you mean 'convex'"),
         ({"combination": "last"}, "'latest'"),
-        ({"clean_rows_train": "after_warmup"}, "did you mean 'after_warm_up'"),
         ({"warm_up": 0}, "warm_up"),
         ({"correct_every": 0}, "correct_every"),
         ({"noisy_loss_weight": -0.1}, "noisy_loss_weight"),
@@ -203,24 +204,6 @@ def test_no_clean_row_is_in_any_forward_pass_with_gradients():
     assert len(runtime.without) == rounds * (len(problem.train) + len(problem.clean))
 
 
-@pytest.mark.parametrize(("value", "epochs"), [("always", 8), ("after_warm_up", 5)])
-def test_clean_rows_train_the_classifier_when_asked(value, epochs):
-    runtime, problem, config = watched(clean_rows_train=value)
-    clean = sorted(row for row in runtime.with_gradient if row in set(problem.clean.index))
-    assert clean == sorted(problem.clean.index.tolist() * epochs)
-    assert config.epochs == 8
-
-
-def test_training_on_clean_rows_after_warm_up_changes_nothing_before():
-    problem, _ = toy()
-    states = {}
-    for value in ("never", "after_warm_up", "always"):
-        fitted = run(problem, tiny_config(problem, epochs=3, warm_up=3, clean_rows_train=value))
-        states[value] = fitted.model.state_dict()
-    assert same_state(states["never"], states["after_warm_up"])
-    assert not same_state(states["never"], states["always"])
-
-
 def test_a_method_sees_no_truth():
     names = {name for name in dir(Problem) if not name.startswith("_")} | {f.name for f in dataclasses.fields(Problem)}
     assert names == {"train", "clean", "class_names", "num_classes"}
@@ -286,23 +269,23 @@ class Noted:
         self.corrector: list[dict] = []
         self.components: list[list[np.ndarray]] = []
         self.combined: list[list[np.ndarray]] = []
-        fit_corrector, weights, combine = loop.fit_corrector, loop.combination_weights, loop.combine
+        fit_corrector, weights, combine = loop.fit_corrector, loop.fit_simplex_weights, loop.combine
         names = list(inspect.signature(fit_corrector).parameters)
 
         def note_corrector(*arguments):
             self.corrector.append(dict(zip(names, arguments, strict=True)))
             return fit_corrector(*arguments)
 
-        def note_weights(combination, components, *further):
+        def note_weights(components, labels, previous):
             self.components.append(components)
-            return weights(combination, components, *further)
+            return weights(components, labels, previous)
 
         def note_combine(components, omega):
             self.combined.append(components)
             return combine(components, omega)
 
         monkeypatch.setattr(loop, "fit_corrector", note_corrector)
-        monkeypatch.setattr(loop, "combination_weights", note_weights)
+        monkeypatch.setattr(loop, "fit_simplex_weights", note_weights)
         monkeypatch.setattr(loop, "combine", note_combine)
 
 
@@ -381,8 +364,12 @@ def test_components_are_the_base_and_every_correction_so_far_never_recomputed(mo
         ("logits",),
         ("probabilities",),
         ("extra",),
+        ("noisy_logits",),
+        ("all_features",),
+        ("past_labels",),
         ("features+extra+logits",),
         ("features", "logits", "extra"),
+        ("features", "all_features+past_labels+noisy_logits"),
     ],
 )
 def test_every_input_of_the_correction_network_works_in_a_run(monkeypatch, inputs):
@@ -396,8 +383,75 @@ def test_every_input_of_the_correction_network_works_in_a_run(monkeypatch, input
 
 def test_an_input_that_the_data_lacks_is_refused():
     problem, _ = toy(extra=False)
+    config = tiny_config(problem, corrector={"inputs": ("features+extra",)})
     with pytest.raises(UsageError, match="'extra'"):
-        run(problem, tiny_config(problem, corrector={"inputs": ("features+extra",)}))
+        run(problem, config)
+    with pytest.raises(UsageError, match="'extra'"):
+        METHODS["closed-loop"].check(problem, config)
+    METHODS["closed-loop"].check(toy(extra=True)[0], config)
+
+
+def widths(monkeypatch, problem: Problem, inputs: str) -> list[int]:
+    """How many numbers per row the correction network of every round takes."""
+    found, fit_corrector = [], loop.fit_corrector
+
+    def note(*arguments):
+        corrector = fit_corrector(*arguments)
+        found.append(corrector.network.first.in_features)
+        return corrector
+
+    monkeypatch.setattr(loop, "fit_corrector", note)
+    run(problem, tiny_config(problem, corrector={"inputs": (inputs,)}))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ("features", [3 + 16, 3 + 16, 3 + 16]),
+        ("noisy_logits", [3 + 3, 3 + 3, 3 + 3]),
+        ("all_features", [3 + 16, 3 + 2 * 16, 3 + 3 * 16]),
+        ("past_labels", [3, 3 + 3, 3 + 2 * 3]),
+        ("features+past_labels", [3 + 16, 3 + 16 + 3, 3 + 16 + 2 * 3]),
+    ],
+)
+def test_a_correction_network_is_as_wide_as_its_inputs(monkeypatch, inputs, expected):
+    assert widths(monkeypatch, toy()[0], inputs) == expected
+
+
+def test_all_features_are_those_of_every_round_oldest_first(monkeypatch):
+    problem, _ = toy()
+    noted = Noted(monkeypatch)
+    run(problem, tiny_config(problem, corrector={"inputs": ("features", "all_features")}))
+    seen = [given["columns"]["features"] for given in noted.corrector]
+    assert len(seen) == 3
+    for k, given in enumerate(noted.corrector):
+        np.testing.assert_array_equal(given["columns"]["all_features"], np.concatenate(seen[: k + 1], axis=1))
+
+
+def test_past_labels_are_the_corrections_of_earlier_rounds(monkeypatch):
+    problem, _ = toy()
+    noted = Noted(monkeypatch)
+    run(problem, tiny_config(problem, corrector={"inputs": ("past_labels",)}))
+    val = noted.corrector[0]["clean_val"]
+    for k, given in enumerate(noted.corrector):
+        shown = given["columns"]["past_labels"]
+        assert shown.shape == (len(problem.clean), 3 * k)
+        earlier = noted.components[k][1 : k + 1]  # without the given label and without this round
+        np.testing.assert_array_equal(shown[val], np.concatenate([np.empty((len(val), 0)), *earlier], axis=1))
+
+
+def test_noisy_logits_are_those_of_the_noisy_head_up_to_a_constant_of_the_row(monkeypatch):
+    problem, _ = toy()
+    noted = Noted(monkeypatch)
+    config = tiny_config(problem, epochs=4, warm_up=3, learning_rate_drops=(), corrector={"inputs": ("noisy_logits",)})
+    run(problem, config)
+    model = run(problem, replace(config, epochs=3)).model.eval()
+    with torch.no_grad():
+        logits = model(torch.tensor(problem.clean.inputs[problem.clean.index])).noisy_logits.numpy()
+    apart = noted.corrector[0]["columns"]["noisy_logits"] - logits
+    np.testing.assert_allclose(apart, np.broadcast_to(apart[:, :1], apart.shape), atol=1e-4)
+    assert np.ptp(logits, axis=1).max() > 0.1  # else any constant row would do
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------
@@ -524,12 +578,12 @@ VARIANTS = {
     "dropout": {"network_options": {"hidden": [16], "dropout": 0.4}},
     "batch norm": {"images": True, "augment": "crop-flip"},
     "latest": {"combination": "latest"},
-    "half-networks": {
-        "simulation": "transition", "warm_up": 2, "mixup": 0.5, "average_weights": 0.9,
-        "clean_rows_train": "after_last_correction",
-    },
-    "clean rows too": {"clean_rows_train": "after_warm_up"},
-}  # fmt: skip
+    "averaged": {"mixup": 0.5, "average_weights": 0.9, "augment": "none"},
+    "noisy logits": {"corrector": {"inputs": ("noisy_logits+logits",)}},
+    "all features": {"corrector": {"inputs": ("all_features",)}},
+    "past labels": {"corrector": {"inputs": ("features+past_labels",)}},
+    "all candidates": {"corrector": {"inputs": ("features", "all_features+past_labels", "noisy_logits")}},
+}
 
 
 def variant(name: str) -> tuple[Problem, Config, Truth]:
@@ -580,15 +634,24 @@ def test_a_resumed_run_hands_the_weights_of_the_last_round_to_the_next(monkeypat
     problem, config, truth = variant("plain")
     with pytest.raises(KeyboardInterrupt):
         fit(problem, config, Interrupted(new_folder(tmp_path / "run"), 4, "save", truth))
-    original, handed = loop.combination_weights, []
+    original, handed = loop.fit_simplex_weights, []
 
-    def note(combination, components, labels, previous, prior):
+    def note(components, labels, previous):
         handed.append(previous)
-        return original(combination, components, labels, previous, prior)
+        return original(components, labels, previous)
 
-    monkeypatch.setattr(loop, "combination_weights", note)
+    monkeypatch.setattr(loop, "fit_simplex_weights", note)
     fitted = run(problem, config, folder=RunFolder(tmp_path / "run", resume=True))
     assert [weights.tolist() for weights in handed] == [record["weights"] for record in fitted.rounds[:-1]]
+
+
+def test_a_checkpoint_with_half_networks_inside_the_loop_is_refused_in_words():
+    targets = np.eye(2, dtype=np.float32)
+    old = Checkpoint(3, {}, {}, {"targets": targets}, [], {"rounds": []})
+    assert LoopState.restored(old, targets).past == []
+    for name in ("held_out_train", "held_out_gap"):
+        with pytest.raises(DataError, match=r"older version.*--overwrite"):
+            LoopState.restored(replace(old, arrays=old.arrays | {name: targets}), targets)
 
 
 def test_a_folder_changes_nothing(tmp_path):
@@ -625,11 +688,3 @@ def test_the_model_is_the_one_trained_last():
     problem, _ = toy()
     fitted = run(problem, tiny_config(problem))
     assert not same_state(state_of(fitted.model), new_classifier(tiny_config(problem), problem, 0).state_dict())
-
-
-def test_rows_that_are_augmented_anyway_are_blended_only_if_asked():
-    blended = {"mixup": 0.3, "mixup_augmented": False}
-    assert Config(**blended, augment="none").of_the_loop().mixup == 0.3
-    assert Config(**blended, augment="crop-flip").of_the_loop().mixup == 0
-    assert Config(**blended, augment="own").of_the_loop().mixup == 0
-    assert Config(mixup=0.3, augment="crop-flip").of_the_loop().mixup == 0.3

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from tiny import tiny_config
 from toys import toy
 
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import CorrectorConfig
-from labelloop.methods.closed_loop.views import columns, noisy_view, rows_to_train_on
+from labelloop.methods.closed_loop.state import History
+from labelloop.methods.closed_loop.views import columns, noisy_view
 from labelloop.splits import one_hot, together
 from labelloop.types import MISSING, Extracted
 
@@ -68,6 +70,24 @@ def test_the_columns_are_what_the_network_says():
     assert set(columns(seen, None, Config())) == {"features"}
 
 
+def test_columns_of_earlier_rounds_come_first_and_none_is_no_column():
+    now, before = extracted(5), extracted(5, 1)
+    config = Config(corrector=CorrectorConfig(inputs=("all_features", "past_labels", "noisy_logits")))
+    first = columns(now, None, config)
+    np.testing.assert_array_equal(first["all_features"], now.features)
+    assert first["past_labels"].shape == (5, 0)
+    second = columns(now, None, config, History([before.features], [before.noisy_posterior]))
+    np.testing.assert_array_equal(second["all_features"], np.concatenate([before.features, now.features], axis=1))
+    np.testing.assert_array_equal(second["past_labels"], before.noisy_posterior)
+    np.testing.assert_allclose(np.exp(second["noisy_logits"]), now.noisy_posterior, rtol=1e-5)
+
+
+def test_a_probability_of_zero_has_a_finite_logit():
+    seen = replace(extracted(1), noisy_posterior=np.array([[1, 0, 0]], np.float32))
+    config = Config(corrector=CorrectorConfig(inputs=("noisy_logits",)))
+    assert np.isfinite(columns(seen, None, config)["noisy_logits"]).all()
+
+
 def test_a_missing_label_is_a_row_of_zeros():
     np.testing.assert_array_equal(one_hot(np.array([1, MISSING, 0]), 3), [[0, 1, 0], [0, 0, 0], [1, 0, 0]])
     assert one_hot(np.array([1]), 3).dtype == np.float32
@@ -80,27 +100,3 @@ def test_rows_are_put_together_in_order():
     for name in ("index", "labels", "clean_labels"):
         parts = getattr(problem.train, name), getattr(problem.clean, name)
         np.testing.assert_array_equal(getattr(both, name), np.concatenate(parts))
-
-
-@pytest.mark.parametrize(
-    ("value", "with_clean"),
-    [("never", {2: False, 3: False, 4: False}), ("always", {1: True, 4: True}), ("after_warm_up", {3: False, 4: True})],
-)
-def test_clean_rows_are_trained_on_only_when_asked(value, with_clean):
-    problem, _ = toy(paired=5)
-    noisy = one_hot(problem.train.labels, 3)
-    targets = np.full_like(noisy, 1 / 3)
-    config = tiny_config(problem, clean_rows_train=value, warm_up=3, noisy_loss_weight=0.7)
-    for epoch, expected in with_clean.items():
-        rows, row_targets, row_noisy, weight = rows_to_train_on(problem, targets, noisy, config, epoch)
-        assert weight == 0.7
-        if not expected:
-            assert rows is problem.train
-            assert row_targets is targets
-            assert row_noisy is noisy
-            continue
-        np.testing.assert_array_equal(rows.index, np.concatenate([problem.train.index, problem.clean.index]))
-        np.testing.assert_array_equal(row_targets[: len(noisy)], targets)
-        np.testing.assert_array_equal(row_targets[len(noisy) :], np.eye(3)[problem.clean.clean_labels])
-        np.testing.assert_array_equal(row_noisy[len(noisy) :][:5], np.eye(3)[problem.clean.labels[:5]])
-        np.testing.assert_array_equal(row_noisy[len(noisy) :][5:], 0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+
 import pytest
 
-from labelloop.config.recipes import DEFAULT_RECIPE, RECIPES
+from labelloop.config.recipes import DEFAULT_METHOD, DEFAULT_RECIPE, PAPER_METHOD, RECIPES, method_of
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import Config
@@ -16,6 +19,9 @@ from labelloop.methods.configure import recipe_config
 def test_every_recipe_fits_every_method(method, recipe):
     config = recipe_config(method, recipe)
     assert type(config) is METHODS[method].config
+    if (method, recipe) == (PAPER_METHOD, DEFAULT_RECIPE):  # the paper's values, with a network that suits the rows
+        assert config == replace(recipe_config(method, "paper"), network="auto")
+        return
     concerned = [key for key in RECIPES[recipe] if hasattr(config, key)]
     assert concerned
     for key in concerned:
@@ -23,9 +29,17 @@ def test_every_recipe_fits_every_method(method, recipe):
             assert getattr(config, key) == RECIPES[recipe][key]
 
 
-def test_a_baseline_trains_as_long_as_the_closed_loop():
+def test_a_baseline_trains_as_long_as_the_method_of_its_recipe():
     for recipe in RECIPES:
-        assert len({recipe_config(method, recipe).epochs for method in METHODS}) == 1
+        rivals = [method for method in METHODS if method not in (DEFAULT_METHOD, PAPER_METHOD)]
+        ours = recipe_config(method_of(None, recipe), recipe).epochs
+        assert {recipe_config(method, recipe).epochs for method in rivals} == {ours}
+
+
+def test_a_recipe_of_the_paper_means_its_method_unless_another_is_named():
+    assert [method_of(None, recipe) for recipe in RECIPES] == ["labelloop", "closed-loop", "closed-loop"]
+    assert method_of("glc", "paper") == "glc"
+    assert method_of("closed-loop", "default") == "closed-loop"
 
 
 def test_the_paper_recipe_is_the_papers_table_for_cifar():
@@ -36,7 +50,7 @@ def test_the_paper_recipe_is_the_papers_table_for_cifar():
     assert config.drop_epochs() == (60, 80)
     assert (config.warm_up, config.correct_every, config.noisy_loss_weight) == (40, 5, 0.5)
     assert sum(config.corrects_after(epoch) for epoch in range(1, 101)) == 12
-    assert (config.combination, config.clean_rows_train) == ("convex", "never")
+    assert config.combination == "convex"
     corrector = config.corrector
     assert (corrector.hidden, corrector.learning_rate, corrector.low_learning_rate) == (256, 1e-3, 1e-4)
     assert (corrector.inputs, corrector.standardise) == (("features",), False)
@@ -50,14 +64,16 @@ def test_the_paper_recipe_for_clothing1m_drops_the_learning_rate_after_epochs_5_
 
 
 def test_layers_win_over_the_recipe_and_keep_the_rest_of_it():
-    config = recipe_config("closed-loop", "default", {"epochs": 17}, {"corrector": {"hidden": 9}})
-    plain = recipe_config("closed-loop")
-    assert DEFAULT_RECIPE == "default"
+    before = deepcopy(RECIPES)
+    config = recipe_config("closed-loop", "paper-clothing1m", {"epochs": 17}, {"corrector": {"hidden": 9}})
+    plain = recipe_config("closed-loop", "paper-clothing1m")
     assert config.epochs == 17
     assert config.corrector.hidden == 9
-    assert config.corrector.optimizer == plain.corrector.optimizer == "adamw"
-    assert config.warm_up == plain.warm_up
-    assert "hidden" not in RECIPES["default"]["corrector"]  # not written into
+    assert config.corrector.max_epochs == plain.corrector.max_epochs
+    assert (config.warm_up, config.correct_every) == (plain.warm_up, plain.correct_every) == (3, 3)
+    ours = recipe_config("labelloop", DEFAULT_RECIPE, {"epochs": 17})
+    assert (ours.epochs, ours.learning_rate) == (17, recipe_config("labelloop").learning_rate)
+    assert before == RECIPES  # not written into
 
 
 def test_unknown_names_are_refused_with_the_nearest():

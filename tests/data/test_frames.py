@@ -40,7 +40,7 @@ def test_fit_and_predict_take_one(tmp_path):
     data = frame()
     given = np.where(data["colour"] == "red", "r", "b")
     clean = np.where(np.arange(40) < 24, given, "")
-    config = {"epochs": 4, "warm_up": 2, "correct_every": 1}
+    config = {"epochs": 4, "rounds": 1}
     result = labelloop.fit(data, given, clean, config=config, output_dir=tmp_path / "run", progress=False)
     assert result.model.predict(data).shape == (40,)
     np.testing.assert_array_equal(labelloop.load_model(tmp_path / "run").predict(data), result.model.predict(data))

@@ -180,6 +180,7 @@ def test_the_closed_loop_trains_on_it_with_and_without_workers(folder, workers):
         dataset_options={"root": str(folder)},
         clean=0,
         noise="none",
+        method="closed-loop",
         recipe="paper-clothing1m",
         config={
             **{"network": "small-cnn", "network_options": {"widths": [4, 4]}},

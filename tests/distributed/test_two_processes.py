@@ -19,7 +19,7 @@ import pytest
 from cli_tools import contents, metrics_of, named_csv, run_json, settings, small
 from launched import launched
 from safetensors.numpy import load_file
-from small_rows import QUICK, quick_fit, small_rows
+from small_rows import quick_fit, small_rows
 from tiny import tiny_config
 from tiny_rows import float_rows, image_rows, make_model
 from tiny_runs import quick_config
@@ -42,19 +42,16 @@ SHARED = (
 PRACTICAL = {
     "mixup": 0.3,
     "average_weights": 0.9,
-    "simulation": "transition",
-    "correct_until": 0.6,
-    "clean_rows_train": "after_last_correction",
+    "corrector": {"inputs": ("features", "all_features+past_labels")},  # each process keeps what it needs of rounds
 }
 FLOATS, TRUTH = toy(n=123, paired=15, unlabelled=7)
 IMAGES, _ = toy(n=75, images=True, paired=15)
 # Batches of 32 rows, and a last one of 27 or 11: no part divides evenly.
 TASKS = {name: (FLOATS, name, quick_config(name) | {"mixup": 0.3, "average_weights": 0.9}) for name in SHARED}
-TASKS["closed-loop"][2]["beliefs"] = "networks"  # trees and the like are made by one process, and slow
 TASKS |= {
     "images": (IMAGES, "closed-loop", tiny_config(IMAGES, images=True, epochs=5, **PRACTICAL)),
     "half precision": (IMAGES, "closed-loop", tiny_config(IMAGES, images=True, epochs=4, precision="bfloat16")),
-    "halves": (FLOATS, "closed-loop", tiny_config(FLOATS, epochs=5, **PRACTICAL)),
+    "every round": (FLOATS, "closed-loop", tiny_config(FLOATS, epochs=5, **PRACTICAL)),
 }
 ROWS = {"300 rows": float_rows(300), "1 row": float_rows(1), "137 images": image_rows(137)}
 
@@ -144,14 +141,15 @@ def test_more_processes_than_rows_in_a_batch(tmp_path):
 # --- the command line ------------------------------------------------------------------------------------------------
 
 SETTINGS = (
-    *("epochs=8", "warm_up=2", "correct_every=1", "correct_until=1.0", "batch_size=16", "final_labels=loop"),
-    *("network_options.hidden=[8]", "corrector.hidden=8", "corrector.max_epochs=5", "beliefs=networks"),
+    *("epochs=8", "warm_up=2", "correct_every=1", "batch_size=16"),
+    *("network_options.hidden=[8]", "corrector.hidden=8", "corrector.max_epochs=5"),
 )
 STOP, ROUNDS = 6, 7  # the epoch that is not finished, and the corrections of a whole run
 
 
 def arguments(place: Path, run: str, *more: object) -> list[str]:
-    parts = ["fit", place / "rows.csv", "--output-dir", place / run, *settings(SETTINGS), "--no-report", *more]
+    data = ["fit", place / "rows.csv", "--method", "closed-loop", "--output-dir", place / run]
+    parts = [*data, *settings(SETTINGS), "--no-report", *more]
     return [str(part) for part in parts]
 
 
@@ -345,11 +343,10 @@ def test_a_process_that_never_comes_is_not_waited_for(place):
 
 def test_python_gives_every_process_the_same_result(tmp_path):
     rows = small_rows()
-    config = QUICK | {"beliefs": "networks"}
-    alone = quick_fit(rows, config=config)
+    alone = quick_fit(rows)
 
     def do(rank: int) -> None:
-        result = quick_fit(rows, config=config, processes=2, output_dir=tmp_path / "run", report=False)
+        result = quick_fit(rows, processes=2, output_dir=tmp_path / "run", report=False)
         np.savez(tmp_path / f"{rank}.npz", labels=result.corrected_labels, proba=result.predicted_proba)
         assert result.rounds
         assert result.record.about == {"processes": 2}

@@ -9,16 +9,8 @@ import numpy as np
 
 CLASSES = ("bad", "good")
 KINDS = {"bad": ["bad", "broken", "late", "refund"], "good": ["good", "great", "love", "solid"]}
-# Three corrections in a moment.
-QUICK = [
-    "epochs=5",
-    "warm_up=2",
-    "correct_every=1",
-    "batch_size=16",
-    "corrector.hidden=8",
-    "corrector.max_epochs=8",
-    "beliefs=networks",
-]
+# Two corrections in a moment.
+QUICK = ["epochs=5", "rounds=1", "learners=networks", "batch_size=16"]
 SMALL = [*QUICK, "network_options.hidden=[8]"]
 
 

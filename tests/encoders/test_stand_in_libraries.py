@@ -27,7 +27,7 @@ from labelloop.runs.result_files import read_preview
 from labelloop.types import RawInputs
 
 LIBRARIES = ("transformers", "sentence-transformers")
-SHORT = ("--no-report", "--set", "final_labels=loop", "--set", "beliefs=networks")
+SHORT = ("--no-report",)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -86,10 +86,6 @@ QUICK = (
     "epochs=4",
     "--set",
     "warm_up=2",
-    "--set",
-    "beliefs=networks",
-    "--set",
-    "final_labels=loop",
     "--quiet",
 )
 

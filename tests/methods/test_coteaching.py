@@ -10,7 +10,7 @@ import pytest
 import torch
 from small_settings import small_config
 from torch.nn import functional as F
-from toys import check_resume, digits_accuracy, quiet, same, toy_problem
+from toys import digits_accuracy, quiet, same, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, coteaching
@@ -93,13 +93,6 @@ def test_clean_labels_are_not_read_and_given_ones_are_handed_back():
     assert same(fitted, coteaching.fit(other, config, quiet()))
     np.testing.assert_array_equal(fitted.targets[:-7], np.eye(3)[problem.train.labels[:-7]])
     np.testing.assert_array_equal(fitted.targets[-7:], 0)
-
-
-@pytest.mark.parametrize("images", [False, True])
-def test_an_interrupted_run_resumes_bit_for_bit(images, tmp_path):
-    problem = toy_problem(images=images, unlabelled=7)
-    config = small_config("co-teaching", problem, noise_rate=0.3, forget_epochs=3)
-    check_resume("co-teaching", problem, config, (1, 3), tmp_path / "run")
 
 
 @pytest.mark.parametrize("changes", [{"noise_rate": 1.0}, {"noise_rate": -0.2}, {"forget_epochs": 0}])

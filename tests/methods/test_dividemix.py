@@ -9,7 +9,7 @@ import pytest
 import torch
 from small_settings import small_config
 from torch.nn import functional as F
-from toys import check_resume, digits_accuracy, noisy_digits, quiet, same, toy_problem
+from toys import digits_accuracy, noisy_digits, quiet, same, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import dividemix
@@ -157,12 +157,6 @@ def test_it_goes_on_when_all_labels_are_trusted_or_none(monkeypatch, trust):
     monkeypatch.setattr(dividemix, "lower_component", lambda losses, seed: np.full(len(losses), trust, np.float32))
     fitted = dividemix.fit(problem, small_config("dividemix", problem, **QUICK), quiet())
     assert np.isfinite(fitted.targets).all()
-
-
-@pytest.mark.parametrize("images", [False, True])
-def test_an_interrupted_run_resumes_bit_for_bit(images, tmp_path):
-    problem = toy_problem(images=images, unlabelled=7)
-    check_resume("dividemix", problem, small_config("dividemix", problem, **QUICK), (1, 2, 3), tmp_path / "run")
 
 
 def test_the_networks_differ_and_see_different_batches(monkeypatch):

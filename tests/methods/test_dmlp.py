@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from small_settings import small_config
 from torch.nn import functional as F
-from toys import SETTINGS, check_resume, digits_accuracy, noisy_digits, quiet, toy_problem
+from toys import SETTINGS, digits_accuracy, noisy_digits, quiet, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, dmlp
@@ -238,15 +238,6 @@ def test_images_without_weights_are_refused_with_the_way_out():
     problem = toy_problem(images=True, unlabelled=7)
     with pytest.raises(UsageError, match="dmlp-nossl"):
         dmlp.fit(problem, small_config("dmlp", problem), quiet())
-
-
-@pytest.mark.parametrize(("method", "images", "stops"), [
-    ("dmlp", False, (1, 3)), ("dmlp-nossl", False, (1, 2, 4)), ("dmlp-nossl", True, (2, 3))
-])  # fmt: skip
-def test_an_interrupted_run_resumes_bit_for_bit(method, images, stops, tmp_path):
-    problem = toy_problem(images=images, unlabelled=7)
-    changes = QUICK if method == "dmlp" else QUICK | {"warm_up": 2}
-    check_resume(method, problem, small_config(method, problem, **changes), stops, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

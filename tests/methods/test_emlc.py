@@ -26,7 +26,7 @@ from bilevel_toys import (
 )
 from safetensors.torch import save_file
 from torch.nn import functional as F
-from toys import check_resume, digits_accuracy, quiet, same_state, state_of, toy_problem
+from toys import digits_accuracy, quiet, same_state, state_of, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, emlc
@@ -335,14 +335,6 @@ def test_noise_free_it_is_as_good_as_cross_entropy():
 
 def test_noisy_it_is_better_than_cross_entropy():  # with the five steps of the default
     assert digits_accuracy("emlc", 0.4) > digits_accuracy("cross-entropy", 0.4) + 0.03
-
-
-@pytest.mark.parametrize(("images", "stop"), [(False, 1), (True, 3)])
-def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(images, stop, tmp_path):
-    options = {} if images else {"network_options": {"hidden": [16], "dropout": 0.3}}
-    options |= {"student_steps": 2, "gate_loss": "random", "gate_width": 8}
-    problem = toy_problem(images=images)
-    check_resume("emlc", problem, configure("emlc", problem, **options), (stop,), tmp_path / "run")
 
 
 def test_unlabelled_rows_play_no_part_and_clean_labels_do():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_settings import small_config, without_clean
 from torch.nn import functional as F
-from toys import check_resume, digits_accuracy, noisy_digits, quiet, toy_problem
+from toys import digits_accuracy, noisy_digits, quiet, toy_problem
 
 from labelloop.errors import DataError, UsageError
 from labelloop.methods import fasten
@@ -116,13 +116,6 @@ def test_clean_batches_are_balanced_and_ordered_by_class():
     assert set(order.ravel()) == set(range(9))
     few = fasten.balanced(labels, 3, 1, np.random.default_rng(0))  # class 1 has but two rows
     assert sorted(labels[few]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-
-
-@pytest.mark.parametrize("images", [False, True])
-def test_an_interrupted_run_resumes_bit_for_bit(images, tmp_path):
-    problem = toy_problem(images=images, unlabelled=7)
-    config = small_config("fasten", problem, clean_per_class=2, threshold=0.5)
-    check_resume("fasten", problem, config, (1, 3), tmp_path / "run")
 
 
 def test_a_left_over_row_is_trained_on():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_settings import small_config, without_clean
 from torch.nn import functional as F
-from toys import check_resume, digits_accuracy, quiet, toy_problem
+from toys import digits_accuracy, quiet, toy_problem
 
 from labelloop.errors import DataError, UsageError
 from labelloop.methods import METHODS, glc
@@ -118,12 +118,6 @@ def test_the_given_labels_are_handed_back():
     fitted = glc.fit(problem, small_config("glc", problem), quiet())
     np.testing.assert_array_equal(fitted.targets[:-7], np.eye(3)[problem.train.labels[:-7]])
     np.testing.assert_array_equal(fitted.targets[-7:], 0)
-
-
-@pytest.mark.parametrize("images", [False, True])
-def test_an_interrupted_run_resumes_bit_for_bit(images, tmp_path):
-    problem = toy_problem(images=images, unlabelled=7)
-    check_resume("glc", problem, small_config("glc", problem), (2, 4, 6), tmp_path / "run")
 
 
 def test_a_class_without_clean_rows_is_named():

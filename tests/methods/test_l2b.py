@@ -24,7 +24,7 @@ from bilevel_toys import (
     with_velocity,
 )
 from torch import nn
-from toys import check_resume, digits_accuracy, quiet, same_state, state_of, toy_problem
+from toys import digits_accuracy, quiet, same_state, state_of, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, l2b
@@ -208,13 +208,6 @@ def test_noise_free_it_is_as_good_as_cross_entropy():
 
 def test_noisy_it_is_better_than_cross_entropy():
     assert digits_accuracy("l2b", 0.4, warm_up=3) > digits_accuracy("cross-entropy", 0.4) + 0.03
-
-
-@pytest.mark.parametrize(("images", "stop"), [(False, 1), (False, 2), (True, 3)])
-def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(images, stop, tmp_path):
-    options = {} if images else {"network_options": {"hidden": [16], "dropout": 0.3}}
-    problem = toy_problem(images=images)
-    check_resume("l2b", problem, configure("l2b", problem, warm_up=1, **options), (stop,), tmp_path / "run")
 
 
 def test_unlabelled_rows_play_no_part_and_clean_labels_do():

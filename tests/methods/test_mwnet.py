@@ -23,7 +23,7 @@ from bilevel_toys import (
     with_velocity,
 )
 from torch.nn import functional as F
-from toys import check_resume, digits_accuracy, quiet, same_state, state_of, toy_problem
+from toys import digits_accuracy, quiet, same_state, state_of, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS, mwnet
@@ -196,19 +196,6 @@ def test_noise_free_it_is_as_good_as_cross_entropy():
 
 def test_noisy_it_is_better_than_cross_entropy():
     assert digits_accuracy("mw-net", 0.4) > digits_accuracy("cross-entropy", 0.4) + 0.03
-
-
-@pytest.mark.parametrize(("images", "stop"), [(False, 1), (True, 3)])
-def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(images, stop, tmp_path):
-    options = {} if images else {"network_options": {"hidden": [16], "dropout": 0.3}}
-    problem = toy_problem(images=images)
-    check_resume(
-        "mw-net",
-        problem,
-        configure("mw-net", problem, weighting_learning_rate=0.05, **options),
-        (stop,),
-        tmp_path / "run",
-    )
 
 
 def test_clean_labels_are_read_and_given_labels_are_handed_back():

@@ -41,7 +41,7 @@ seed = [0]
 method = "cross-entropy"
 [rows."closed loop"]
 method = "closed-loop"
-on.p = { warm_up = 1, correct_every = 1, final_labels = "loop", beliefs = "networks" }
+on.p = { warm_up = 1, correct_every = 1 }
 """
 ITEM = """
 place = "Table 1"

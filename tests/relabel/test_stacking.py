@@ -14,11 +14,11 @@ from labelloop.relabel import stacking as combination
 from labelloop.relabel.stacking import (
     TINY,
     clean_loss,
-    combination_weights,
     combine,
     fit_simplex_weights,
     mixture_gradient,
     mixture_loss,
+    newest_alone,
     with_prior,
 )
 
@@ -191,16 +191,15 @@ def test_a_component_that_is_always_right_takes_all_the_weight():
     assert weights[1] == pytest.approx(1, abs=1e-5)
 
 
-def test_the_latest_component_takes_all_the_weight_where_nothing_is_combined():
+def test_the_newest_component_takes_all_the_weight_where_nothing_is_combined():
     components = [np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])]
-    none = np.zeros(2)
-    assert combination_weights("latest", components, np.array([0]), None, none).tolist() == [0, 1]
-    np.testing.assert_allclose(combination_weights("convex", components, np.array([0]), None, none), [1, 0], atol=1e-6)
+    assert newest_alone(components, np.array([0])).tolist() == [0, 1]
+    np.testing.assert_allclose(fit_simplex_weights(components, np.array([0])), [1, 0], atol=1e-6)
 
 
 def test_one_row_does_not_outweigh_the_rows_of_the_prior():
     components = [np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])]
-    weights = combination_weights("convex", components, np.array([0]), None, np.array([0.0, 9.0]))
+    weights = with_prior(fit_simplex_weights(components, np.array([0])), 1, np.array([0.0, 9.0]))
     np.testing.assert_allclose(weights, [0.1, 0.9], atol=1e-6)  # (1 · 1 + 0) / 10 and (1 · 0 + 9) / 10
 
 

@@ -16,7 +16,7 @@ from labelloop.runs.files import read_json, write_atomically
 from labelloop.runs.folder import OUR_FILES, RunFolder, read_metrics
 from labelloop.runs.lock import LOCK
 from labelloop.runs.result_files import row_arrays
-from labelloop.runs.run_json import RunRecord
+from labelloop.runs.run_json import SCHEMA_VERSION, RunRecord
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_results_are_written_without_pickle(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "targets.npy", allow_pickle=False), targets)
     assert pq.read_table(tmp_path / "labels.parquet").to_pydict() == {"id": ["a"]}
     assert folder.read_record().about["name"] == "Größe"
-    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["schema_version"] == 2
+    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["schema_version"] == SCHEMA_VERSION
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "labels.parquet", "run.json", "targets.npy"]
 
 

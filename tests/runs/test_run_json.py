@@ -37,7 +37,7 @@ def test_what_is_written_is_read_again_as_it_was(tmp_path):
     folder.write_record(record)
     assert folder.read_record() == record
     content = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert content["schema_version"] == SCHEMA_VERSION == 2
+    assert content["schema_version"] == SCHEMA_VERSION == 3
     assert content["refitted_from"] == "old"
 
 
@@ -48,17 +48,23 @@ def test_every_kind_of_run_has_the_same_keys():
 
 
 def test_version_1_is_brought_up_to_date():
-    record = from_json(OLD, PLACE)
+    record = from_json(OLD | {"config": LOOP | {"final_labels": "loop"}}, PLACE)
     assert (record.kind, record.method, record.seed, record.about) == ("fit", "closed-loop", 3, {"demo": True})
-    assert record.config == {
-        "epochs": 3, "learning_rate_drops": [0.5], "final_labels": "held_out", "corrector": {"hidden": 8},
-    }  # fmt: skip
+    assert record.config == {"epochs": 3, "learning_rate_drops": [0.5], "corrector": {"hidden": 8}}
     assert record.data["test"] is None
     assert record.data["source"] == "a.csv"
     assert from_json(OLD | {"method": "correct", "config": {}}, PLACE).kind == "correct"
     assert from_json(OLD | {"refitted_from": "x"}, PLACE).kind == "refit"
     bench = from_json({"schema_version": 1, "experiment": {"method": "glc", "seed": 2}, "state": "running"}, PLACE)
     assert (bench.kind, bench.method, bench.seed, bench.config) == ("bench", "glc", 2, {})
+
+
+def test_the_default_of_before_is_now_called_labelloop():
+    assert from_json(OLD, PLACE).method == "labelloop"  # version 1 knew no other labels
+    second = OLD | {"schema_version": 2, "config": {"epochs": 3, "final_labels": "held_out", "beliefs": "all"}}
+    assert from_json(second, PLACE).method == "labelloop"
+    assert from_json(second, PLACE).config["epochs"] == 3
+    assert from_json(second | {"config": {"epochs": 3, "final_labels": "loop"}}, PLACE).method == "closed-loop"
 
 
 def test_a_setting_that_is_gone_is_left_out_where_it_made_no_difference():
@@ -70,12 +76,12 @@ def test_a_setting_that_is_gone_is_left_out_where_it_made_no_difference():
 
 def test_a_setting_that_is_gone_is_refused_where_it_made_a_difference():
     with pytest.raises(DataError, match=r"corrector\.noisy_view = 'sampled'.*run it again"):
-        from_json(OLD | {"config": {"corrector": {"noisy_view": "sampled"}}}, PLACE)
+        from_json(OLD | {"config": {"final_labels": "loop", "corrector": {"noisy_view": "sampled"}}}, PLACE)
 
 
 @pytest.mark.parametrize(
     ("version", "words"),
-    [(SCHEMA_VERSION + 1, r"newer version of LabelLoop \(schema 3; this one reads up to 2\); update"), ("2", "'2'")],
+    [(SCHEMA_VERSION + 1, r"newer version of LabelLoop \(schema 4; this one reads up to 3\); update"), ("2", "'2'")],
 )
 def test_a_newer_or_a_strange_version_is_refused_in_words(version, words, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(RunRecord().to_json() | {"schema_version": version}))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -72,16 +70,3 @@ def test_the_images_are_not_changed_and_a_seed_fixes_the_result():
     np.testing.assert_array_equal(images, copy)
     np.testing.assert_array_equal(first, crop_and_flip(images, np.random.default_rng(3)))
     assert not np.array_equal(first, crop_and_flip(images, np.random.default_rng(4)))
-
-
-def test_it_is_much_faster_than_a_loop_over_the_images():
-    """In turns, by processor time, with room for a busy machine; benchmarks/augmentation.py asks for ten times."""
-    images = pictures(128, 32, 32, 3)
-
-    def seconds(function, seed: int) -> float:
-        start = time.process_time()
-        function(images, np.random.default_rng(seed))
-        return time.process_time() - start
-
-    ratios = [seconds(crop_and_flip_one_by_one, seed) / seconds(crop_and_flip, seed) for seed in range(25)]
-    assert np.median(ratios) > 4

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from toys import new_folder, quiet, same_state, toy_problem
+from toys import quiet, same_state, toy_problem
 
 from labelloop.errors import UsageError
 from labelloop.methods import METHODS
 from labelloop.methods.cross_entropy import FineTuneConfig
-from labelloop.runs.folder import RunFolder
 from labelloop.seeds import integer, stream
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, resolve
@@ -200,30 +199,6 @@ def test_the_given_labels_are_handed_back_as_they_are(name):
     np.testing.assert_array_equal(fitted.targets[-5:], 0)
     assert fitted.rounds == ()
     assert fitted.stop_reason == "epoch limit"
-
-
-@pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("stop", [1, 3, 5])
-def test_an_interrupted_run_resumes_to_the_same_result_bit_for_bit(name, stop, tmp_path):
-    problem = toy_problem()
-    changes = {"network_options": {"hidden": [16], "dropout": 0.3}, "epochs": 6 if name != "fine-tune" else 4}
-    config = configure(name, problem, **changes)
-    whole = METHODS[name].fit(problem, config, quiet())
-
-    class Interrupted(Runtime):
-        def save(self, epoch, *arguments, **named):
-            super().save(epoch, *arguments, **named)
-            if epoch == stop:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        METHODS[name].fit(
-            problem, config, Interrupted(0, device="cpu", folder=new_folder(tmp_path / "run"), progress=False)
-        )
-    runtime = quiet(folder=RunFolder(tmp_path / "run", resume=True))
-    resumed = METHODS[name].fit(problem, config, runtime)
-    assert [row["epoch"] for row in runtime.history] == [1, 2, 3, 4, 5, 6]
-    assert same_state(resumed.model.state_dict(), whole.model.state_dict())
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -34,7 +34,7 @@ def test_labels_that_cannot_be_used(what, case):
     y, y_clean, says = LABELS[case]
     calls = {
         "correct": lambda: labelloop.correct(y, y_clean, embeddings=X),
-        "estimator": lambda: labelloop.LabelLoopClassifier(epochs=2, warm_up=1).fit(X, y, y_clean=y_clean),
+        "estimator": lambda: labelloop.LabelLoopClassifier(epochs=2).fit(X, y, y_clean=y_clean),
     }
     with pytest.raises(ValueError, match=says):
         calls[what]()

@@ -27,7 +27,7 @@ from labelloop.runs.survey import survey
 from labelloop.workflows import ending
 from labelloop.workflows.ending import make_preview, wanted_rows
 
-QUICK = ["--set", "epochs=4", "--set", "warm_up=2", "--set", "correct_every=1", "--quiet"]
+QUICK = ["--set", "epochs=4", "--set", "rounds=1", "--quiet"]
 
 
 def small_table(path, text=False):
@@ -131,7 +131,7 @@ def test_a_notebook_shows_a_fit():
     true = rng.integers(2, size=80)
     inputs = (rng.normal(size=(80, 2)) + 4 * true[:, None]).astype(np.float32)
     clean = np.where(np.arange(80) % 2 == 0, true, -1)
-    config = {"epochs": 3, "warm_up": 2, "correct_every": 1}
+    config = {"epochs": 3, "rounds": 1}
     result = labelloop.fit(inputs, true, clean, config=config, progress=False)
     inner = Page(next(a["srcdoc"] or "" for tag, a in Page(result._repr_html_()).elements if tag == "iframe"))
     assert inner.data["pictures"]["dynamics"]["epochs"] == [1, 2, 3]

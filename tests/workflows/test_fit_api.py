@@ -8,11 +8,11 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 import torch
-from small_rows import NAMES, QUICK, quick_fit, same_result, small_images, small_rows
+from small_rows import NAMES, QUICK, QUICK_LOOP, quick_fit, same_result, small_images, small_rows
 from torch.utils.data import Dataset, TensorDataset
 
 import labelloop
-from labelloop.methods import cross_entropy
+from labelloop.methods import closed_loop, cross_entropy
 
 ROWS = small_rows()
 
@@ -40,8 +40,10 @@ def test_the_result_is_what_its_description_says(result):
         result.label_score[given], result.corrected_proba[np.flatnonzero(given), ROWS.y[given]], rtol=1e-6
     )
     assert [row["epoch"] for row in result.history] == [1, 2, 3, 4]
-    assert [r["epoch"] for r in result.rounds] == [1]  # after the first of four epochs, in the first third
+    assert [(r["round"], r["epoch"]) for r in result.rounds] == [(1, 0), (2, 0)]  # before the classifier's first epoch
+    assert [len(r["weights"]) for r in result.rounds] == [len(r["components"]) for r in result.rounds] == [2, 3]
     assert all(sum(r["weights"]) == pytest.approx(1) for r in result.rounds)
+    assert result.labels_from == result.record.method == "labelloop"
     assert result.stop_reason == "epoch limit"
     assert isinstance(result.config, labelloop.Config)
     assert (result.config.network, result.config.normalise, result.config.epochs) == ("mlp", "whole", 4)
@@ -56,15 +58,18 @@ def test_the_model_predicts_what_the_result_says(result):
     assert result.model.transform(ROWS.X[:7]).shape == (7, 8)
 
 
-def test_it_learns_from_the_clean_rows():
+@pytest.mark.parametrize("method", ["labelloop", "closed-loop"])
+def test_it_learns_from_the_clean_rows(method):
     rows = small_rows(300, seed=1)
     wrong = (rows.true + 1) % 3
     # Half of the labels are turned the same way, which no classifier of noisy labels can see through.
     y = np.where(np.random.default_rng(0).random(300) < 0.5, wrong, rows.true)
     y_clean = np.where(np.arange(300) < 60, rows.true, -1)
     y[:60] = -1
-    config = QUICK | {"epochs": 16, "warm_up": 6, "correct_every": 3, "corrector": {"hidden": 32}}
-    after = quick_fit(rows, y=y, y_clean=y_clean, config=config)
+    config = QUICK_LOOP | {"epochs": 16, "warm_up": 6, "correct_every": 3, "corrector": {"hidden": 32}}
+    config |= {"learning_rate": 0.05}
+    changes = {"config": config} if method == "closed-loop" else {"config": QUICK | {"epochs": 16, "round_share": 1.0}}
+    after = quick_fit(rows, y=y, y_clean=y_clean, method=method, **changes)
     noisy = y >= 0
     before = (y[noisy] == rows.true[noisy]).mean()
     assert before < 0.6
@@ -124,43 +129,44 @@ class Items(Dataset):
 
 
 def test_datasets_of_inputs_or_of_pairs_are_the_same_rows():
-    plain = quick_fit(ROWS, config=QUICK | {"normalise": "none"})
+    plain = quick_fit(ROWS)
     datasets = [Items(ROWS.X), Items(ROWS.X, ROWS.true), TensorDataset(torch.from_numpy(ROWS.X))]
     for dataset in datasets:
         found = quick_fit(ROWS, X=dataset)
-        assert found.config.normalise == "none"
+        assert found.config.normalise == plain.config.normalise
         assert same_result(found, plain)
         np.testing.assert_array_equal(found.model.predict_proba(dataset), plain.predicted_proba)
     test = small_rows(30, seed=4)
     tested = quick_fit(ROWS, X=datasets[0], X_test=Items(test.X), y_test=test.true)
-    expected = quick_fit(ROWS, X_test=test.X, y_test=test.true, config=QUICK | {"normalise": "none"})
+    expected = quick_fit(ROWS, X_test=test.X, y_test=test.true)
     accuracies = [[row["test_accuracy"] for row in found.history] for found in (tested, expected)]
     assert accuracies[0] == accuracies[1]
 
 
 def test_images_in_either_order_of_axes_are_the_same_rows():
     rows = small_images()
-    config = QUICK | {"network_options": {}, "network": "small-cnn", "epochs": 3, "warm_up": 1}
+    config = QUICK | {"network_options": {}, "network": "small-cnn", "epochs": 3}
     last = quick_fit(rows, config=config)
     first = quick_fit(rows, X=np.ascontiguousarray(np.moveaxis(rows.X, 3, 1)), config=config)
     assert same_result(first, last)
     assert (last.config.network, last.config.augment, last.config.normalise) == ("small-cnn", "crop-flip", "columns")
     assert last.model.architecture["input_shape"] == [3, 8, 8]
-    assert quick_fit(rows, config={"epochs": 2, "warm_up": 1}).config.network == "small-cnn"
+    assert quick_fit(rows, config={"epochs": 2, "rounds": 0}).config.network == "small-cnn"
 
 
 def test_extra_columns_are_used_when_asked_for():
     hint = np.where(ROWS.true >= 0, ROWS.true, 0).astype(float)  # one column without an axis of its own
-    without = quick_fit(ROWS)
-    config = QUICK | {"corrector": QUICK["corrector"] | {"inputs": ["features+extra"]}}
-    assert same_result(quick_fit(ROWS, extra=hint), without)  # not asked for
-    used = quick_fit(ROWS, extra=np.eye(3)[ROWS.true], config=config)
-    other = quick_fit(ROWS, extra=hint, config=config)
+    loop = {"method": "closed-loop"}
+    without = quick_fit(ROWS, **loop)
+    config = QUICK_LOOP | {"corrector": QUICK_LOOP["corrector"] | {"inputs": ["features+extra"]}}
+    assert same_result(quick_fit(ROWS, extra=hint, **loop), without)  # not asked for
+    used = quick_fit(ROWS, extra=np.eye(3)[ROWS.true], config=config, **loop)
+    other = quick_fit(ROWS, extra=hint, config=config, **loop)
     assert used.rounds[0]["corrector"]["inputs"] == "features+extra"
     assert not same_result(used, without)
     assert not same_result(used, other)
     with pytest.raises(labelloop.UsageError, match="no extra columns"):
-        quick_fit(ROWS, config=config)
+        quick_fit(ROWS, config=config, **loop)
 
 
 @pytest.mark.parametrize(
@@ -203,16 +209,19 @@ def test_class_names_set_the_order(result):
 
 
 def test_a_whole_configuration_is_taken_as_it_is(result):
-    config = labelloop.Config(
+    config = labelloop.Config(epochs=3, rounds=0, learners="networks", network_options={"hidden": (6,)})
+    found = quick_fit(ROWS, config=config)
+    assert (len(found.history), len(found.rounds)) == (3, 1)
+    papers = closed_loop.Config(
         epochs=3,
         warm_up=1,
         correct_every=1,
         network_options={"hidden": (6,)},
         corrector=labelloop.CorrectorConfig(hidden=4, max_epochs=2),
     )
-    found = quick_fit(ROWS, config=config)
-    assert found.config.learning_rate == 0.1  # no recipe in between
-    assert len(found.history) == 3
+    found = quick_fit(ROWS, config=papers, method="closed-loop")
+    assert found.config.learning_rate == 0.1
+    assert (len(found.history), len(found.rounds)) == (3, 2)
     baseline = quick_fit(ROWS, config=cross_entropy.Config(epochs=2), method="cross-entropy")
     assert len(baseline.history) == 2
 
@@ -237,14 +246,16 @@ def test_true_labels_change_the_record_and_nothing_else(result):
     known = train & (ROWS.y >= 0)
     last = right.history[-1]
     assert last["given_label_accuracy"] == pytest.approx((ROWS.y == ROWS.true)[known].mean())
-    assert last["corrected_label_accuracy"] == pytest.approx((right.corrected_labels == ROWS.true)[train].mean())
+    loop = quick_fit(ROWS, y_true=ROWS.true, method="closed-loop")  # hands back the labels that it learns from
+    expected = (loop.corrected_labels == ROWS.true)[train].mean()
+    assert loop.history[-1]["corrected_label_accuracy"] == pytest.approx(expected)
     assert wrong.history[-1]["given_label_accuracy"] != last["given_label_accuracy"]
     assert "given_label_accuracy" not in result.history[-1]
 
 
 def test_true_labels_may_be_known_of_some_rows_only():
     some = np.where(np.arange(90) % 2 == 0, ROWS.true, -1)
-    found = quick_fit(ROWS, y_true=some)
+    found = quick_fit(ROWS, y_true=some, method="closed-loop")  # hands back the labels that it learns from
     counted = (ROWS.y_clean < 0) & (some >= 0)
     expected = (found.corrected_labels == ROWS.true)[counted].mean()
     assert found.history[-1]["corrected_label_accuracy"] == pytest.approx(expected)
@@ -259,12 +270,13 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(result):
     assert not same_result(quick_fit(ROWS, seed=1), result)
 
 
-@pytest.mark.parametrize("method", ["closed-loop", "noisy-and-clean"])
+@pytest.mark.parametrize("method", ["labelloop", "closed-loop", "noisy-and-clean"])
 @pytest.mark.parametrize("kind", ["array", "dataset", "images"])
 def test_the_random_state_of_the_caller_is_left_alone(kind, method):
     rows = small_images() if kind == "images" else ROWS
     X = Items(rows.X) if kind == "dataset" else rows.X
-    config = {"epochs": 2} | ({"warm_up": 1, "corrector": {"max_epochs": 2}} if method == "closed-loop" else {})
+    changes = {"closed-loop": {"warm_up": 1, "corrector": {"max_epochs": 2}}, "labelloop": {"rounds": 1}}
+    config = {"epochs": 2} | changes.get(method, {})
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002
     random.seed(5)
@@ -314,9 +326,18 @@ def test_the_arrays_of_the_caller_are_left_alone():
         ({"method": "closed-lop"}, labelloop.UsageError, "'closed-loop'"),
         ({"recipe": "papr"}, labelloop.UsageError, "'paper'"),
         ({"config": {"epoch": 3}}, labelloop.UsageError, "'epochs'"),
-        ({"config": {"warm_up": 50}}, labelloop.UsageError, "no label would ever be corrected"),
+        (
+            {"config": {"epochs": 9, "warm_up": 50}, "method": "closed-loop"},
+            labelloop.UsageError,
+            "no label would ever be corrected",
+        ),
+        ({"config": {"warm_up": 2}}, labelloop.UsageError, "unknown key warm_up"),
+        ({"config": {"rounds": -1}}, labelloop.UsageError, "rounds must not be negative"),
+        ({"config": {"round_share": 0}}, labelloop.UsageError, "round_share must lie above 0"),
+        ({"config": {"learners": "trees"}}, labelloop.UsageError, "learners must be one of all, networks"),
         ({"config": labelloop.Config(), "method": "closed-lop"}, labelloop.UsageError, "'closed-loop'"),
         ({"config": labelloop.Config(), "method": "cross-entropy"}, labelloop.UsageError, "cross_entropy.Config"),
+        ({"config": closed_loop.Config()}, labelloop.UsageError, "labelloop.Config"),
         ({"seed": -1}, labelloop.UsageError, "seed"),
         ({"device": "gpu"}, labelloop.UsageError, "device 'gpu'"),
         ({"resume": True}, labelloop.UsageError, "output_dir"),

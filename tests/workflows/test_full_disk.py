@@ -13,10 +13,7 @@ from labelloop.cli import main
 from labelloop.runs.files import write_atomically
 from labelloop.training import checkpoint
 
-SETTINGS = (
-    *("epochs=6", "warm_up=2", "correct_every=1", "correct_until=1.0", "final_labels=loop"),
-    *("network_options.hidden=[8]", "corrector.hidden=8", "corrector.max_epochs=3", "beliefs=networks"),
-)
+SETTINGS = ("epochs=6", "rounds=1", "learners=networks", "network_options.hidden=[8]")
 FULL_IN = 4  # the epoch whose checkpoint finds no room
 
 

@@ -20,11 +20,13 @@ from labelloop.progress import bar, clock
 # Where the time of each command goes, and what must be shown meanwhile. Names as their callers have them.
 SLOW = {
     "workflows.encode.read_table": "reading rows.csv",
-    "methods.closed_loop.halves.train_epoch": "half-network",
+    "training.cross_fit.train_epoch": "half-network",
+    "methods.labelloop.train_epoch": "training",
+    "relabel.rounds.column_scores": "correcting labels",
+    "relabel.rounds.relabel": "correcting labels",
+    "methods.labelloop.guarded": "correcting labels",
     "methods.closed_loop.loop.train_epoch": "training",
-    "workflows.final_labels.estimate_loop": "judging labels on clean rows",
-    "methods.closed_loop.first_labels.column_scores": "correcting labels",
-    "methods.closed_loop.first_labels.answer_scores": "correcting labels",
+    "methods.closed_loop.loop.estimate_loop": "estimating the accuracy of the labels",
     "workflows.fit.extract": "predicting all rows",
     "workflows.fit._store": "writing the run",
     "workflows.correct.correct_labels": "correcting labels",
@@ -93,7 +95,8 @@ def test_no_command_is_silent_where_its_time_goes(tmp_path, watched, monkeypatch
     rows_file(data)
     few = [part for value in ("epochs=3", "warm_up=1", "correct_every=1") for part in ("--set", value)]
     for command in (
-        ["fit", data, "--output-dir", run, *few],
+        ["fit", data, "--output-dir", run, "--set", "epochs=3", "--set", "rounds=1"],
+        ["fit", data, "--output-dir", tmp_path / "loop", "--method", "closed-loop", *few],
         ["predict", run, data, "--output", tmp_path / "said.csv"],
         ["correct", data, "--output-dir", tmp_path / "instant"],
         ["plan", tmp_path / "instant", "--count", "3"],

@@ -126,7 +126,8 @@ def loop(problem: Problem, config: Config, runtime: Runtime, stored: StoredRound
     targets, repeats = one_hot(problem.train.labels, problem.num_classes), FIRST_REPEATS  # ŷ_0 = ỹ [N, C] (1)
     networks = stored.networks(problem, short, runtime)
     rounds: list[dict[str, Any]] = []
-    corrector = Corrector.of(problem, config, runtime.seed) if runtime.is_first else None
+    with runtime.clock("correcting labels"):
+        corrector = Corrector.of(problem, config, runtime.seed) if runtime.is_first else None
     for number in range(config.rounds + 1):  # (3)
         if number == stored.count:
             teaching = Teaching(targets, repeats)
@@ -141,7 +142,8 @@ def loop(problem: Problem, config: Config, runtime: Runtime, stored: StoredRound
         targets, repeats, rounds = runtime.from_first(partial(tuple, ours))
         if settled(rounds, len(problem.clean)):
             break
-    returned = ReturnedLabels(targets, NAME, {}) if corrector is None else corrector.returned(problem, config)
+    with runtime.clock("correcting labels"):
+        returned = ReturnedLabels(targets, NAME, {}) if corrector is None else corrector.returned(problem, config)
     return Ended(targets, repeats, tuple(rounds), returned)
 
 

@@ -90,7 +90,7 @@ class RunRecord:
         state: "running", "interrupted", "failed" or "finished".
         stop_reason: Why it ended.
         rounds: A record of every correction.
-        labels_from: What made the labels: the method, or "held-out networks".
+        labels_from: What made the labels: the method; in runs of version 0.1 also "held-out networks".
         estimate: How good the labels are, as estimated on the clean rows.
         about: Keys that only one kind of run has, such as "experiment", "demo" or "refitted_from"; they are stored at
             the top level of run.json.

@@ -65,8 +65,7 @@ class Result:
         classes: The classes in the type of the input labels [C].
         history: A record for every epoch.
         rounds: A record for every correction, with the combination weights.
-        labels_from: The method, or "held-out networks" if instant correction made the labels from networks that had
-            not seen the row: with the default recipe, unless paired rows show that the loop's own are clearly better.
+        labels_from: What made the labels: the name of the method.
         estimate: How good the corrected labels are, estimated on held-out clean rows, with 95% intervals:
             `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` as text.
         stop_reason: Why the training ended: "epoch limit".
@@ -136,7 +135,8 @@ def fit(
         y_test: Their true labels.
         y_true: True labels of all rows, if known. They are used only for recording.
         ids: A name for every row; without it, the row number.
-        extra: Further columns [n, E] for the correction network, used if `corrector.inputs` names "extra".
+        extra: Further columns [n, E] for the correction network of closed-loop, used if `corrector.inputs` names
+            "extra".
         class_names: The classes in the wanted order; without it, the labels that occur, sorted.
         allow_overlap: Only warn about test rows with the same input as a clean row: coarse inputs may coincide.
         config: Settings: a configuration of the method, or a dict of settings that override the recipe.

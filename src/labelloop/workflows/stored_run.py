@@ -19,6 +19,8 @@ from labelloop.runs.read import Run, read_run
 from labelloop.runs.result_files import RowArrays
 from labelloop.types import Extracted, Floats, Labels
 
+CORRECTING = ("labelloop", "closed-loop", "correct")  # methods whose runs keep what their correction saw
+
 
 @dataclass(frozen=True)
 class StoredRun:
@@ -61,7 +63,7 @@ class StoredRun:
 
     @property
     def relabels(self) -> bool:
-        """Whether relabelling made its labels: in `correct`, or in a `fit` that returned held-out labels."""
+        """Whether relabelling made its labels: in `correct`, or in a `fit` of labelloop."""
         return "scores" in self.arrays.inputs
 
     def corrected(self, rows: Labels, clean: Labels) -> Corrected:
@@ -87,15 +89,15 @@ class StoredRun:
 def read_stored_run(folder: Path) -> StoredRun:
     """Reads the folder of a finished run that corrected labels."""
     run = read_run(folder)
-    arrays = run.row_arrays()
-    if "scores" in arrays.inputs:
-        stored = StoredRun(run, arrays, lambda rows: lambda clean: stored.corrected(rows, clean).targets)
-        return stored
-    if run.record.method != "closed-loop":
+    if run.record.method not in CORRECTING:
         raise UsageError(
             f"{folder} is a run of {run.record.method!r}, which has no correction to refit; use one of labelloop,"
             " closed-loop or `labelloop correct`"
         )
+    arrays = run.row_arrays()
+    if "scores" in arrays.inputs:
+        stored = StoredRun(run, arrays, lambda rows: lambda clean: stored.corrected(rows, clean).targets)
+        return stored
     return StoredRun(run, arrays, _of_the_paper(run, arrays))
 
 

@@ -1,4 +1,4 @@
-"""Small formulas of the closed loop, against numbers worked out by hand."""
+"""The scale of columns, against numbers worked out by hand."""
 
 from __future__ import annotations
 
