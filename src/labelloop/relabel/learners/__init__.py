@@ -27,7 +27,9 @@ class Learner(Protocol):
         """Log-probabilities of rows that it may not have seen [n, C]."""
 
 
-LEARNERS: dict[str, type[Learner]] = {"discriminant": Discriminant}  # taught by corrected labels: self_training.py
+LEARNERS: dict[str, type[Learner]] = {
+    "discriminant": Discriminant,  # corrected labels teach all of these: self_training.py
+}
 
 
 def suit_trees(columns: int, named: bool) -> bool:
