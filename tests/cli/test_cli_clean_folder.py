@@ -10,7 +10,7 @@ import pytest
 from cli_tools import contents, labels_of, run_json, settings
 from PIL import Image
 
-QUICK = ("epochs=2", "warm_up=1", "correct_every=1", "network_options.widths=[4, 4]", "corrector.max_epochs=2")
+QUICK = ("epochs=2", "rounds=1", "network_options.widths=[4, 4]")
 CLASSES = ("cat", "ship")
 
 

@@ -17,6 +17,7 @@ from cli_tools import (
     NAMES,
     QUICK,
     QUICK_BASELINE,
+    QUICK_LOOP,
     contents,
     labels_of,
     metrics_of,
@@ -29,6 +30,8 @@ from cli_tools import (
 )
 
 from labelloop.methods import METHODS
+from labelloop.methods.closed_loop import CorrectorConfig
+from labelloop.runs.run_json import SCHEMA_VERSION
 
 DATA = small()
 FILES = (
@@ -120,7 +123,7 @@ def test_every_format_gives_the_whole_run_folder_and_the_same_labels(write, labe
     ended = labelloop("fit", *write(tmp_path), "--output-dir", run, *settings(QUICK))
     assert ended.code == 0, ended.err
     assert ended.err == ""
-    assert "120 rows, 3 classes, 3 corrections" in ended.out
+    assert "120 rows, 3 classes, 2 corrections" in ended.out
     assert str(run) in ended.out
     assert sorted(path.name for path in run.iterdir()) == sorted(FILES)
 
@@ -149,8 +152,8 @@ def test_every_format_gives_the_whole_run_folder_and_the_same_labels(write, labe
 
 
 def test_labels_parquet_says_what_its_columns_mean(labelloop, tmp_path):
-    run = tmp_path / "run"
-    assert labelloop("fit", *csv_names(tmp_path), "--output-dir", run, *settings(QUICK)).code == 0
+    run, longer = tmp_path / "run", settings(("epochs=12", "round_share=1.0"))
+    assert labelloop("fit", *csv_names(tmp_path), "--output-dir", run, *settings(QUICK), *longer).code == 0
     labels, targets = labels_of(run), np.load(run / "targets.npy")
     assert list(labels) == [
         "id",
@@ -189,16 +192,14 @@ def test_run_json_says_what_was_run_and_metrics_has_a_row_an_epoch(labelloop, tm
     ended = labelloop("fit", *csv_names(tmp_path), "--output-dir", run, *settings(QUICK), "--seed", 7)
     assert ended.code == 0
     about = run_json(run)
-    assert about["schema_version"] == 2
-    assert (about["method"], about["seed"], about["state"]) == ("closed-loop", 7, "finished")
-    assert about["stop_reason"] == "epoch limit"
-    assert [r["epoch"] for r in about["rounds"]] == [2, 3, 4]
-    assert [len(r["weights"]) for r in about["rounds"]] == [2, 3, 4]
+    assert about["schema_version"] == SCHEMA_VERSION
+    assert (about["method"], about["seed"], about["state"]) == ("labelloop", 7, "finished")
+    assert (about["stop_reason"], about["labels_from"]) == ("epoch limit", "labelloop")
+    assert [(r["round"], r["epoch"], len(r["weights"])) for r in about["rounds"]] == [(1, 0, 2), (2, 0, 3)]
     config = about["config"]
     assert (config["network"], config["augment"], config["normalise"]) == ("mlp", "none", "columns")  # no "auto" left
     assert (config["epochs"], config["network_options"]) == (5, {"hidden": [8]})
-    assert config["corrector"]["hidden"] == 8
-    assert config["corrector"]["inputs"] == ["features"]
+    assert (config["rounds"], config["learners"]) == (1, "networks")
     data = about["data"]
     assert data["source"] == str(tmp_path / "rows.csv")
     assert [data[k] for k in ("rows", "noisy", "unlabelled", "clean_paired", "clean_unpaired")] == [120, 86, 10, 12, 12]
@@ -211,9 +212,30 @@ def test_run_json_says_what_was_run_and_metrics_has_a_row_an_epoch(labelloop, tm
     assert [row["epoch"] for row in rows] == [1, 2, 3, 4, 5]
     for row in rows:
         assert np.isfinite(row["loss"])
-        assert ("corrector" in row["seconds"]) == (row["epoch"] in (2, 3, 4))
+        assert ("rounds" in row["seconds"]) == (row["epoch"] == 1)
         assert all(seconds >= 0 for seconds in row["seconds"].values())
         assert "test_accuracy" not in row
+
+
+def test_run_json_says_what_the_papers_loop_corrected(labelloop, tmp_path):
+    run = tmp_path / "run"
+    flags = ("--method", "closed-loop", *settings(QUICK_LOOP))
+    assert labelloop("fit", *csv_names(tmp_path), "--output-dir", run, *flags).code == 0
+    about = run_json(run)
+    assert (about["method"], about["labels_from"]) == ("closed-loop", "closed-loop")
+    assert [r["epoch"] for r in about["rounds"]] == [2, 3, 4]
+    assert [len(r["weights"]) for r in about["rounds"]] == [2, 3, 4]
+    corrector = about["config"]["corrector"]
+    assert (corrector["hidden"], corrector["inputs"]) == (8, ["features"])
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows if "corrector" in row["seconds"]] == [2, 3, 4]
+
+
+def test_a_recipe_of_the_paper_means_its_method(labelloop, tmp_path):
+    run = tmp_path / "run"
+    flags = ("--recipe", "paper", "--set", "network=mlp", *settings(QUICK_LOOP))
+    assert labelloop("fit", *csv_names(tmp_path), "--output-dir", run, *flags).code == 0
+    assert run_json(run)["method"] == "closed-loop"
 
 
 def test_class_names_of_an_npz_file_keep_their_order(labelloop, tmp_path):
@@ -292,7 +314,8 @@ def test_extra_columns_reach_the_correction_network_only(labelloop, tmp_path):
     other = small(60, seed=5)
     data = named_csv(tmp_path / "d.csv", DATA, hint=DATA.true.astype(float))
     test = write_csv(tmp_path / "test.csv", {**numbers(other), "label": other.names(other.true)})  # has no hint
-    flags = ("--extra-columns", "hint", "--test", test, *settings(QUICK), "--set", "corrector.inputs=features+extra")
+    loop = ("--method", "closed-loop", *settings(QUICK_LOOP), "--set", "corrector.inputs=features+extra")
+    flags = ("--extra-columns", "hint", "--test", test, *loop)
     ended = labelloop("fit", data, "--output-dir", tmp_path / "run", *flags)
     assert ended.code == 0, ended.err
     assert json.loads((tmp_path / "run/model.json").read_text())["column_names"] == list(COLUMNS)
@@ -329,14 +352,15 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_recipe(labell
         "[corrector]\nhidden = 5\nmax_epochs = 6\npatience = 4\n"
     )
     flags = ("--config", tmp_path / "c.toml", "--set", "epochs=4", "--set", "corrector.max_epochs=3")
+    flags += ("--recipe", "paper-clothing1m", "--set", "network=mlp")
     assert labelloop("fit", *csv_names(tmp_path), "--output-dir", tmp_path / "run", *flags).code == 0
     config = run_json(tmp_path / "run")["config"]
     assert config["epochs"] == 4
-    assert config["learning_rate"] == 0.05  # the recipe
+    assert config["learning_rate"] == 0.01  # the recipe
     assert config["momentum"] == 0.9  # the default
     corrector = config["corrector"]
     assert (corrector["hidden"], corrector["max_epochs"], corrector["patience"]) == (5, 3, 4)
-    assert corrector["optimizer"] == "adamw"  # the recipe, though the file has a table of the same name
+    assert corrector["optimizer"] == CorrectorConfig().optimizer  # the file's table of the same name has no such key
     assert len(metrics_of(tmp_path / "run")) == 4
 
 
@@ -344,19 +368,15 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_recipe(labell
     ("flags", "words"),
     [
         (["--set", "epoch=5"], ["unknown key epoch", "'epochs'"]),
-        (["--set", "corrector.hiden=5"], ["unknown key corrector.hiden", "'hidden'"]),
+        (["--set", "rounds=-1"], ["rounds must not be negative"]),
+        (["--set", "learners=trees"], ["learners must be one of all, networks"]),
+        (["--set", "warm_up=2"], ["unknown key warm_up"]),  # of the paper's method
         (["--set", "epochs=many"], ["epochs must be a whole number", "'many'"]),
         (["--set", "epochs=2.5"], ["epochs must be a whole number", "2.5"]),
         (["--set", "epochs=true"], ["epochs must be a whole number"]),
         (["--set", "epochs=0"], ["epochs must be at least 1"]),
         (["--set", "learning_rate=fast"], ["learning_rate must be a number", "'fast'"]),
-        (["--set", "corrector.standardise=1"], ["corrector.standardise must be true or false"]),
-        (["--set", "corrector=5"], ["corrector is a group of settings", "corrector.inputs"]),
         (["--set", "epochs"], ["'epochs'", "key=value"]),
-        (["--set", "combination=convx"], ["combination", "'convex'"]),
-        (["--set", "corrector.inputs=feature"], ["corrector.inputs", "'features'"]),
-        (["--set", "corrector.inputs=extra"], ["'extra'", "no extra columns"]),
-        (["--set", "warm_up=5"], ["no label would ever be corrected", "warm_up"]),
         (["--set", "network=resnet19"], ["unknown network 'resnet19'", "'resnet18'"]),
         (["--set", "network=resnet18"], ["needs images", "mlp"]),
         (["--set", "network_options.hiden=[8]"], ["'hiden'", "'hidden'"]),
@@ -372,9 +392,30 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_recipe(labell
     ids=lambda value: "=".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )
 def test_wrong_usage_exits_2_and_leaves_nothing_behind(flags, words, labelloop, tmp_path):
+    refused(labelloop, tmp_path, [*settings(QUICK), *flags], words)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("corrector.hiden=5", ["unknown key corrector.hiden", "'hidden'"]),
+        ("corrector.standardise=1", ["corrector.standardise must be true or false"]),
+        ("corrector=5", ["corrector is a group of settings", "corrector.inputs"]),
+        ("combination=convx", ["combination", "'convex'"]),
+        ("corrector.inputs=feature", ["corrector.inputs", "'features'"]),
+        ("corrector.inputs=extra", ["'extra'", "no extra columns"]),
+        ("warm_up=5", ["no label would ever be corrected", "warm_up"]),
+        ("final_labels=loop", ["unknown key final_labels"]),
+    ],
+)
+def test_a_wrong_setting_of_the_papers_loop_exits_2_and_leaves_nothing_behind(value, words, labelloop, tmp_path):
+    refused(labelloop, tmp_path, ["--method", "closed-loop", *settings([*QUICK_LOOP, value])], words)
+
+
+def refused(labelloop, tmp_path, flags, words):
     data = csv_names(tmp_path)
     before = contents(tmp_path)
-    ended = labelloop("fit", *data, "--output-dir", tmp_path / "run", *settings(QUICK), *flags)
+    ended = labelloop("fit", *data, "--output-dir", tmp_path / "run", *flags)
     assert ended.code == 2
     assert ended.out == ""
     assert ended.err.startswith("labelloop: ")
@@ -396,7 +437,8 @@ def test_wrong_usage_exits_2_and_leaves_nothing_behind(flags, words, labelloop, 
 def test_a_wrong_config_file_exits_2(text, words, labelloop, tmp_path):
     (tmp_path / "c.toml").write_text(text)
     data = csv_names(tmp_path)
-    ended = labelloop("fit", *data, "--output-dir", tmp_path / "run", "--config", tmp_path / "c.toml")
+    flags = ("--method", "closed-loop", "--config", tmp_path / "c.toml")
+    ended = labelloop("fit", *data, "--output-dir", tmp_path / "run", *flags)
     assert ended.code == 2
     for word in words:
         assert word in ended.err
@@ -415,7 +457,7 @@ EPOCHS = {"fine-tune": 5, "logistic-corrector": 5, "glc": 6, "dmlp-nossl": 5}
 CORRECTS = ("logistic-corrector", "fasten", "dmlp", "dmlp-nossl", "dividemix", "l2b", "emlc")
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("closed-loop", "oracle")])
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("labelloop", "closed-loop", "oracle")])
 def test_a_baseline_hands_labels_back(method, labelloop, tmp_path):
     run = tmp_path / "run"
     flags = ["--method", method, *settings(QUICK_BASELINE)]
@@ -441,10 +483,12 @@ def test_a_baseline_hands_labels_back(method, labelloop, tmp_path):
     [
         "cross-entropy",
         "closed-loop",
+        "labelloop",
     ],
 )
 def test_a_training_that_breaks_down_is_an_error_and_not_a_result(method, labelloop, tmp_path):
-    flags = (*settings(QUICK if method == "closed-loop" else QUICK_BASELINE), "--set", "learning_rate=1e20")
+    quick = {"labelloop": QUICK, "closed-loop": QUICK_LOOP}.get(method, QUICK_BASELINE)
+    flags = (*settings(quick), "--set", "learning_rate=1e20")
     ended = labelloop("fit", *csv_names(tmp_path), "--output-dir", tmp_path / "run", "--method", method, *flags)
     assert ended.code == 1
     assert "broke down" in ended.err

@@ -19,12 +19,9 @@ from labelloop.errors import DataError
 
 QUICK = (
     "epochs=3",
-    "warm_up=1",
-    "correct_every=1",
+    "rounds=1",
     "batch_size=16",
     "network_options.widths=[4, 4]",
-    "corrector.hidden=4",
-    "corrector.max_epochs=3",
 )
 
 

@@ -34,18 +34,17 @@ from labelloop.training.runtime import Runtime
 
 DATA = small()
 OTHER = small(40, seed=5)
-# Enough rounds to be interrupted between, with all that a checkpoint has to bring back.
-LONG = (
-    "epochs=12",
-    "warm_up=3",
-    "correct_every=2",
-    "batch_size=16",
-    "network_options.hidden=[8]",
-    "corrector.hidden=16",
-    "corrector.max_epochs=8",
-    "corrector.inputs=features+logits",
-)
-SHORT = ("epochs=6", *LONG[1:])
+# Enough rounds and epochs to be interrupted between, with all that a checkpoint has to bring back.
+SIZES = ("round_share=0.5", "learners=networks", "batch_size=16", "network_options.hidden=[8]")
+LONG = settings(("epochs=12", "rounds=2", *SIZES))
+ROUNDS = 3
+SHORT = [*LONG, *settings(("epochs=6", "rounds=1"))]
+# The paper's method.
+LOOP = [
+    *("--method", "closed-loop"),
+    *settings(("epochs=6", "warm_up=2", "correct_every=1", "batch_size=16", "network_options.hidden=[8]")),
+    *settings(("corrector.hidden=16", "corrector.max_epochs=8", "corrector.inputs=features+logits")),
+]
 RESULTS = ("labels.parquet", "targets.npy", "model.safetensors", "model.json")
 
 
@@ -57,23 +56,24 @@ def place(tmp_path_factory) -> Path:
     write_csv(folder / "test.csv", {**numbers(OTHER), "label": OTHER.names(OTHER.true)})
     assert main([str(part) for part in fit(folder, folder / "whole")]) == 0
     assert len(metrics_of(folder / "whole")) == 12
-    assert len(run_json(folder / "whole")["rounds"]) == 5
+    assert len(run_json(folder / "whole")["rounds"]) == ROUNDS
     return folder
 
 
-@pytest.fixture(scope="module")
-def short(place) -> Path:
-    """An uninterrupted run that is short."""
-    assert main([str(part) for part in fit(place, place / "short", long=SHORT)]) == 0
-    assert len(metrics_of(place / "short")) == 6
-    return place / "short"
+@pytest.fixture(scope="module", params=[SHORT, LOOP], ids=["labelloop", "closed-loop"])
+def short(place, request) -> tuple[Path, list[str]]:
+    """An uninterrupted run that is short, of the default and of the paper's loop, and its settings."""
+    run = place / f"short-{request.param_index}"
+    assert main([str(part) for part in fit(place, run, long=request.param)]) == 0
+    assert len(metrics_of(run)) == 6
+    return run, request.param
 
 
 def fit(
-    folder: Path, run: Path, *flags: object, test: str | None = "test.csv", long: tuple[str, ...] = LONG
+    folder: Path, run: Path, *flags: object, test: str | None = "test.csv", long: list[str] = LONG
 ) -> list[object]:
     tested = ["--test", folder / test] if test else []
-    return ["fit", folder / "rows.csv", "--output-dir", run, *settings(long), *tested, "--quiet", *flags]
+    return ["fit", folder / "rows.csv", "--output-dir", run, *long, *tested, "--quiet", *flags]
 
 
 def epochs_in(run: Path) -> int:
@@ -110,19 +110,19 @@ def signalled(arguments: list[object], number: signal.Signals, part: object, nam
 
 
 def test_killed_at_random_moments(place, tmp_path, labelloop):
-    """In the warm-up and twice between corrections, each time anywhere in what an epoch writes."""
+    """Between the rounds and twice between epochs, each time anywhere in what a round or an epoch writes."""
     run, dice = tmp_path / "run", random.Random(20)
     killed_at = []
     for resume in ([], ["--resume"], ["--resume"]):
-        moments = [(Runtime, "record"), (Runtime, "save"), (checkpoint_module, "write_atomically")]
-        part, name = dice.choice(moments)
-        at = dice.randint(3, 4) * (2 if name == "write_atomically" else 1)
+        moments = [(Runtime, "save"), (checkpoint_module, "write_atomically")]
+        part, name = dice.choice([*moments, (Runtime, "record")] if resume else moments)
+        at = dice.randint(4, 5) * (2 if name == "write_atomically" else 1) if resume else dice.randint(2, 3)
         ended = signalled(fit(place, run, *resume), signal.SIGKILL, part, name, at)
         assert (ended.code, ended.out, ended.err) == (-signal.SIGKILL, "", "")
         assert run_json(run)["state"] == "running"
         assert not (run / "labels.parquet").exists()
         killed_at.append(epochs_in(run))
-    assert 2 <= killed_at[0] < killed_at[1] < killed_at[2] < 12
+    assert 0 == killed_at[0] < killed_at[1] < killed_at[2] < 12
     ended = labelloop(*fit(place, run, "--resume"))
     assert (ended.code, ended.out, ended.err) == (0, "", "")
     assert_same_run(place / "whole", run)
@@ -130,7 +130,7 @@ def test_killed_at_random_moments(place, tmp_path, labelloop):
 
 def test_interrupted_from_the_keyboard(place, tmp_path, labelloop):
     run = tmp_path / "run"
-    ended = signalled(fit(place, run), signal.SIGINT, Runtime, "save", 5)
+    ended = signalled(fit(place, run), signal.SIGINT, Runtime, "save", ROUNDS + 5)
     assert ended.code == 130
     assert "Traceback" not in ended.err
     assert f"--resume --output-dir {run}" in ended.err
@@ -179,15 +179,15 @@ def interrupted(
     ],
 )
 def test_interrupted_while_writing(part, name, at, place, short, tmp_path, labelloop, monkeypatch):
-    run = tmp_path / "run"
-    interrupted(labelloop, monkeypatch, fit(place, run, long=SHORT), part, name, at)
+    run, (whole, flags) = tmp_path / "run", short
+    interrupted(labelloop, monkeypatch, fit(place, run, long=flags), part, name, at)
     assert run_json(run)["state"] == "interrupted"
-    assert labelloop(*fit(place, run, "--resume", long=SHORT)).code == 0
-    assert_same_run(short, run)
+    assert labelloop(*fit(place, run, "--resume", long=flags)).code == 0
+    assert_same_run(whole, run)
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
-def test_a_folder_of_images_interrupted_and_resumed(streamed, tmp_path, labelloop, monkeypatch):
+@pytest.mark.parametrize(("streamed", "at"), [(False, 2), (True, 5)], ids=["in memory", "streamed"])
+def test_a_folder_of_images_interrupted_and_resumed(streamed, at, tmp_path, labelloop, monkeypatch):
     image = pytest.importorskip("PIL.Image", reason="needs the extra images")
     if streamed:
         monkeypatch.setattr(image_store, "IN_MEMORY", 1000)
@@ -199,8 +199,7 @@ def test_a_folder_of_images_interrupted_and_resumed(streamed, tmp_path, labelloo
         image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "images" / name)
         clean += [f"{name},{NAMES[i % 2]}"] if i < 14 else []
     (tmp_path / "clean.csv").write_text("\n".join(clean) + "\n")
-    sizes = ("batch_size=16", "network_options.widths=[4, 4]", "corrector.hidden=4", "corrector.max_epochs=3")
-    quick = settings(("epochs=5", "warm_up=1", "correct_every=1", *sizes))
+    quick = settings(("epochs=5", "rounds=1", "batch_size=16", "network_options.widths=[4, 4]"))
 
     def images(run: Path, *flags: str) -> list[object]:
         clean_file = ("--clean-file", tmp_path / "clean.csv")
@@ -208,7 +207,7 @@ def test_a_folder_of_images_interrupted_and_resumed(streamed, tmp_path, labelloo
 
     assert labelloop(*images(tmp_path / "whole")).code == 0
     run = tmp_path / "run"
-    interrupted(labelloop, monkeypatch, images(run), Runtime, "save", 3)
+    interrupted(labelloop, monkeypatch, images(run), Runtime, "save", at)
     assert run_json(run)["state"] == "interrupted"
     assert epochs_in(run) < 5
     assert labelloop(*images(run, "--resume")).code == 0
@@ -216,19 +215,20 @@ def test_a_folder_of_images_interrupted_and_resumed(streamed, tmp_path, labelloo
 
 
 def test_a_line_of_metrics_that_was_cut_short_is_written_again(place, short, tmp_path, labelloop, monkeypatch):
-    run = tmp_path / "run"
-    interrupted(labelloop, monkeypatch, fit(place, run, long=SHORT), Runtime, "save", 6)
+    run, (whole, flags) = tmp_path / "run", short
+    interrupted(labelloop, monkeypatch, fit(place, run, long=flags), Runtime, "save", 6)
     text = (run / "metrics.jsonl").read_text()
     (run / "metrics.jsonl").write_text(text[:-20])
-    assert labelloop(*fit(place, run, "--resume", long=SHORT)).code == 0
-    assert_same_run(short, run)
+    assert labelloop(*fit(place, run, "--resume", long=flags)).code == 0
+    assert_same_run(whole, run)
 
 
 def test_interrupted_twice_in_a_row(place, tmp_path, labelloop, monkeypatch):
     run = tmp_path / "run"
-    interrupted(labelloop, monkeypatch, fit(place, run), Runtime, "save", 5)
+    interrupted(labelloop, monkeypatch, fit(place, run), Runtime, "save", 2)
+    assert epochs_in(run) == 0
     interrupted(labelloop, monkeypatch, fit(place, run, "--resume"), Runtime, "save", 5)
-    assert len(metrics_of(run)) == 8  # of the ten calls one was for the half-networks
+    assert len(metrics_of(run)) == 3  # the first two calls were for rounds
     assert labelloop(*fit(place, run, "--resume")).code == 0
     assert_same_run(place / "whole", run)
 
@@ -276,7 +276,8 @@ def test_results_that_got_lost_are_written_again(place, finished, labelloop):
     [
         (["--seed", "1"], "seed 0, not 1"),
         (["--set", "epochs=30"], "epochs = 12, not 30"),
-        (["--set", "corrector.hidden=17"], "corrector.hidden = 16, not 17"),
+        (["--set", "rounds=5"], "rounds = 2, not 5"),
+        (["--set", "learners=all"], "learners = 'networks', not 'all'"),
         (["--set", "network_options.hidden=[9]"], "network_options.hidden = [8], not [9]"),
         (["--set", "learning_rate=0.06"], "learning_rate = 0.05, not 0.06"),
         (["--feature-columns", "a,b"], "other rows"),
@@ -297,7 +298,7 @@ def test_another_method_is_refused_by_name(place, finished, labelloop):
     flags = ("--output-dir", finished, "--method", "cross-entropy", "--resume")
     ended = labelloop("fit", place / "rows.csv", *flags)
     assert ended.code == 1
-    assert "method 'closed-loop', not 'cross-entropy'" in ended.err
+    assert "method 'labelloop', not 'cross-entropy'" in ended.err
     assert contents(finished) == before
 
 
@@ -352,7 +353,7 @@ def test_a_forgotten_test_file_is_refused(place, finished, labelloop):
 
 
 def test_other_extra_columns_are_refused(tmp_path, labelloop):
-    flags = ("--extra-columns", "hint", "--output-dir", tmp_path / "run", "--quiet")
+    flags = ("--method", "closed-loop", "--extra-columns", "hint", "--output-dir", tmp_path / "run", "--quiet")
     quick = settings(["epochs=3", "warm_up=1", "network_options.hidden=[4]", "corrector.inputs=extra"])
     data = named_csv(tmp_path / "rows.csv", DATA, hint=np.arange(120.0))
     assert labelloop("fit", data, *flags, *quick).code == 0
@@ -388,7 +389,7 @@ def flipped(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [truncated, emptied, flipped, Path.unlink], ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("name", ["epoch-0012.safetensors", "round-001.safetensors", "round-005.safetensors"])
+@pytest.mark.parametrize("name", ["epoch-0012.safetensors", "round-001.safetensors", f"round-{ROUNDS:03d}.safetensors"])
 def test_a_damaged_checkpoint_is_named_and_nothing_changes(name, damage, place, finished, labelloop):
     damage(finished / "checkpoint" / name)
     before = contents(finished)

@@ -85,9 +85,9 @@ def test_overwrite_sets_the_old_plan_aside(tmp_path):
 
 
 def test_fewer_epochs_than_the_warm_up_scale_it_and_say_so():
-    with pytest.warns(UserWarning, match="10 epochs: the warm-up is 2 of them, as it is 10 of 50 in the recipe"):
-        assert recipe_config("closed-loop", "default", {"epochs": 10}).warm_up == 2
-    assert recipe_config("closed-loop", "default", {"epochs": 20}).warm_up == 10
+    with pytest.warns(UserWarning, match="10 epochs: the warm-up is 4 of them, as it is 40 of 100 in the recipe"):
+        assert recipe_config("closed-loop", "default", {"epochs": 10}).warm_up == 4
+    assert recipe_config("closed-loop", "default", {"epochs": 50}).warm_up == 40
     assert recipe_config("closed-loop", "default", {"epochs": 10, "warm_up": 5}).warm_up == 5
 
 

@@ -12,7 +12,7 @@ from cli_tools import contents, labels_of, run_json, settings
 from PIL import Image
 from real_images import CLASSES, pictures
 
-QUICK = ("epochs=2", "warm_up=1", "correct_every=1", "network_options.widths=[4, 4]", "corrector.max_epochs=3")
+QUICK = ("epochs=2", "rounds=1", "network_options.widths=[4, 4]")
 COUNT = 120
 
 

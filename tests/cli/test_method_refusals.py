@@ -17,8 +17,10 @@ from test_bad_input import (
 
 from labelloop.methods import METHODS
 
-OTHERS = [name for name, method in METHODS.items() if name != "closed-loop" and not method.is_oracle]
+OTHERS = [name for name, method in METHODS.items() if name != "labelloop" and not method.is_oracle]
 MORE = {
+    "labelloop": ["rounds=1", "learners=networks"],
+    "closed-loop": ["warm_up=1", "correct_every=1", "corrector.max_epochs=3"],
     "l2b": ["warm_up=1"],
     "dividemix": ["warm_up=1"],
     "logistic-corrector": ["warm_up=1"],
@@ -42,7 +44,7 @@ def without_a_class(folder, *names):
 
 
 @pytest.mark.parametrize("write", DATA_CASES, ids=lambda case: case.__name__)
-def test_all_methods_refuse_bad_rows_in_the_words_of_the_closed_loop(write, labelloop, tmp_path):
+def test_all_methods_refuse_bad_rows_in_the_words_of_the_default(write, labelloop, tmp_path):
     arguments = write(tmp_path)
     before = contents(tmp_path)
     expected = labelloop("fit", *arguments, "--output-dir", tmp_path / "run")
@@ -81,7 +83,7 @@ def test_what_a_method_cannot_use_is_refused_before_an_old_run_is_replaced(
         assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("method", OTHERS)
+@pytest.mark.parametrize("method", [*OTHERS, "labelloop"])
 def test_a_training_that_breaks_down_says_so(method, labelloop, tmp_path):
     data = named_csv(tmp_path / "rows.csv", DATA)
     flags = quick(method, "learning_rate=1e30")
@@ -91,7 +93,7 @@ def test_a_training_that_breaks_down_says_so(method, labelloop, tmp_path):
     assert "lower learning_rate" in ended.err
 
 
-@pytest.mark.parametrize("method", OTHERS)
+@pytest.mark.parametrize("method", [*OTHERS, "labelloop"])
 def test_a_single_noisy_row_is_enough_to_run(method, labelloop, tmp_path):
     labels = [""] * 24 + ["ant"] + [""] * 95
     data = named_csv(tmp_path / "rows.csv", DATA, label=labels)

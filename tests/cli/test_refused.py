@@ -39,7 +39,7 @@ def test_a_noise_file_without_clean_rows_keeps_those_of_the_table(labelloop, tmp
     assert made.code == 0, made.err
     fitted = labelloop(
         *("fit", tmp_path / "rows.npz", "--noisy-labels", tmp_path / "noise.parquet", "--output-dir", tmp_path / "run"),
-        *("--set", "epochs=4", "--set", "warm_up=2", "--set", "correct_every=1"),
+        *("--set", "epochs=4", "--set", "rounds=0"),
     )
     assert fitted.code == 0, fitted.err
 

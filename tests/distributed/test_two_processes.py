@@ -30,20 +30,22 @@ from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import loop
 from labelloop.methods.configure import recipe_config
 from labelloop.runs.folder import RunFolder
+from labelloop.training import cross_fit
 from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, Ranks, join
 from labelloop.training.setup import resolve
 
 CLOSE = {"rtol": 0, "atol": 2e-5}  # sums of float32 in another order, through some dozens of steps
 SHARED = (
-    *("closed-loop", "cross-entropy", "clean-only", "noisy-and-clean", "fine-tune", "logistic-corrector"),
-    *("glc", "dmlp", "dmlp-nossl", "co-teaching"),
+    *("labelloop", "closed-loop", "cross-entropy", "clean-only", "noisy-and-clean", "fine-tune"),
+    *("logistic-corrector", "glc", "dmlp", "dmlp-nossl", "co-teaching"),
 )
 PRACTICAL = {
     "mixup": 0.3,
     "average_weights": 0.9,
     "corrector": {"inputs": ("features", "all_features+past_labels")},  # each process keeps what it needs of rounds
 }
+NARROW = {"network_options": {"widths": [4, 6, 8, 8]}, "batch_size": 32}
 FLOATS, TRUTH = toy(n=123, paired=15, unlabelled=7)
 IMAGES, _ = toy(n=75, images=True, paired=15)
 # Batches of 32 rows, and a last one of 27 or 11: no part divides evenly.
@@ -51,6 +53,8 @@ TASKS = {name: (FLOATS, name, quick_config(name) | {"mixup": 0.3, "average_weigh
 TASKS |= {
     "images": (IMAGES, "closed-loop", tiny_config(IMAGES, images=True, epochs=5, **PRACTICAL)),
     "half precision": (IMAGES, "closed-loop", tiny_config(IMAGES, images=True, epochs=4, precision="bfloat16")),
+    "default": (FLOATS, "labelloop", {"epochs": 6, "round_share": 1.0, "network_options": {"hidden": [8]}}),
+    "default, images": (IMAGES, "labelloop", {"epochs": 3, "rounds": 1, "round_share": 1.0, **NARROW}),
     "every round": (FLOATS, "closed-loop", tiny_config(FLOATS, epochs=5, **PRACTICAL)),
 }
 ROWS = {"300 rows": float_rows(300), "1 row": float_rows(1), "137 images": image_rows(137)}
@@ -144,7 +148,7 @@ SETTINGS = (
     *("epochs=8", "warm_up=2", "correct_every=1", "batch_size=16"),
     *("network_options.hidden=[8]", "corrector.hidden=8", "corrector.max_epochs=5"),
 )
-STOP, ROUNDS = 6, 7  # the epoch that is not finished, and the corrections of a whole run
+STOP, ROUNDS = 6, 6  # the epoch that is not finished, and the corrections of a whole run
 
 
 def arguments(place: Path, run: str, *more: object) -> list[str]:
@@ -179,7 +183,7 @@ def stop_at(epoch: int, how: Callable[[], Any]) -> pytest.MonkeyPatch:
     return patch
 
 
-def assert_same_run(first: Path, second: Path) -> None:
+def assert_same_run(first: Path, second: Path, count: int = ROUNDS) -> None:
     """Features, corrections, weights and targets are the same up to rounding."""
     assert run_json(first)["state"] == run_json(second)["state"] == "finished"
     np.testing.assert_allclose(np.load(first / "targets.npy"), np.load(second / "targets.npy"), **CLOSE)
@@ -188,11 +192,11 @@ def assert_same_run(first: Path, second: Path) -> None:
     for key in features[0].files:
         np.testing.assert_allclose(features[0][key], features[1][key], **CLOSE)
     rounds = [run_json(run)["rounds"] for run in (first, second)]
-    assert len(rounds[0]) == len(rounds[1]) == ROUNDS
+    assert len(rounds[0]) == len(rounds[1]) == count
     for one, other in zip(*rounds, strict=True):
         np.testing.assert_allclose(one["weights"], other["weights"], **CLOSE)
     files = sorted(path.name for path in (first / "checkpoint").glob("round-*"))
-    assert len(files) == ROUNDS
+    assert len(files) == count
     for name in files:
         one, other = (load_file(run / "checkpoint" / name) for run in (first, second))
         assert one.keys() == other.keys()
@@ -218,6 +222,41 @@ def test_a_killed_process_ends_the_run_and_one_process_resumes_it(place):
     assert main(arguments(place, "killed", "--resume", "--quiet")) == 0
     assert [row.get("processes", 1) for row in metrics_of(place / "killed")] == [2] * (STOP - 1) + [1] * 3
     assert_same_run(place / "killed", place / "whole")
+
+
+def test_the_default_killed_within_its_rounds_is_resumed_by_one_process_and_by_two(place):
+    values = ("epochs=6", "rounds=2", "round_share=0.5", "learners=networks", "batch_size=16")
+    flags = [*settings((*values, "network_options.hidden=[8]")), "--no-report"]
+
+    def fit(run: str, *more: str) -> int:
+        return main(["fit", str(place / "rows.csv"), "--output-dir", str(place / run), *flags, *more])
+
+    def do(rank: int) -> int:
+        if rank == 1:
+            calls, train_epoch = iter(range(1, 100)), cross_fit.train_epoch
+
+            def killed(*given: Any) -> float:
+                if next(calls) == 8:  # of the second round: two half-networks of three epochs were the first
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return train_epoch(*given)
+
+            pytest.MonkeyPatch().setattr(cross_fit, "train_epoch", killed)
+        return fit("default-killed")
+
+    assert fit("default-whole", "--quiet") == 0
+    first, second = launched(do)
+    assert (first.code, second.code) == (1, -signal.SIGKILL)
+    assert "start the same command with --resume" in first.err
+    assert [path.name for path in (place / "default-killed" / "checkpoint").glob("round-*")] == [
+        "round-001.safetensors"
+    ]
+    shutil.copytree(place / "default-killed", place / "default-again")
+    assert fit("default-killed", "--resume", "--quiet") == 0
+    ended = launched(lambda rank: fit("default-again", "--resume", "--quiet"))
+    assert [one.code for one in ended] == [0, 0], ended[0].err + ended[1].err
+    for run in ("default-killed", "default-again"):
+        assert_same_run(place / run, place / "default-whole", count=3)
+        assert len(metrics_of(place / run)) == 6
 
 
 def test_a_launcher_that_ends_all_does_not_disturb_the_last_words(place, monkeypatch):
@@ -349,7 +388,7 @@ def test_python_gives_every_process_the_same_result(tmp_path):
         result = quick_fit(rows, processes=2, output_dir=tmp_path / "run", report=False)
         np.savez(tmp_path / f"{rank}.npz", labels=result.corrected_labels, proba=result.predicted_proba)
         assert result.rounds
-        assert result.record.about == {"processes": 2}
+        assert result.record.about["processes"] == 2
 
     ended = launched(do)
     assert [one.code for one in ended] == [0, 0], ended[0].err + ended[1].err

@@ -222,7 +222,7 @@ def test_without_an_encoder_it_works_and_says_what_one_would_do(labelloop, tmp_p
 def test_from_python(text_folder, image_folder, tmp_path):
     truth, given = labels(60)
     y, y_clean = np.array(CLASSES)[given], np.where(np.arange(60) < 24, np.array(CLASSES)[truth], "")
-    config = {"epochs": 5, "warm_up": 2, "correct_every": 1, "batch_size": 16, "corrector": {"max_epochs": 8}}
+    config = {"epochs": 5, "rounds": 1, "learners": "networks", "batch_size": 16}
     name, rows = f"transformers:{text_folder}", texts(60)
     result = package.fit(
         rows, y, y_clean, encoder=name, config=config, X_test=["the hill", "purr milk paw it"], y_test=["bad", "good"]

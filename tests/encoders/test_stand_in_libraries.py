@@ -137,7 +137,7 @@ def test_texts_without_an_encoder_say_what_to_name(tmp_path):
     ):
         with pytest.raises(UsageError, match=r"these rows are texts, which need an encoder: .* encoder='words'"):
             call()
-    config = {"epochs": 3, "warm_up": 1, "correct_every": 1}
+    config = {"epochs": 3, "rounds": 0}
     with_words = package.LabelLoopClassifier(encoder="words", config=config, random_state=0)
     given, clean = ["bad", "good"] * 20, [*["bad", "good"] * 10, *[""] * 20]
     assert with_words.fit(texts(40), given, clean).predict(texts(4)).shape == (4,)

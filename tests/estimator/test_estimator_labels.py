@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from estimator_rows import NO_CLEAN, digits_one_too_high, quick, three_clouds
+from estimator_rows import NO_CLEAN, digits_one_too_high, papers, quick, three_clouds
 from sklearn.exceptions import DataConversionWarning
 
 from labelloop import DataError, LabelLoopClassifier
@@ -34,10 +34,8 @@ def expected() -> LabelLoopClassifier:
 @pytest.fixture(scope="module")
 def digits_model() -> LabelLoopClassifier:
     rows = digits_one_too_high()
-    model = LabelLoopClassifier(
-        epochs=18, warm_up=10, random_state=0, config={"network_options": {"hidden": [64]}, "correct_every": 4}
-    )
-    return model.fit(rows.X, rows.y, rows.y_clean)
+    small = {"network_options": {"hidden": [64]}, "rounds": 1, "round_share": 0.5, "learners": "networks"}
+    return LabelLoopClassifier(epochs=18, random_state=0, config=small).fit(rows.X, rows.y, rows.y_clean)
 
 
 def test_corrected_labels_are_better_than_the_given_ones(digits_model):
@@ -134,7 +132,7 @@ def test_score_counts_labelled_rows_and_clean_ones_alone(expected):
 @pytest.mark.parametrize("y_clean", [None, np.full(150, -1), np.full(150, np.nan), [None] * 150])
 def test_without_clean_labels_it_says_so_and_trains_a_plain_classifier(y_clean):
     with pytest.warns(UserWarning, match=NO_CLEAN):
-        model = quick(noisy_loss_weight=0.1).fit(ROWS.X, ROWS.y, y_clean)
+        model = quick().fit(ROWS.X, ROWS.y, y_clean)
     np.testing.assert_array_equal(model.corrected_labels_, ROWS.y)
     np.testing.assert_array_equal(np.isnan(model.corrected_proba_).all(axis=1), ROWS.y < 0)
     assert np.isnan(model.label_quality_).all()
@@ -146,9 +144,9 @@ def test_without_clean_labels_it_says_so_and_trains_a_plain_classifier(y_clean):
     assert (model.predict(ROWS.X) == ROWS.true).mean() > 0.9
 
 
-def test_the_plain_classifier_needs_no_warm_up():
+def test_the_plain_classifier_takes_the_settings_of_the_papers_loop_and_needs_no_warm_up():
     with pytest.warns(UserWarning, match=NO_CLEAN):
-        model = LabelLoopClassifier(epochs=2, random_state=0).fit(ROWS.X, ROWS.y)
+        model = papers(epochs=2, warm_up=3, noisy_loss_weight=0.1).fit(ROWS.X, ROWS.y)
     assert len(model.history_) == 2
 
 

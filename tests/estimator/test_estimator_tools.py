@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from estimator_rows import NO_CLEAN, quick, three_clouds
+from estimator_rows import NO_CLEAN, papers, quick, three_clouds
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
@@ -32,7 +32,7 @@ def test_in_a_pipeline_the_clean_labels_are_routed():
     with config_context(enable_metadata_routing=True):
         pipeline = make_pipeline(StandardScaler(), quick().set_fit_request(y_clean=True))
         pipeline.fit(ROWS.X, ROWS.y, y_clean=ROWS.y_clean)
-    assert len(pipeline[-1].combination_weights_) == 1
+    assert len(pipeline[-1].combination_weights_) == 2
     assert (pipeline.predict(ROWS.X) == ROWS.true).mean() > 0.9
     named = make_pipeline(StandardScaler(), quick()).fit(ROWS.X, ROWS.y, labelloopclassifier__y_clean=ROWS.y_clean)
     np.testing.assert_array_equal(named.predict_proba(ROWS.X), pipeline.predict_proba(ROWS.X))
@@ -82,7 +82,7 @@ def test_clone_and_pickle(fitted):
 
 
 def test_it_is_the_fit_of_the_library(fitted):
-    config = fitted.config | {"epochs": 8, "warm_up": 3, "batch_size": 32}
+    config = fitted.config | {"epochs": 8, "batch_size": 32}
     result = labelloop.fit(ROWS.X, ROWS.y, ROWS.y_clean, config=config, seed=0, progress=False)
     np.testing.assert_array_equal(fitted.corrected_proba_, result.corrected_proba)
     np.testing.assert_array_equal(fitted.label_quality_, result.label_score)
@@ -91,6 +91,13 @@ def test_it_is_the_fit_of_the_library(fitted):
     assert [row["loss"] for row in fitted.history_] == [row["loss"] for row in result.history]
     assert fitted.combination_weights_[-1].tolist() == result.rounds[-1]["weights"]
     np.testing.assert_allclose(fitted.combination_weights_.sum(axis=1), 1)
+
+
+def test_a_recipe_of_the_paper_is_its_method():
+    model = papers().fit(ROWS.X, ROWS.y, ROWS.y_clean)
+    assert model.labels_from_ == "closed-loop"
+    assert [len(row) for row in model.combination_weights_] == [4] * 3  # after epochs 3, 5 and 7; zeros at the end
+    assert quick().fit(ROWS.X, ROWS.y, ROWS.y_clean).labels_from_ == "labelloop"
 
 
 def test_the_random_state():
@@ -148,7 +155,9 @@ def test_images():
 
 def test_settings_are_checked():
     with pytest.raises(UsageError, match="warm_up is 3 and epochs only 3"):
-        quick(epochs=3).fit(ROWS.X, ROWS.y, ROWS.y_clean)
+        papers(epochs=3).fit(ROWS.X, ROWS.y, ROWS.y_clean)
+    with pytest.raises(UsageError, match="unknown key warm_up"):  # of the default
+        quick(warm_up=2).fit(ROWS.X, ROWS.y, ROWS.y_clean)
     with pytest.raises(UsageError, match="unknown recipe 'practica'"):
         quick(recipe="practica").fit(ROWS.X, ROWS.y, ROWS.y_clean)
     with pytest.raises(UsageError, match="unknown key learning_rat"):

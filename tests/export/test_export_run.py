@@ -82,10 +82,7 @@ def rows_of(path: Path, count: int = 60, seed: int = 0) -> np.ndarray:
 
 
 QUICK = (
-    "--set",
-    "epochs=4",
-    "--set",
-    "warm_up=2",
+    *("--set", "epochs=4", "--set", "rounds=0", "--set", "learners=networks"),
     "--quiet",
 )
 

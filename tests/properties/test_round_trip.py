@@ -34,7 +34,7 @@ SETTINGS = {
     "database": None,
     "derandomize": CASES == 100,
 }
-QUICK = Settings(overrides=("epochs=2", "warm_up=1", "correct_every=1", "corrector.max_epochs=2"))
+QUICK = Settings(overrides=("epochs=2", "rounds=1", "learners=networks"))
 SMALL = Settings(overrides=(*QUICK.overrides, "network_options.widths=[4, 4]"))
 # Most runs are of a baseline, which takes a fifth of the time: the way of rows and labels through files is the same.
 BASELINE = Settings(method="noisy-and-clean", overrides=("epochs=1",))

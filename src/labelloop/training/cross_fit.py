@@ -80,7 +80,9 @@ def cross_fit(
         for rows, half, found in zip(parts, (halves.train, halves.clean), log_p, strict=True):
             mine = np.flatnonzero(half == k)
             if len(mine):
-                put(found, mine, _log_p(extract(trained[k], take(rows, mine), runtime).logits))
+                logits = extract(trained[k], take(rows, mine), runtime).logits
+                runtime.check_outputs(config.epochs, logits)
+                put(found, mine, _log_p(logits))
     return trained, Correction(*log_p)
 
 

@@ -44,6 +44,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         if config.corrects_after(epoch):
             with runtime.phase("extract"):  # (5) z [N, D], zᵐ [M, D], simulated noisy posterior of the clean rows
                 on_train, on_clean = (extract(average.model, rows, runtime) for rows in (train, clean))
+                runtime.check_outputs(epoch, on_train.logits, on_clean.logits)
                 state.look(on_train, on_clean, config)
                 train_columns = columns(on_train, train.extra, config, state.history_of("train"))
                 clean_columns = columns(on_clean, clean.extra, config, state.history_of("clean"))
