@@ -13,8 +13,9 @@ from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import IMAGE, TEXT, Encoder
 from labelloop.encoders.library_encoders import open_sentence_transformer, open_timm, open_transformers
 from labelloop.encoders.network import prepare_rows
-from labelloop.encoders.own import WORDS, open_own, open_words
+from labelloop.encoders.own import open_own, open_words
 from labelloop.errors import UsageError, nearest
+from labelloop.trust import WORDS
 from labelloop.types import EncoderForm, RawInputs
 
 LIBRARIES: dict[str, Callable[..., Encoder]] = {

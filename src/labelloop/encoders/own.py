@@ -17,7 +17,6 @@ from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded, to_numbers
 from labelloop.encoders.libraries import FORMAT, device_of, state_version
 from labelloop.errors import UsageError, nearest
 
-WORDS = "words"
 SIZE = 512  # numbers per text
 PAIRS = (1, 2)  # words, and pairs of adjacent words
 TEXTS_AT_ONCE = 256
