@@ -24,6 +24,7 @@ from labelloop.export.other_formats import (
     write_tree,
 )
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
+from labelloop.paths import all_inside, files_of, listing_of
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.read import Run, read_run
 
@@ -146,11 +147,35 @@ def _checked_source(run: Run, to: str, place: Path | None) -> Path:
     if kind not in FITTING[to]:
         possible = [name for name in FORMATS if name in OF_THE_RUN or kind in FITTING[name]]
         raise UsageError(f"{path} is of kind {kind!r} and cannot become {to!r}; possible: {', '.join(possible)}")
-    if not path.exists() and not on_hub(path):
+    if on_hub(path):
+        return path
+    if not path.is_file() and not path.is_dir():
         raise DataError(f"{path} does not exist; give the input's present path with --input")
-    if source["sha256"] is not None and sha256_of(path) != source["sha256"]:
+    stored = source["sha256"]
+    if stored is not None and (path.is_dir() or sha256_of(path) != stored):
         raise DataError(f"{path} has changed since the run read it; restore it, or run again on the new file")
+    if kind == "image-folder":
+        _refuse_gone(run, path)
+    if stored is None and place is None and not (path.is_dir() and _same_files(run, path)):
+        raise DataError(
+            f"{run.path} does not prove that it was made from {path}, so nothing of it is copied; if it was, say so"
+            f" with --input {path}"
+        )
     return path
+
+
+def _refuse_gone(run: Run, folder: Path) -> None:
+    names = run.labels["id"].to_pylist()
+    unknown = _never_read(run, names)
+    gone = sorted(name for name in names if name not in unknown and not (folder / name).is_file())
+    if gone:
+        raise DataError(f"{folder}: {len(gone)} images of the run are gone: {some(gone)}; put them back, or run again")
+
+
+def _same_files(run: Run, folder: Path) -> bool:
+    """Whether a folder holds the files that the run read, by their names and sizes."""
+    names = run.labels["id"].to_pylist() if run.source["kind"] == "image-folder" else files_of(folder)
+    return run.source.get("listing") == listing_of(folder, names)
 
 
 def _companions(output: Path) -> tuple[Path, Path]:
@@ -183,15 +208,13 @@ def _writers(
     if source.is_file():
         names = table_files.column_of(run, source, run.source["file_name_column"])
         places = placed_by_label(names, decision)
+        all_inside(source.parent, names, str(source))
         left_out = [name for name in _never_read(run, names) if not (source.parent / name).is_file()]
         places |= dict.fromkeys(_said_to_be_left_out(left_out, source))
         return lambda: write_tree(source.parent, places, output, copy), undo_file
-    files = sorted(path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
+    files = files_of(source)
     rows = {name: row for row, name in enumerate(run.labels["id"].to_pylist())}
-    absent = rows.keys() - set(files)
-    gone = sorted(absent - set(_said_to_be_left_out(_never_read(run, list(rows)) & absent, source)))
-    if gone:
-        raise DataError(f"{source}: {len(gone)} images of the run are gone: {some(gone)}; put them back, or run again")
+    _said_to_be_left_out(rows.keys() - set(files), source)
     places = new_places(files, rows, decision)
     return (
         lambda: write_tree(source, places, output, copy),

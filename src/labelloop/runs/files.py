@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,8 +17,14 @@ from labelloop.errors import DataError
 FULL = os.strerror(errno.ENOSPC)
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a temporary file next to `path`, then moves it there in one step."""
+def write_atomically(path: Path, write: Callable[[Path], object], *, new: bool = False) -> None:
+    """Lets `write` fill a temporary file next to `path`, then moves it there in one step.
+
+    Args:
+        path: What to write, or to replace.
+        write: Writes the file that it is given.
+        new: Whether to refuse to replace a file that has appeared meanwhile.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -26,10 +33,24 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             with partial.open("rb+") as file:
                 os.fsync(file.fileno())
             partial.chmod(_usual_mode())  # some libraries write files that only their owner may read
-            partial.replace(path)
+            _move(partial, path, new)
     finally:
         with suppress(OSError):  # on a disk that can only be read, where the write has failed already
             partial.unlink(missing_ok=True)
+
+
+def _move(partial: Path, path: Path, new: bool) -> None:
+    if not new:
+        partial.replace(path)
+        return
+    try:
+        os.link(partial, path)  # unlike a rename, fails if there is one
+    except FileExistsError:
+        raise DataError(f"{path} exists and is not overwritten; move it away, or give another path") from None
+    except OSError:  # a file system without links
+        if path.exists():
+            raise DataError(f"{path} exists and is not overwritten; move it away, or give another path") from None
+        partial.replace(path)
 
 
 @contextmanager
@@ -47,6 +68,22 @@ def naming(path: Path) -> Iterator[None]:
         if FULL.lower() in str(error).lower():
             raise OSError(errno.ENOSPC, FULL, str(path)) from error
         raise
+
+
+@contextmanager
+def fresh_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder next to `path`, which is moved there in one step if all goes well. Nothing is replaced."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed, and had this number
+    try:
+        partial.mkdir()
+        yield partial
+        if os.path.lexists(path):
+            raise DataError(f"{path} exists and is not overwritten; move it away, or give another path")
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _usual_mode() -> int:

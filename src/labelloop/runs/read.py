@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import is_large, mapped_file
+from labelloop.paths import file_in
 from labelloop.runs.folder import read_record
 from labelloop.runs.labels import as_now
 from labelloop.runs.result_files import LARGEST, RowArrays, read_row_arrays
 from labelloop.runs.run_json import RunRecord
+from labelloop.stored_arrays import load_array
 from labelloop.types import Floats
 
 AGAIN = "run `labelloop fit` or `labelloop correct --output-dir` again"
@@ -92,9 +93,11 @@ def read_run(path: Path) -> Run:
     if lacking:
         raise DataError(f"{path} is not a complete run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
     try:
-        labels = as_now(pq.read_table(path / "labels.parquet"))
-        file = path / "targets.npy"
-        targets = mapped_file(file) if is_large(file.stat().st_size) else np.load(file, allow_pickle=False)
+        labels = as_now(pq.read_table(file_in(path, "labels.parquet")))
+        file = file_in(path, "targets.npy")
+        targets = mapped_file(file) if is_large(file.stat().st_size) else load_array(file)
+    except DataError:
+        raise
     except (pa.ArrowInvalid, OSError, ValueError) as error:
         raise DataError(f"{path}: labels.parquet or targets.npy is damaged ({error}); {AGAIN}") from None
     if len(labels) != len(targets):

@@ -20,7 +20,9 @@ from safetensors.numpy import load_file, save_file
 
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import by_chunks, release, row_chunks
+from labelloop.paths import file_in, inside, no_links_out
 from labelloop.runs.files import read_json, write_atomically, write_json
+from labelloop.stored_arrays import load_arrays
 from labelloop.types import MISSING, Floats, Labels
 
 FEATURES = "features.npz"
@@ -94,8 +96,7 @@ def read_row_arrays(folder: Path) -> RowArrays:
         FileNotFoundError: There is none.
         ValueError: It is damaged.
     """
-    with np.load(folder / FEATURES, allow_pickle=False) as file:
-        arrays = dict(file)
+    arrays = load_arrays(file_in(folder, FEATURES))
     try:
         given, clean, validation = (arrays.pop(name) for name in ("given", "clean", "judges"))
     except KeyError as error:
@@ -141,13 +142,16 @@ def copy_model(source: Path, folder: Path) -> None:
     """Copies the model of a run, if it has one."""
     for name in MODEL_FILES:
         if (source / name).exists():
-            write_atomically(folder / name, lambda path, name=name: path.write_bytes((source / name).read_bytes()))  # type: ignore[misc]
+            content = file_in(source, name).read_bytes()
+            write_atomically(folder / name, lambda path, content=content: path.write_bytes(content))  # type: ignore[misc]
     copy_encoder(source, folder)
 
 
 def copy_encoder(source: Path, folder: Path) -> None:
     """Copies the encoder that was trained with a model, if there is one."""
     if (source / ENCODER).is_dir():
+        inside(source, ENCODER, source)
+        no_links_out(source / ENCODER)
         shutil.copytree(source / ENCODER, folder / ENCODER, dirs_exist_ok=True)
 
 
@@ -186,7 +190,7 @@ def write_preview(folder: Path, preview: Preview) -> None:
 def copy_preview(folder: Path, target: Path) -> None:
     """Copies preview.parquet, if there is one, to another run of the same rows."""
     if (folder / PREVIEW).exists():
-        content = (folder / PREVIEW).read_bytes()
+        content = file_in(folder, PREVIEW).read_bytes()
         write_atomically(target / PREVIEW, lambda place: place.write_bytes(content))
 
 

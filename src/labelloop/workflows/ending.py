@@ -182,6 +182,8 @@ def _thumbnail_of_file(path: Path) -> bytes | None:
     from PIL import Image
 
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return None
         with Image.open(path) as image:
             image.draft("RGB", (2 * SIDE, 2 * SIDE))
             return _encoded(image.convert("RGB"))
