@@ -76,6 +76,7 @@ def said_of(**values: object):
     def change(run: Path) -> Path:
         record = json.loads((run / "run.json").read_text())
         (run / "run.json").write_text(json.dumps(record | values))
+        write_manifest(run, (RUN, *RESULTS))
         return run
 
     return change
@@ -88,6 +89,7 @@ def damaged_labels(run: Path) -> Path:
 
 def other_targets(run: Path) -> Path:
     np.save(run / "targets.npy", np.zeros((2, 2), np.float32))
+    write_manifest(run, (RUN, *RESULTS))
     return run
 
 
@@ -151,11 +153,14 @@ def test_a_column_of_that_name_is_there_already(labelloop, tmp_path):
 def test_labels_from_another_place_are_not_put_back(labelloop, tmp_path, run):
     table_of = (tmp_path / "rows.csv").read_bytes().replace(b"2,cat", b"2,dog")
     (tmp_path / "rows.csv").write_bytes(table_of)
-    from labelloop.runs.files import sha256_of
+    from labelloop.runs.folder import RESULTS, RUN
+from labelloop.runs.manifest import write_manifest
+from labelloop.runs.files import sha256_of
 
     record = json.loads((run / "run.json").read_text())
     record["source"]["sha256"] = sha256_of(tmp_path / "rows.csv")
     (run / "run.json").write_text(json.dumps(record))
+    write_manifest(run, (RUN, *RESULTS))
     ended = labelloop("export", run, "--to", "csv", "--output", tmp_path / "new.csv")
     assert ended.code == 2
     assert "--noisy-labels" in ended.err

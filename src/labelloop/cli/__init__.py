@@ -30,6 +30,7 @@ COMMANDS = {
     "report": "labelloop.cli.report",
     "export": "labelloop.cli.export",
     "undo": "labelloop.cli.undo",
+    "verify": "labelloop.cli.verify",
     "noise": "labelloop.cli.noise",
     "bench": "labelloop.cli.bench",
     "paper": "labelloop.cli.paper",

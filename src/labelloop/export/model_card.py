@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
-from labelloop.paths import file_in
 from labelloop.runs.files import fresh_folder, read_json
 from labelloop.runs.folder import read_metrics
+from labelloop.runs.manifest import checked, write_manifest
 from labelloop.runs.read import Run
-from labelloop.runs.result_files import ABOUT, MODEL_FILES, copy_encoder
+from labelloop.runs.result_files import ABOUT, ENCODER, MODEL_FILES, copy_encoder
 
 NUMBERS = {
     "test_accuracy": "accuracy on the test rows, after the last epoch",
@@ -45,9 +45,10 @@ def write_model(run: Run, output: Path) -> None:
     card = model_card(run)
     with fresh_folder(output) as partial:
         for name in MODEL_FILES:
-            shutil.copyfile(file_in(run.path, name), partial / name)
+            shutil.copyfile(checked(run.path, name), partial / name)
         copy_encoder(run.path, partial)
         (partial / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+        write_manifest(partial, (*MODEL_FILES, ENCODER, "MODEL_CARD.md"))
 
 
 def model_card(run: Run) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
+from labelloop.paths import file_in
 
 FULL = os.strerror(errno.ENOSPC)
 
@@ -92,24 +93,35 @@ def _usual_mode() -> int:
     return 0o666 & ~mask
 
 
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """The content of a JSON file."""
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Writes a JSON file."""
-    text = json.dumps(content, indent=1) + "\n"
-    write_atomically(path, lambda place: place.write_text(text, encoding="utf-8"))
+    text = json_bytes(content)
+    write_atomically(path, lambda place: place.write_bytes(text))
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a JSON file.
 
     Raises:
-        DataError: It is missing or damaged.
+        DataError: It is missing or damaged, or holds no record.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(file_in(path.parent, path.name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{path} is missing; is {path.parent} the folder of a finished run?") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged ({error}); restore it or start the run again in another folder") from None
+    except DataError:
+        raise
+    except (ValueError, RecursionError) as error:  # not JSON, not text, nested too deep, a number of 5,000 digits
+        why = " ".join(str(error).split())[:100]
+        raise DataError(f"{path} is damaged ({why}); restore it or start the run again in another folder") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} is damaged (it holds no record); restore it or start the run again in another folder")
+    return found
 
 
 def sha256_of(path: Path) -> str:

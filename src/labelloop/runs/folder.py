@@ -6,6 +6,7 @@ run.json · metrics.jsonl · labels.parquet · targets.npy · features.npz · mo
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,8 +19,9 @@ import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import release
-from labelloop.runs.files import naming, read_json, write_atomically, write_json
+from labelloop.runs.files import json_bytes, naming, read_json, write_atomically
 from labelloop.runs.lock import lock, unlock
+from labelloop.runs.manifest import MANIFEST, checked, write_manifest
 from labelloop.runs.result_files import ENCODER, FEATURES, MODEL_FILES, PREVIEW, RowArrays, write_row_arrays
 from labelloop.runs.reviews import REVIEWS
 from labelloop.runs.run_json import RunRecord, from_json
@@ -27,7 +29,10 @@ from labelloop.types import Floats
 
 RUN = "run.json"
 LABELS = "labels.parquet"
-OUR_FILES = (RUN, "metrics.jsonl", LABELS, "targets.npy", FEATURES, *MODEL_FILES)
+METRICS = "metrics.jsonl"
+TARGETS = "targets.npy"
+OUR_FILES = (RUN, MANIFEST, METRICS, LABELS, TARGETS, FEATURES, *MODEL_FILES)
+RESULTS = (METRICS, LABELS, TARGETS, FEATURES, *MODEL_FILES, ENCODER, PREVIEW)  # and run.json: those in the manifest
 
 PLAN = "verify.csv"  # of `labelloop plan`
 REPORT = "report.html"
@@ -98,7 +103,12 @@ class RunFolder:
     # --- run.json: what was run, and how it ended -------------------------------------------------------------------
 
     def write_record(self, record: RunRecord) -> None:
-        write_json(self.path / RUN, record.to_json())
+        content = json_bytes(record.to_json())
+        if record.state == "finished":
+            write_manifest(self.path, RESULTS, {RUN: content})
+        else:  # what is there will change
+            (self.path / MANIFEST).unlink(missing_ok=True)
+        write_atomically(self.path / RUN, lambda place: place.write_bytes(content))
         if record.state != "running":
             unlock(self.path)
 
@@ -108,9 +118,11 @@ class RunFolder:
     # --- metrics.jsonl: one row per epoch -----------------------------------------------------------------------------
 
     def append_metrics(self, row: dict[str, Any]) -> None:
-        path = self.path / "metrics.jsonl"
+        path = self.path / METRICS
         with naming(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # on disk before the checkpoint that counts on it
 
     def read_metrics(self) -> list[dict[str, Any]]:
         return read_metrics(self.path)
@@ -119,7 +131,7 @@ class RunFolder:
         """Drops the rows written after the checkpoint that the run resumes from."""
         rows = [row for row in self.read_metrics() if row["epoch"] <= epochs]
         text = "".join(json.dumps(row) + "\n" for row in rows)
-        write_atomically(self.path / "metrics.jsonl", lambda p: p.write_text(text, encoding="utf-8"))
+        write_atomically(self.path / METRICS, lambda p: p.write_text(text, encoding="utf-8"))
         return rows
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -132,7 +144,7 @@ class RunFolder:
             with path.open("wb") as file:  # np.save would add .npy to the name
                 np.save(file, targets, allow_pickle=False)
 
-        write_atomically(self.path / "targets.npy", write)
+        write_atomically(self.path / TARGETS, write)
         release()
 
     def write_row_arrays(self, arrays: RowArrays) -> None:
@@ -158,7 +170,10 @@ def read_record(path: Path) -> RunRecord:
     Raises:
         DataError: It is missing, damaged, or of a newer version.
     """
-    return from_json(read_json(path / RUN), path / RUN)
+    content = read_json(path / RUN)
+    if content.get("state") == "finished":
+        checked(path, RUN)
+    return from_json(content, path / RUN)
 
 
 def write_unreadable(folder: Path, found: pa.Table) -> Path:
@@ -169,15 +184,23 @@ def write_unreadable(folder: Path, found: pa.Table) -> Path:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The rows of metrics.jsonl. A last line cut short by a crash is left out; its epoch runs again."""
-    file = path / "metrics.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return list(_whole_rows(lines, file))
+    try:
+        file = checked(path, METRICS)
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path / METRICS} is damaged ({error}); restore it, or run again in another folder") from None
+    return list(_whole_rows(lines if lines[-1] else lines[:-1], file))
 
 
 def _whole_rows(lines: list[str], file: Path) -> Iterable[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            if number < len(lines):
-                raise DataError(f"{file}, line {number} is damaged; delete the line and try again") from None
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict) and type(row.get("epoch")) is int:
+            yield row
+        elif number < len(lines):
+            raise DataError(f"{file}, line {number} is damaged; delete the line and try again")

@@ -26,7 +26,7 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord, versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
 from labelloop.workflows.encode import hint, read_inputs
-from labelloop.workflows.ending import leave_report
+from labelloop.workflows.ending import leave_preview, leave_report
 from labelloop.workflows.summary import next_steps, result_text, understood_text
 
 FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".npz")
@@ -129,7 +129,7 @@ def _correct_file(
         result = correct_table(table, probabilities, features, seed, named=named)
     if to.folder is not None:
         _write_run(RunFolder(to.folder, overwrite=to.overwrite), table, result, seed)
-        leave_report(to.folder, table, result.labels, to.report, options.progress)
+        leave_report(to.folder, to.report, options.progress)
     if to.file is not None:
         write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(to.file, lambda place: write(result.labels, place))
@@ -182,6 +182,7 @@ def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: 
     folder.write_labels(result.labels)
     if result.rows is not None:
         folder.write_row_arrays(result.rows)
+    leave_preview(folder.path, table, result.labels)
     folder.write_record(
         RunRecord(
             kind="correct",

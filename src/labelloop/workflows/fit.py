@@ -48,7 +48,7 @@ from labelloop.workflows.compose import (
     train,
 )
 from labelloop.workflows.encode import encode_table, raw_or_not, shape_of, trained_config
-from labelloop.workflows.ending import leave_report
+from labelloop.workflows.ending import leave_preview, leave_report
 
 
 @dataclass(frozen=True)
@@ -223,8 +223,9 @@ def fit_table(
         if folder is not None:
             with trained.runtime.clock("writing the run"):
                 _store(folder, made, trained.fitted.returned, extracted, labels, result)
-                folder.write_record(result.record)
-            leave_report(folder.path, table, labels, options.report, options.progress)
+            leave_preview(folder.path, table, labels, options.progress)
+            folder.write_record(result.record)
+            leave_report(folder.path, options.report, options.progress)
         return result
 
 
