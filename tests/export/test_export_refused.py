@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from made_runs import made_run
 
+from labelloop.runs.folder import RESULTS, RUN
+from labelloop.runs.manifest import write_manifest
+
 ROWS = b"x,label,clean_label\n1,cat,dog\n2,cat,\n3,dog,\n"
 
 
@@ -153,9 +156,7 @@ def test_a_column_of_that_name_is_there_already(labelloop, tmp_path):
 def test_labels_from_another_place_are_not_put_back(labelloop, tmp_path, run):
     table_of = (tmp_path / "rows.csv").read_bytes().replace(b"2,cat", b"2,dog")
     (tmp_path / "rows.csv").write_bytes(table_of)
-    from labelloop.runs.folder import RESULTS, RUN
-from labelloop.runs.manifest import write_manifest
-from labelloop.runs.files import sha256_of
+    from labelloop.runs.files import sha256_of
 
     record = json.loads((run / "run.json").read_text())
     record["source"]["sha256"] = sha256_of(tmp_path / "rows.csv")
