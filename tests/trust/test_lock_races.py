@@ -53,5 +53,6 @@ def test_without_locks_of_the_system_the_file_is_the_lock(tmp_path: Path, monkey
     locks.unlock(tmp_path)
     assert os.listdir(tmp_path) == []
     (tmp_path / locks.LOCK).write_text('{"pid": 4194305, "host": "' + locks.socket.gethostname() + '"}')
+    os.utime(tmp_path / locks.LOCK, (0, 0))
     locks.lock(tmp_path)
     locks.unlock(tmp_path)

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 from labelloop.errors import DataError
@@ -22,6 +23,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".labelloop.lock"
+SIGNING = 10.0  # seconds that a process may take between making the file and signing it, where the file is the lock
 
 _held: dict[Path, int] = {}  # the open lock files of this process
 
@@ -74,13 +76,10 @@ def _by_the_file(path: Path) -> int:
         try:
             handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         except FileExistsError:
-            owner = _owner(path)
-            if owner and _must_be_believed({**owner, "flock": False}):
+            owner, age = _owner(path), _age(path)
+            if age < SIGNING or (owner and _must_be_believed({**owner, "flock": False})):
                 raise _in_use(path, owner) from None
-            old = path.with_name(f"{path.name}.{os.getpid()}")
-            with contextlib.suppress(FileNotFoundError):
-                path.rename(old)  # left by a process that was killed; only one of those who want it can do this
-                old.unlink()
+            path.unlink(missing_ok=True)  # left by a process that was killed
             continue
         try:
             _sign(handle, path)
@@ -101,6 +100,14 @@ def unlock(folder: Path, pid: int | None = None) -> None:
         if _is_same(handle, path):
             path.unlink(missing_ok=True)  # before it is given back, so that nobody else's is deleted
     os.close(handle)
+
+
+def _age(path: Path) -> float:
+    """The seconds since a file was written; none for one that has just gone."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _is_same(handle: int, path: Path) -> bool:
