@@ -6,9 +6,12 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from labelloop.errors import DataError
 from labelloop.paths import file_in
 
 FULL = os.strerror(errno.ENOSPC)
+PARTIAL = re.compile(r"\.(.+)\.(\d{1,9})-([0-9a-f]{6})\.partial", re.DOTALL)
 
 
 def write_atomically(path: Path, write: Callable[[Path], object], *, new: bool = False) -> None:
@@ -26,8 +30,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, new: bool =
         write: Writes the file that it is given.
         new: Whether to refuse to replace a file that has appeared meanwhile.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = _partial(path)
     try:
         with naming(path):
             write(partial)
@@ -38,6 +41,45 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, new: bool =
     finally:
         with suppress(OSError):  # on a disk that can only be read, where the write has failed already
             partial.unlink(missing_ok=True)
+
+
+def _partial(path: Path) -> Path:
+    """The name of a temporary file next to `path`, in a folder without those that killed processes left."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent, path.name)
+    return path.with_name(f".{path.name}.{os.getpid()}-{_host()}.partial")
+
+
+@cache
+def _host() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
+
+
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Deletes temporary files that processes of this machine left when they were killed.
+
+    Args:
+        folder: Where to look.
+        name: The file that they were to become; any by default.
+    """
+    for entry in os.scandir(folder):
+        found = PARTIAL.fullmatch(entry.name)
+        if found and found[3] == _host() and (name is None or found[1] == name) and not _lives(int(found[2])):
+            with suppress(OSError):
+                shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process may still be writing; this one writes a file only once at a time."""
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _move(partial: Path, path: Path, new: bool) -> None:
@@ -74,9 +116,7 @@ def naming(path: Path) -> Iterator[None]:
 @contextmanager
 def fresh_folder(path: Path) -> Iterator[Path]:
     """A temporary folder next to `path`, which is moved there in one step if all goes well. Nothing is replaced."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed, and had this number
+    partial = _partial(path)
     try:
         partial.mkdir()
         yield partial

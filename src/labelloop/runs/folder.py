@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import release
-from labelloop.runs.files import json_bytes, naming, read_json, write_atomically
+from labelloop.runs.files import json_bytes, naming, read_json, sweep, write_atomically
 from labelloop.runs.lock import lock, unlock
 from labelloop.runs.manifest import MANIFEST, checked, write_manifest
 from labelloop.runs.result_files import ENCODER, FEATURES, MODEL_FILES, PREVIEW, RowArrays, write_row_arrays
@@ -48,14 +50,18 @@ class RunFolder:
         path: Created if it does not exist.
         resume: Whether to continue the run in it.
         overwrite: Whether to delete the run in it. Other files are never touched.
+        replaces: A kind of run that takes seconds; what is left of a killed one is deleted too.
     """
 
-    def __init__(self, path: str | Path, *, resume: bool = False, overwrite: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, *, resume: bool = False, overwrite: bool = False, replaces: str | None = None
+    ) -> None:
         self.path = Path(path)
         self.checkpoint = self.path / "checkpoint"
         if self.path.exists() and not self.path.is_dir():
             raise DataError(f"{self.path} is a file; give a folder for the run")
         holding = holds_run(self.path)
+        overwrite = overwrite or is_left_of(self.path, replaces)
         if resume and not holding:
             raise DataError(f"{self.path} holds no run to resume; leave out --resume to start one")
         if holding and overwrite and (self.path / REVIEWS).exists():
@@ -74,6 +80,7 @@ class RunFolder:
                 raise DataError(f"{self.path} has a {foreign[0]} that LabelLoop did not write; give another folder")
         self.path.mkdir(parents=True, exist_ok=True)
         lock(self.path)
+        sweep(self.path)
         if holding and overwrite:
             self.clear()
             lock(self.path)
@@ -99,6 +106,17 @@ class RunFolder:
             plan.rename(plan.with_stem(f"{plan.stem}-{number}"))
         for ending in (".json", ".png", ".svg"):
             plan.with_suffix(f".curve{ending}").unlink(missing_ok=True)
+
+    @contextmanager
+    def recording(self, record: RunRecord) -> Iterator[None]:
+        """Says in run.json that the run goes on; and, if it is interrupted inside, that it was."""
+        self.write_record(replace(record, state="running"))
+        try:
+            yield
+        except KeyboardInterrupt:
+            with suppress(OSError):
+                self.write_record(replace(record, state="interrupted"))
+            raise
 
     # --- run.json: what was run, and how it ended -------------------------------------------------------------------
 
@@ -162,6 +180,17 @@ def is_report(path: Path) -> bool:
 def holds_run(path: Path) -> bool:
     """Whether a folder holds a run, finished or not."""
     return (path / RUN).exists()
+
+
+def is_left_of(path: Path, kind: str | None) -> bool:
+    """Whether a folder holds what a killed run of this kind left, and nothing that anybody has worked on since."""
+    if kind is None or not holds_run(path) or (path / REVIEWS).exists():
+        return False
+    try:
+        record = read_record(path)
+    except DataError:
+        return False
+    return record.kind == kind and record.state in ("running", "interrupted")
 
 
 def read_record(path: Path) -> RunRecord:

@@ -36,15 +36,61 @@ def lock(folder: Path) -> None:
     Raises:
         DataError: Another process uses the folder.
     """
+    hold(folder.resolve() / LOCK)
+
+
+def unlock(folder: Path) -> None:
+    """Unlocks the folder if this process holds it."""
+    release(folder.resolve() / LOCK)
+
+
+def in_use(folder: Path) -> bool:
+    """Whether another process holds the lock of a folder."""
     path = folder.resolve() / LOCK
+    if path in _held or not path.exists():
+        return False
+    try:
+        hold(path)
+    except DataError:
+        return True
+    release(path)
+    return False
+
+
+def hold(path: Path, about: str = "") -> str | None:
+    """Makes a file that this process holds until it ends, or until `release`.
+
+    Args:
+        path: The file, with links resolved.
+        about: What to write into it, for whoever finds it later.
+
+    Returns:
+        What was written into it by a process that was killed; None if there was no such file.
+
+    Raises:
+        DataError: Another process holds it.
+    """
     if path in _held:
+        return None
+    found = _owner(path)
+    handle = _by_the_system(path, about)
+    _held[path] = _by_the_file(path, about) if handle is None else handle
+    atexit.register(release, path, os.getpid())
+    return None if found is None else str(found.get("about", ""))
+
+
+def release(path: Path, pid: int | None = None) -> None:
+    """Deletes a file that this process holds; with `pid`, only in the process of that number."""
+    if (pid is not None and pid != os.getpid()) or path not in _held:
         return
-    handle = _by_the_system(path)
-    _held[path] = _by_the_file(path) if handle is None else handle
-    atexit.register(unlock, folder, os.getpid())
+    handle = _held.pop(path)
+    with contextlib.suppress(OSError):
+        if _is_same(handle, path):
+            path.unlink(missing_ok=True)  # before it is given back, so that nobody else's is deleted
+    os.close(handle)
 
 
-def _by_the_system(path: Path) -> int | None:
+def _by_the_system(path: Path, about: str) -> int | None:
     """The lock file, open and locked; None if the system or the file system has no such locks."""
     if fcntl is None:
         return None
@@ -58,7 +104,7 @@ def _by_the_system(path: Path) -> int | None:
                 continue
             if owner and _must_be_believed(owner):
                 raise _in_use(path, owner)
-            _sign(handle, path)
+            _sign(handle, path, about)
             return handle
         except BlockingIOError:
             os.close(handle)
@@ -70,7 +116,7 @@ def _by_the_system(path: Path) -> int | None:
             raise
 
 
-def _by_the_file(path: Path) -> int:
+def _by_the_file(path: Path, about: str) -> int:
     """The lock file, which nobody else can make while it is there."""
     for _ in range(2):
         try:
@@ -82,24 +128,12 @@ def _by_the_file(path: Path) -> int:
             path.unlink(missing_ok=True)  # left by a process that was killed
             continue
         try:
-            _sign(handle, path)
+            _sign(handle, path, about)
         except BaseException:
             os.close(handle)
             raise
         return handle
     raise _in_use(path, _owner(path))
-
-
-def unlock(folder: Path, pid: int | None = None) -> None:
-    """Unlocks the folder if this process holds it; with `pid`, only in the process of that number."""
-    path = folder.resolve() / LOCK
-    if (pid is not None and pid != os.getpid()) or path not in _held:
-        return
-    handle = _held.pop(path)
-    with contextlib.suppress(OSError):
-        if _is_same(handle, path):
-            path.unlink(missing_ok=True)  # before it is given back, so that nobody else's is deleted
-    os.close(handle)
 
 
 def _age(path: Path) -> float:
@@ -118,11 +152,12 @@ def _is_same(handle: int, path: Path) -> bool:
     return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
 
-def _sign(handle: int, path: Path) -> None:
+def _sign(handle: int, path: Path, about: str) -> None:
     try:
         os.ftruncate(handle, 0)
         with naming(path), os.fdopen(os.dup(handle), "w", encoding="utf-8") as file:
-            json.dump({"pid": os.getpid(), "host": socket.gethostname(), "flock": fcntl is not None}, file)
+            mine = {"pid": os.getpid(), "host": socket.gethostname(), "flock": fcntl is not None, "about": about}
+            json.dump(mine, file)
     except OSError:  # a full disk
         path.unlink(missing_ok=True)
         raise

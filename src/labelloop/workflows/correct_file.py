@@ -128,7 +128,7 @@ def _correct_file(
     with clock("correcting labels", options.progress):
         result = correct_table(table, probabilities, features, seed, named=named)
     if to.folder is not None:
-        _write_run(RunFolder(to.folder, overwrite=to.overwrite), table, result, seed)
+        _write_run(RunFolder(to.folder, overwrite=to.overwrite, replaces="correct"), table, result, seed)
         leave_report(to.folder, to.report, options.progress)
     if to.file is not None:
         write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
@@ -178,30 +178,30 @@ def _readable(table: Table) -> Table:
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
     """Writes a run folder like that of `fit`, without a model."""
-    folder.write_targets(result.corrected_proba)
-    folder.write_labels(result.labels)
-    if result.rows is not None:
-        folder.write_row_arrays(result.rows)
-    leave_preview(folder.path, table, result.labels)
-    folder.write_record(
-        RunRecord(
-            kind="correct",
-            method="correct",
-            seed=seed,
-            data=result.data,
-            versions=versions(),
-            source=None if table.origin is None else {**table.origin, "class_names": result.data["classes"]},
-            state="finished",
-            stop_reason="nothing to train",
-            labels_from="correct",
-            estimate=result.estimate,
-            about={
-                "weights": result.weights,
-                "weights_without_label": result.weights_without_label,
-                "guard": result.guard,
-            },
-        )
+    record = RunRecord(
+        kind="correct",
+        method="correct",
+        seed=seed,
+        data=result.data,
+        versions=versions(),
+        source=None if table.origin is None else {**table.origin, "class_names": result.data["classes"]},
+        state="finished",
+        stop_reason="nothing to train",
+        labels_from="correct",
+        estimate=result.estimate,
+        about={
+            "weights": result.weights,
+            "weights_without_label": result.weights_without_label,
+            "guard": result.guard,
+        },
     )
+    with folder.recording(record):
+        folder.write_targets(result.corrected_proba)
+        folder.write_labels(result.labels)
+        if result.rows is not None:
+            folder.write_row_arrays(result.rows)
+        leave_preview(folder.path, table, result.labels)
+        folder.write_record(record)
 
 
 def _column_names(path: Path) -> list[str]:

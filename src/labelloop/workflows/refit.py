@@ -96,13 +96,14 @@ def refit_run(
         estimate=found,
         about={**_of_before(before.about, guard), "refitted_from": str(folder), "newly_verified": int(new.sum())},
     )
-    destination = RunFolder(output_dir, overwrite=overwrite)
-    destination.write_targets(targets)
-    destination.write_labels(label_table(ids, classes, stored.given, clean, targets, predicted))
-    destination.write_row_arrays(again.arrays)
-    copy_model(folder, output_dir)
-    leave_preview_of(output_dir, folder)
-    destination.write_record(record)
+    destination = RunFolder(output_dir, overwrite=overwrite, replaces="refit")
+    with destination.recording(record):
+        destination.write_targets(targets)
+        destination.write_labels(label_table(ids, classes, stored.given, clean, targets, predicted))
+        destination.write_row_arrays(again.arrays)
+        copy_model(folder, output_dir)
+        leave_preview_of(output_dir, folder)
+        destination.write_record(record)
     leave_report(output_dir, report)
     moved = int((np.nan_to_num(targets).argmax(axis=1) != np.nan_to_num(stored.targets).argmax(axis=1)).sum())
     return "\n".join(
