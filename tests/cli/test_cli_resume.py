@@ -69,9 +69,7 @@ def short(place, request) -> tuple[Path, list[str]]:
     return run, request.param
 
 
-def fit(
-    folder: Path, run: Path, *flags: object, test: str | None = "test.csv", long: list[str] = LONG
-) -> list[object]:
+def fit(folder: Path, run: Path, *flags: object, test: str | None = "test.csv", long: list[str] = LONG) -> list[object]:
     tested = ["--test", folder / test] if test else []
     return ["fit", folder / "rows.csv", "--output-dir", run, *long, *tested, "--quiet", *flags]
 

@@ -24,6 +24,12 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--trust-code", action="store_true", help=f"let {what} name Python code of its own, which is imported and run"
+    )
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished run")
 

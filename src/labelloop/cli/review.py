@@ -33,8 +33,9 @@ def run(options: argparse.Namespace) -> int:
         webbrowser.open(server.address)
     try:
         server.serve_forever()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print()
+        return getattr(interrupt, "code", 0)
     finally:
         server.server_close()
     return 0

@@ -415,7 +415,9 @@ def _connect(ranks: Ranks, environ: Mapping[str, str]) -> None:
             " each other"
         ) from None
     atexit.register(_leave)
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+    now = signal.getsignal(signal.SIGTERM)
+    free = now == signal.SIG_DFL or getattr(now, "gives_way", False)
+    if threading.current_thread() is threading.main_thread() and free:
         signal.signal(signal.SIGTERM, _ended_by_launcher)
 
 

@@ -26,7 +26,7 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord, versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
 from labelloop.workflows.encode import hint, read_inputs
-from labelloop.workflows.ending import leave_report
+from labelloop.workflows.ending import leave_preview, leave_report
 from labelloop.workflows.summary import next_steps, result_text, understood_text
 
 FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".npz")
@@ -128,8 +128,8 @@ def _correct_file(
     with clock("correcting labels", options.progress):
         result = correct_table(table, probabilities, features, seed, named=named)
     if to.folder is not None:
-        _write_run(RunFolder(to.folder, overwrite=to.overwrite), table, result, seed)
-        leave_report(to.folder, table, result.labels, to.report, options.progress)
+        _write_run(RunFolder(to.folder, overwrite=to.overwrite, replaces="correct"), table, result, seed)
+        leave_report(to.folder, to.report, options.progress)
     if to.file is not None:
         write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(to.file, lambda place: write(result.labels, place))
@@ -178,29 +178,30 @@ def _readable(table: Table) -> Table:
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
     """Writes a run folder like that of `fit`, without a model."""
-    folder.write_targets(result.corrected_proba)
-    folder.write_labels(result.labels)
-    if result.rows is not None:
-        folder.write_row_arrays(result.rows)
-    folder.write_record(
-        RunRecord(
-            kind="correct",
-            method="correct",
-            seed=seed,
-            data=result.data,
-            versions=versions(),
-            source=None if table.origin is None else {**table.origin, "class_names": result.data["classes"]},
-            state="finished",
-            stop_reason="nothing to train",
-            labels_from="correct",
-            estimate=result.estimate,
-            about={
-                "weights": result.weights,
-                "weights_without_label": result.weights_without_label,
-                "guard": result.guard,
-            },
-        )
+    record = RunRecord(
+        kind="correct",
+        method="correct",
+        seed=seed,
+        data=result.data,
+        versions=versions(),
+        source=None if table.origin is None else {**table.origin, "class_names": result.data["classes"]},
+        state="finished",
+        stop_reason="nothing to train",
+        labels_from="correct",
+        estimate=result.estimate,
+        about={
+            "weights": result.weights,
+            "weights_without_label": result.weights_without_label,
+            "guard": result.guard,
+        },
     )
+    with folder.recording(record):
+        folder.write_targets(result.corrected_proba)
+        folder.write_labels(result.labels)
+        if result.rows is not None:
+            folder.write_row_arrays(result.rows)
+        leave_preview(folder.path, table, result.labels)
+        folder.write_record(record)
 
 
 def _column_names(path: Path) -> list[str]:

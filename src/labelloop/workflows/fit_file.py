@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import parse_overrides, read_toml
@@ -21,6 +22,7 @@ from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.folder import UNREADABLE, holds_run
 from labelloop.runs.read import read_run
 from labelloop.training.ranks import Ranks, alone_among_others, join
+from labelloop.trust import Stored
 from labelloop.workflows.compose import RunOptions
 from labelloop.workflows.encode import hint, read_inputs, shape_of, trained_config
 from labelloop.workflows.fit import Result, fit_table, list_unreadable
@@ -41,17 +43,26 @@ class Settings:
         recipe: A name in RECIPES to start from.
         config_file: Settings in TOML.
         overrides: Settings as "key=value".
+        trust_code: Whether the file may name code of its own as the network; overrides always may.
     """
 
     method: str = DEFAULT_METHOD
     recipe: str = DEFAULT_RECIPE
     config_file: Path | None = None
     overrides: Sequence[str] = ()
+    trust_code: bool = False
 
     def config(self) -> TrainingConfig:
         """The method's whole configuration."""
-        layers = [read_toml(self.config_file)] if self.config_file else []
+        layers = [] if self.config_file is None else [self._stored(self.config_file)]
         return recipe_config(self.method, self.recipe, *layers, parse_overrides(self.overrides))
+
+    def _stored(self, file: Path) -> dict[str, Any]:
+        """The settings of the file, which name no code unless they may."""
+        found = read_toml(file)
+        network, options = found.get("network", "auto"), found.get("network_options", {})
+        Stored(file, self.trust_code).check_network(network, options)
+        return found
 
 
 def fit_file(

@@ -21,7 +21,7 @@ from labelloop.runs.run_json import data_record, versions
 from labelloop.seeds import stream
 from labelloop.splits import one_hot
 from labelloop.types import MISSING, Floats, Labels
-from labelloop.workflows.ending import leave_report_after_refit
+from labelloop.workflows.ending import leave_preview_of, leave_report
 from labelloop.workflows.stored_run import StoredRun, read_stored_run
 from labelloop.workflows.summary import next_steps
 
@@ -51,6 +51,8 @@ def decided_labels(folder: Path, classes: Sequence[Any], rows: int) -> Labels:
     place = {str(name): k for k, name in enumerate(classes)}
     labels = np.full(rows, MISSING)
     for row, name in decided.items():
+        if not 0 <= row < rows or name not in place:
+            raise DataError(f"{folder}: a review decision is about row {row} and class {name!r:.80}, not of this run")
         labels[row] = place[name]
     return labels
 
@@ -94,13 +96,15 @@ def refit_run(
         estimate=found,
         about={**_of_before(before.about, guard), "refitted_from": str(folder), "newly_verified": int(new.sum())},
     )
-    destination = RunFolder(output_dir, overwrite=overwrite)
-    destination.write_targets(targets)
-    destination.write_labels(label_table(ids, classes, stored.given, clean, targets, predicted))
-    destination.write_row_arrays(again.arrays)
-    copy_model(folder, output_dir)
-    destination.write_record(record)
-    leave_report_after_refit(output_dir, folder, report)
+    destination = RunFolder(output_dir, overwrite=overwrite, replaces="refit")
+    with destination.recording(record):
+        destination.write_targets(targets)
+        destination.write_labels(label_table(ids, classes, stored.given, clean, targets, predicted))
+        destination.write_row_arrays(again.arrays)
+        copy_model(folder, output_dir)
+        leave_preview_of(output_dir, folder)
+        destination.write_record(record)
+    leave_report(output_dir, report)
     moved = int((np.nan_to_num(targets).argmax(axis=1) != np.nan_to_num(stored.targets).argmax(axis=1)).sum())
     return "\n".join(
         [

@@ -63,7 +63,7 @@ class ImageFiles:
 
         index = range(len(self))[index]  # supports negative indices; raises IndexError outside, which ends a loop
         try:
-            with open(os.fsdecode(self._paths[index]), "rb", buffering=0) as file:
+            with open(os.fsdecode(self._paths[index]), "rb", buffering=0, opener=_no_waiting) as file:
                 content = io.BytesIO(file.read())  # at once: Pillow would read it in many small parts
             with Image.open(content) as image:
                 image.load()
@@ -121,6 +121,11 @@ class Resized:
         if image.size != (self.width, self.height):
             image = image.resize((self.width, self.height), Resampling.BILINEAR)
         return np.ascontiguousarray(planes(image))
+
+
+def _no_waiting(path: str, flags: int) -> int:
+    """Opens a file; a pipe without a writer would be waited for, and reads as an empty file here."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def load_images(
@@ -197,6 +202,8 @@ def _default_size(paths: Sequence[Path | bytes]) -> tuple[int, int]:
 def _open(path: Path | bytes) -> Image:
     from PIL import Image
 
+    if isinstance(path, Path) and not path.is_file():  # a pipe would be waited for
+        raise FileNotFoundError(path)
     return Image.open(io.BytesIO(path) if isinstance(path, bytes) else path)
 
 

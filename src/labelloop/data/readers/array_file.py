@@ -20,6 +20,7 @@ from labelloop.data.readers.options import ReadOptions, origin_of
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, nearest
 from labelloop.large_arrays import is_large, mapped_file, row_chunks, zeros
+from labelloop.stored_arrays import check_archive, load_array
 
 INPUT_KEYS = ("X", "x", "features", "embeddings", "embedding", "images")
 LABEL_KEYS = ("y", "label", "labels")
@@ -166,8 +167,15 @@ def _counts(labels: NDArray) -> Counter[str]:
 
 def _load(file: BinaryIO, path: Path, large: bool = False) -> Any:
     try:
-        return mapped_file(path) if large and file.read(6) == b"\x93NUMPY" else np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        start = file.read(6)
+        file.seek(0)
+        if start == np.lib.format.MAGIC_PREFIX:
+            return mapped_file(path) if large else load_array(path)
+        if start.startswith(b"PK"):
+            with zipfile.ZipFile(path) as archive:
+                check_archive(archive, path.stat().st_size)
+        return np.load(file, allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise DataError(
             f"{path}: cannot be read as arrays ({error}); write it with np.save or np.savez, text labels as an array"
             " of dtype str and not of objects"

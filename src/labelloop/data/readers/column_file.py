@@ -31,11 +31,11 @@ from labelloop.data.images.store import ENDINGS, ImageForm, Unreadable, load_ima
 from labelloop.data.questions import ask_about_markers, name_spellings
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.hub import HubData, read_hub_dataset
-from labelloop.data.readers.image_folder import inside
 from labelloop.data.readers.label_columns import ids_of, labels_of, refuse_lists, without_flags, written
 from labelloop.data.readers.options import ReadOptions, origin_of
 from labelloop.data.table import Table, from_arrays, split_names
-from labelloop.errors import DataError, UsageError
+from labelloop.errors import DataError, UsageError, some
+from labelloop.paths import all_inside
 from labelloop.types import RawInputs
 
 
@@ -296,7 +296,10 @@ def _image_column(source: _Source, options: ReadOptions) -> str | None:
 
 def _images(source: _Source, column: str, options: ReadOptions) -> _Inputs:
     if source.hub is None:
-        files: Sequence[Path | bytes] = inside(source.path.parent, _file_names(source, column), str(source.path))
+        names = _file_names(source, column)
+        if blank := [row for row, name in enumerate(names) if not name.strip()]:
+            raise DataError(f"{source.path}: no file name in row {some(blank)} (the first row is 0); fill it in")
+        files: Sequence[Path | bytes] = all_inside(source.path.parent, names, str(source.path))
     elif column in source.hub.image_columns:
         files = source.hub.images(column)
     else:

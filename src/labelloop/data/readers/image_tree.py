@@ -27,7 +27,7 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 def read_image_tree(root: Path, options: ReadOptions) -> Table:
     """The images in a folder. Images that are only in the clean folder come last."""
     names, labels, classes = read_image_folder(root, options.labels_required)
-    paths = [root / name for name in names]
+    own, paths = names, [root / name for name in names]
     said: dict[str, Any] = {"image_size": options.image_size, "clean_folder": options.clean_folder}
     said["encoder"] = options.encoder
     clean_labels = None
@@ -51,7 +51,7 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
         ids=names,
         class_names=classes if options.labels_required else None,
         source=str(root),
-        origin=origin_of("image-folder", root, options=said),
+        origin=origin_of("image-folder", root, options=said, names=own),
     )
     deeper = [name for name in names if name.count("/") > 1] if options.labels_required else []
     nested = [f"{len(deeper)} images in folders below a class folder are of that class: {some(deeper, 3)}"] * bool(
