@@ -20,9 +20,8 @@ from labelloop.methods.bilevel import Batch, batches_with_clean, gradient, param
 from labelloop.seeds import integer
 from labelloop.splits import labelled_rows, one_hot
 from labelloop.training.augmentation import mix
-from labelloop.training.averaging import WeightAverage
+from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
 from labelloop.training.epoch import soft_cross_entropy
-from labelloop.training.packing import from_arrays, to_arrays
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.types import Fitted, Problem

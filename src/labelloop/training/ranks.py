@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from labelloop.errors import DataError, ElsewhereError, UsageError
-from labelloop.training.packing import empty_arrays, pack, shapes, unpack
+from labelloop.training.averaging import empty_arrays, pack, shapes, unpack
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=torch.nn.Module)

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from labelloop.data.images.pillow import Peculiarities, need_pillow, to_rgb
-from labelloop.data.images.transforms import EvalTransform, TrainTransform, Transform, planes
+from labelloop.data.images.pillow import (
+    EvalTransform,
+    Peculiarities,
+    TrainTransform,
+    Transform,
+    need_pillow,
+    planes,
+    to_rgb,
+)
 from labelloop.errors import DataError, UsageError
 from labelloop.types import Floats
 
