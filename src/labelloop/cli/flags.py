@@ -74,7 +74,7 @@ def add_encoder(parser: argparse.ArgumentParser) -> None:
 
 def read_options(options: argparse.Namespace) -> Any:
     """The flags about reading the data as `ReadOptions`: every flag that has the name of one of its fields."""
-    from labelloop.workflows.fit_file import ReadOptions
+    from labelloop.workflows.encode import ReadOptions  # not fit_file, which loads torch
 
     names = [field.name for field in fields(ReadOptions)]
     said = {name: value for name, value in vars(options).items() if name in names}
