@@ -163,7 +163,8 @@ def arrows(root: Path) -> Found:
             wrong.append(f"{path.relative_to(root)}: a new room; say in ALLOWED what it may import")
             continue
         allowed = {room, *ALLOWED[room], *SHARED}
-        names = {one.name.removeprefix(f"{PACKAGE}.") for one in imports(path, root) if _ours(one)}
+        ours = (one.name for one in imports(path, root) if one.name and one.name.startswith(f"{PACKAGE}."))
+        names = {name.removeprefix(f"{PACKAGE}.") for name in ours}
         for name in names:
             target = name.split(".")[0]
             if target == "__version__":
@@ -176,10 +177,6 @@ def arrows(root: Path) -> Found:
                 continue  # `from labelloop.workflows import compose` names the room too
             wrong.append(f"{path.relative_to(root)} imports {PACKAGE}.{name}")
     return Found(looked_at, wrong)
-
-
-def _ours(one: Import) -> bool:
-    return one.name is not None and one.name.startswith(f"{PACKAGE}.")
 
 
 def methods_apart(root: Path) -> Found:

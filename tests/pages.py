@@ -72,7 +72,7 @@ def labelloop(line: str) -> None:
 
     with warnings.catch_warnings():
         try:
-            code = main(shlex.split(line, comments=True)[1:])
+            code: str | int | None = main(shlex.split(line, comments=True)[1:])
         except SystemExit as end:  # argparse
             code = end.code
     if code:

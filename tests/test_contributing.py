@@ -15,6 +15,8 @@ import pytest
 from import_rules import arrows, methods_apart, no_torch, whole_names
 from size_rules import file_names, functions, small_files
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(

@@ -6,12 +6,15 @@ import importlib.util
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from labelloop.data.datasets.digits import digits
 from labelloop.noise import NOISES
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 

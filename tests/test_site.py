@@ -93,12 +93,3 @@ def test_every_data_file_of_the_package_is_in_the_wheel():
     files = {path for path in source.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     assert len(files) > 10
     assert files - kept == set()
-
-
-def test_what_make_quick_runs_is_there():
-    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    found = re.search(r"^QUICK := \$\(addprefix tests/,(.*)\)$", text, flags=re.MULTILINE)
-    assert found is not None
-    names = found[1].split()
-    assert len(names) > 10
-    assert [name for name in names if not (ROOT / "tests" / name).exists()] == []

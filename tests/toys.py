@@ -123,7 +123,8 @@ def same_state(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 def random_states() -> tuple[Any, ...]:
     """The global random states of torch and numpy."""
-    name, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002
+    state: Any = np.random.get_state()  # noqa: NPY002
+    name, keys, position, has_gauss, cached = state
     return (torch.get_rng_state().numpy().tobytes(), name, keys.tobytes(), position, has_gauss, cached)
 
 
@@ -152,10 +153,10 @@ def check_resume(method: str, problem: Problem, config: Any, stops: tuple[int, .
 
     folder = new_folder(path)
     for stop in stops:
-        runtime = Interrupted(0, device="cpu", folder=folder, progress=False)
-        runtime.stop = stop
+        interrupted = Interrupted(0, device="cpu", folder=folder, progress=False)
+        interrupted.stop = stop
         with pytest.raises(KeyboardInterrupt):
-            METHODS[method].fit(problem, config, runtime)
+            METHODS[method].fit(problem, config, interrupted)
         folder = RunFolder(path, resume=True)
     runtime = quiet(folder=folder)
     assert same(METHODS[method].fit(problem, config, runtime), whole)

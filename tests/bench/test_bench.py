@@ -35,6 +35,8 @@ from labelloop.training import checkpoint
 from labelloop.training.runtime import Runtime
 from labelloop.workflows.noise import Corruption, make_noise_file
 
+pytestmark = pytest.mark.slow
+
 # At which runs are killed: while an epoch is kept, a checkpoint written, and the record written or just there.
 MOMENTS = (
     (Runtime, "record", 2),

@@ -22,6 +22,8 @@ from labelloop.training.setup import resolve
 from labelloop.types import MISSING, Problem, Rows, Truth
 from labelloop.workflows.compose import noisy_problem, shown_to
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def digits():

@@ -15,6 +15,8 @@ from reported_runs import made_run
 from labelloop.report.html import write_report
 from labelloop.runs.result_files import Preview, write_preview
 
+pytestmark = pytest.mark.slow
+
 IMAGES = "document.querySelectorAll('#row-table img').length"
 SHOWN = "[...document.querySelectorAll('#row-table .line')].map((line) => line.querySelector('.number').textContent)"
 

@@ -19,6 +19,8 @@ from sklearn.datasets import load_digits
 from labelloop.cli import main
 from labelloop.runs.reviews import read_answers, reviewed_labels
 
+pytestmark = pytest.mark.slow
+
 READY = "document.body.dataset.ready === 'yes' && document.body.dataset.row !== undefined"
 MINE = "Number(document.body.dataset.mine)"
 

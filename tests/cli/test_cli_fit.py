@@ -33,6 +33,8 @@ from labelloop.methods import METHODS
 from labelloop.methods.closed_loop import CorrectorConfig
 from labelloop.runs.run_json import SCHEMA_VERSION
 
+pytestmark = pytest.mark.slow
+
 DATA = small()
 FILES = (
     "run.json",

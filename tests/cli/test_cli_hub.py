@@ -16,6 +16,8 @@ from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.readers.clean_file import join_clean_file
 from labelloop.workflows.encode import read_inputs
 
+pytestmark = pytest.mark.slow
+
 DATA = small()
 ORDER = ["cat", "ant", "bee", "dog"]  # neither sorted nor all in use
 MORE = {"id": [40], "clean_label": ["dog"]}

@@ -17,6 +17,8 @@ from labelloop.data.images import store as image_store
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 QUICK = (
     "epochs=3",
     "rounds=1",

@@ -32,6 +32,8 @@ from labelloop.data.images import store as image_store
 from labelloop.training import checkpoint as checkpoint_module
 from labelloop.training.runtime import Runtime
 
+pytestmark = pytest.mark.slow
+
 DATA = small()
 OTHER = small(40, seed=5)
 # Enough rounds and epochs to be interrupted between, with all that a checkpoint has to bring back.

@@ -21,6 +21,8 @@ from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.lock import LOCK, lock, unlock
 
+pytestmark = pytest.mark.slow
+
 
 def table(path, count=60, separator=","):
     lines = [["id", "x", "z", "label", "clean_label"]]

@@ -12,6 +12,8 @@ from cli_tools import contents, labels_of, run_json, settings
 from PIL import Image
 from real_images import CLASSES, pictures
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("epochs=2", "rounds=1", "network_options.widths=[4, 4]")
 COUNT = 120
 

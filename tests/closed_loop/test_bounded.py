@@ -18,6 +18,8 @@ from labelloop.training.checkpoint import read_checkpoint
 from labelloop.training.runtime import Runtime
 from labelloop.training.within_epoch import PLACE
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def all_is_large(monkeypatch, tmp_path):

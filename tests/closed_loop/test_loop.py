@@ -27,6 +27,8 @@ from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, resolve
 from labelloop.types import MISSING, Problem, Truth
 
+pytestmark = pytest.mark.slow
+
 # --- the schedule ----------------------------------------------------------------------------------------------------
 
 

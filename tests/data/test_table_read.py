@@ -535,6 +535,7 @@ def test_the_columns_of_an_earlier_table_are_found_again(tmp_path):
         read_table(tmp_path / "a.npz", ReadOptions(feature_columns=["a", "b"]))
 
 
+@pytest.mark.slow
 def test_a_csv_of_100_000_rows_and_50_columns_is_read_checked_and_split(tmp_path):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, 100_000)

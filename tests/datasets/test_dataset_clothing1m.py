@@ -170,6 +170,7 @@ def test_where_there_is_none(tmp_path):
         load_dataset("clothing1m", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_closed_loop_trains_on_it_with_and_without_workers(folder, workers):
     """From files to a record: the images decode in workers, augment themselves, and the labels are corrected."""

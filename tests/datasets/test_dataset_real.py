@@ -10,6 +10,8 @@ from labelloop.data.datasets import load_dataset
 from labelloop.data.datasets.labelled import fingerprint_of
 from labelloop.noise.recorded_labels import read_label_file
 
+pytestmark = pytest.mark.slow
+
 
 def load(name, root):
     if not (root / name).is_dir():

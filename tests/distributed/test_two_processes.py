@@ -35,6 +35,8 @@ from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, Ranks, join
 from labelloop.training.setup import resolve
 
+pytestmark = pytest.mark.slow
+
 CLOSE = {"rtol": 0, "atol": 2e-5}  # sums of float32 in another order, through some dozens of steps
 SHARED = (
     *("labelloop", "closed-loop", "cross-entropy", "clean-only", "noisy-and-clean", "fine-tune"),

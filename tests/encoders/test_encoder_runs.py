@@ -15,6 +15,8 @@ from encoder_data import CLASSES, QUICK, SMALL, labels, settings, texts, write_p
 import labelloop as package
 from labelloop.errors import DataError, UsageError
 
+pytestmark = pytest.mark.slow
+
 
 def encoder_of(run: Path) -> dict:
     return json.loads((run / "run.json").read_text())["source"]["encoder"]

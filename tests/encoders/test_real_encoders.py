@@ -16,6 +16,8 @@ from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import raw_inputs
 from labelloop.encoders.inputs import open_encoder
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PRAISE = ["a wonderful film", "I enjoyed every minute", "brilliant and moving", "superb acting", "a joy to watch"]
 BLAME = ["a waste of time", "painfully boring", "I walked out", "dreadful script", "the worst film of the year"]

@@ -26,6 +26,8 @@ from labelloop.errors import UsageError
 from labelloop.runs.result_files import read_preview
 from labelloop.types import RawInputs
 
+pytestmark = pytest.mark.slow
+
 LIBRARIES = ("transformers", "sentence-transformers")
 SHORT = ("--no-report",)
 

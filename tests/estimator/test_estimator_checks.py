@@ -13,6 +13,8 @@ from sklearn.utils.estimator_checks import check_classifiers_classes, check_esti
 
 from labelloop import LabelLoopClassifier
 
+pytestmark = pytest.mark.slow
+
 EXPECTED_TO_FAIL = {
     "check_classifiers_classes": (
         "it ends with the classes -1 and 1, and -1 is a missing label here, as in scikit-learn's semi-supervised "

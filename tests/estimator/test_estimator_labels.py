@@ -9,6 +9,8 @@ from sklearn.exceptions import DataConversionWarning
 
 from labelloop import DataError, LabelLoopClassifier
 
+pytestmark = pytest.mark.slow
+
 ROWS = three_clouds()
 NAMES = np.array(["ant", "bee", "caterpillar"])
 

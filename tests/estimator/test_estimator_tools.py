@@ -20,6 +20,8 @@ from sklearn.preprocessing import StandardScaler
 import labelloop
 from labelloop import DataError, LabelLoopClassifier, UsageError
 
+pytestmark = pytest.mark.slow
+
 ROWS = three_clouds()
 
 

@@ -15,6 +15,8 @@ from made_runs import made_run
 
 import labelloop as library
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("no", "yes")
 ROWS = b"x,label,clean_label\n1,a,\n2,a,\n3,b,\n4,b,\n5,,\n6,b,a\n"
 

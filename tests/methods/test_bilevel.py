@@ -174,6 +174,7 @@ def test_fast_convolution_equals_the_formula_of_torch(moves, has_bias):
     torch.testing.assert_close(found.tangent, expected.tangent, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_first_slopes_of_a_process_raise_no_warning():
     code = (
         "import torch\n"

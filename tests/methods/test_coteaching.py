@@ -17,6 +17,8 @@ from labelloop.methods import METHODS, coteaching
 from labelloop.seeds import integer
 from labelloop.training.setup import new_classifier
 
+pytestmark = pytest.mark.slow
+
 
 def test_each_network_trains_on_the_rows_that_the_other_finds_easy():
     first = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)

@@ -16,6 +16,8 @@ from labelloop.methods import dividemix
 from labelloop.models import Outputs
 from labelloop.types import MISSING
 
+pytestmark = pytest.mark.slow
+
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

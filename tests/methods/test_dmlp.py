@@ -16,6 +16,8 @@ from labelloop.training.epoch import extract
 from labelloop.training.setup import new_classifier, resolve
 from labelloop.types import Rows
 
+pytestmark = pytest.mark.slow
+
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

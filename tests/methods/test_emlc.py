@@ -35,6 +35,8 @@ from labelloop.methods.emlc import Config, Gate, effect_on_clean, false_labels, 
 from labelloop.training.setup import new_classifier
 from labelloop.types import MISSING
 
+pytestmark = pytest.mark.slow
+
 
 def log_posterior(logits: torch.Tensor) -> torch.Tensor:
     return F.log_softmax(logits, dim=1)

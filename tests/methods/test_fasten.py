@@ -14,6 +14,8 @@ from labelloop.methods import fasten
 from labelloop.models import Outputs
 from labelloop.training.setup import new_classifier
 
+pytestmark = pytest.mark.slow
+
 
 def outputs(rows: int, seed: int) -> Outputs:
     random = torch.Generator().manual_seed(seed)

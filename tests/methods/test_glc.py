@@ -15,6 +15,8 @@ from labelloop.splits import labelled_rows
 from labelloop.training.epoch import extract
 from labelloop.training.setup import new_classifier
 
+pytestmark = pytest.mark.slow
+
 
 def test_trusted_rows_have_cross_entropy_and_the_others_the_corrected_loss():
     logits = torch.log(torch.tensor([[0.8, 0.2], [0.8, 0.2]]))

@@ -31,6 +31,8 @@ from labelloop.methods import METHODS, l2b
 from labelloop.methods.l2b import Config, both_losses, fit, gains, implied_targets, step, to_weights, virtual_parameters
 from labelloop.types import MISSING
 
+pytestmark = pytest.mark.slow
+
 THIRD = 1 / 3
 
 

@@ -30,6 +30,8 @@ from labelloop.methods import METHODS, mwnet
 from labelloop.methods.mwnet import Config, WeightingNetwork, fit, row_losses, share, step, weighting_gradient
 from labelloop.splits import one_hot
 
+pytestmark = pytest.mark.slow
+
 
 def weighting_network(hidden: int = 100, seed: int = 6) -> WeightingNetwork:
     torch.manual_seed(seed)

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier, build_encoder
 
+pytestmark = pytest.mark.slow
+
 DEPTHS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
 CONVOLUTIONS = {"resnet18": 2, "resnet34": 2, "resnet50": 3}  # in a block
 FEATURES = {"resnet18": 512, "resnet34": 512, "resnet50": 2048}

@@ -19,6 +19,8 @@ from labelloop.paper import items as paper
 from labelloop.paper.evidence import agreement, compact, expand, read_evidence, same_numbers, write_evidence
 from labelloop.paper.figures import draw
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 COMMON = """

@@ -13,6 +13,8 @@ from labelloop.paper import items as paper
 from labelloop.paper.figures import THICK, curve, draw, styles_of
 from labelloop.report import figure
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("matplotlib", reason="figures need the extra report")
 
 FINE_TUNE = "fine-tune on clean"

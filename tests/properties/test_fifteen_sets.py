@@ -12,6 +12,8 @@ from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError, UsageError
 from labelloop.workflows.summary import understood_text
 
+pytestmark = pytest.mark.slow
+
 pandas = pytest.importorskip("pandas")
 
 

@@ -26,6 +26,8 @@ from labelloop.workflows.compose import RunOptions
 from labelloop.workflows.correct_file import Outputs, correct_file
 from labelloop.workflows.fit_file import Settings, fit_file
 
+pytestmark = pytest.mark.slow
+
 CASES = int(os.environ.get("LABELLOOP_CASES", "100"))
 TABLES, FOLDERS = CASES * 6 // 10, CASES * 4 // 10
 SETTINGS = {

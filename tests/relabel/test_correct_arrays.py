@@ -12,6 +12,8 @@ from worlds import NUM_CLASSES, class_conditional
 import labelloop
 from labelloop.errors import DataError, UsageError
 
+pytestmark = pytest.mark.slow
+
 WORLD = class_conditional(1500)
 CLEAN = WORLD.clean(200)
 P = WORLD.probabilities

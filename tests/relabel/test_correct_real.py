@@ -7,6 +7,8 @@ import pytest
 
 import labelloop
 
+pytestmark = pytest.mark.slow
+
 SPLITS = 1
 
 

@@ -9,6 +9,8 @@ from worlds import NUM_CLASSES, class_conditional, worthless_labels
 from labelloop.relabel import correct_labels
 from labelloop.splits import deal
 
+pytestmark = pytest.mark.slow
+
 
 # What is learnt is linear in the logarithms, so it cannot wholly undo a noise matrix in the probabilities; and the
 # guard keeps a label where two classes are nearly as likely.

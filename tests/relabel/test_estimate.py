@@ -23,6 +23,8 @@ from labelloop.relabel.estimate import (
     reliability,
 )
 
+pytestmark = pytest.mark.slow
+
 CLASSES = 4
 
 

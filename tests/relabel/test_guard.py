@@ -11,6 +11,8 @@ from labelloop.relabel import correct_labels
 from labelloop.relabel.guard import BROKEN_BEFORE, Guard, Z, guard_line, margins, set_guard
 from labelloop.relabel.noise_posterior import flatten, least_sharp
 
+pytestmark = pytest.mark.slow
+
 COUNTS = np.array([50, 50])
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from labelloop.relabel.calibration import Observations, side_by_side
 from labelloop.relabel.noise_posterior import estimate_noise
 from labelloop.relabel.relabel import correct_scores, relabel
 from labelloop.relabel.stacking import ValidationRows
+
+pytestmark = pytest.mark.slow
 
 CLASSES = 60
 

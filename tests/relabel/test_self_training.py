@@ -18,6 +18,8 @@ from labelloop.relabel.relabel import families_without_given
 from labelloop.relabel.self_training import Teaching, self_train, self_trained_scores
 from labelloop.relabel.stacking import EVERYBODY, Combined, ValidationRows, best_of_each, combination
 
+pytestmark = pytest.mark.slow
+
 CLASSES = 3
 
 

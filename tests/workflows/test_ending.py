@@ -27,6 +27,8 @@ from labelloop.runs.survey import survey
 from labelloop.workflows import ending
 from labelloop.workflows.ending import make_preview, wanted_rows
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["--set", "epochs=4", "--set", "rounds=1", "--quiet"]
 
 

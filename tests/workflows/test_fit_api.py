@@ -14,6 +14,8 @@ from torch.utils.data import Dataset, TensorDataset
 import labelloop
 from labelloop.methods import closed_loop, cross_entropy
 
+pytestmark = pytest.mark.slow
+
 ROWS = small_rows()
 
 

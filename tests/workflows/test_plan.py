@@ -23,6 +23,8 @@ from labelloop.workflows.plan import plan_run, rows_to_verify
 from labelloop.workflows.refit import refit_run
 from labelloop.workflows.stored_run import read_stored_run
 
+pytestmark = pytest.mark.slow
+
 
 def fill_in(path: Path, labels: dict[str, object]) -> Path:
     """Writes the labels into a copy of a file that `plan` wrote."""

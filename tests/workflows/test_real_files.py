@@ -15,6 +15,8 @@ from labelloop.data.columns import Feature
 from labelloop.data.problem import classes_of, encoded
 from labelloop.data.readers import read_table
 
+pytestmark = pytest.mark.slow
+
 DATE = "as year, month, day, weekday"
 BY_NAME = "an id by its name, different in every row"
 

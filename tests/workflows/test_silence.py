@@ -86,6 +86,7 @@ def rows_file(path):
             writer.writerow([*(true[row] + rng.normal(size=2)).round(3), given[row], clean])
 
 
+@pytest.mark.slow
 def test_no_command_is_silent_where_its_time_goes(tmp_path, watched, monkeypatch):
     terminal = use_terminal(monkeypatch)
     for name in ("trees", "clean_rows"):

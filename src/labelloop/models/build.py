@@ -1,6 +1,5 @@
 """Builds an encoder from a name and the shape of the inputs, a built-in network or any `module:factory`.
 
-
 Weights come from safetensors, or a .pth that holds only tensors. No pickled code is ever run.
 """
 
