@@ -89,11 +89,11 @@ def held_out_right(experiment: Experiment) -> tuple[int, int]:
     if method_named(experiment.method).is_oracle:
         raise UsageError(f"method {experiment.method!r} is given the true labels; there is nothing to choose")
     problem, _, _ = noisy_problem(experiment, load_data(experiment))
-    shown, judges = without_some_clean(problem, experiment.seed)
-    task = make_task(experiment.method, experiment.method_config, shown, Truth(None, judges))
+    shown, validation = without_some_clean(problem, experiment.seed)
+    task = make_task(experiment.method, experiment.method_config, shown, Truth(None, validation))
     runtime = RunOptions(experiment.seed, device="cpu", progress=False).runtime(truth=task.truth)
     method_named(experiment.method).fit(task.problem, task.config, runtime)
-    return round(runtime.history[-1]["test_accuracy"] * len(judges)), len(judges)
+    return round(runtime.history[-1]["test_accuracy"] * len(validation)), len(validation)
 
 
 def without_some_clean(problem: Problem, seed: int) -> tuple[Problem, Rows]:

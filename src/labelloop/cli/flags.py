@@ -83,8 +83,8 @@ def read_options(options: argparse.Namespace) -> Any:
     from labelloop.workflows.encode import ReadOptions
 
     names = [field.name for field in fields(ReadOptions)]
-    said = {name: value for name, value in vars(options).items() if name in names}
-    return ReadOptions(**said, progress=False if getattr(options, "quiet", False) else None)
+    asked = {name: value for name, value in vars(options).items() if name in names}
+    return ReadOptions(**asked, progress=False if getattr(options, "quiet", False) else None)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

@@ -77,8 +77,8 @@ def export(
     if to not in OF_THE_RUN:
         run = _without_added_rows(run)
     decision = decide(run.labels, action, min_confidence)
-    said = (to, min_confidence, action, replace, copy, orientation, keep_undo)
-    what = f"{sha256_of(run.path / RUN)} {said}"
+    named = (to, min_confidence, action, replace, copy, orientation, keep_undo)
+    what = f"{sha256_of(run.path / RUN)} {named}"
     if to in OF_THE_RUN:
         return _export_run(run, to, output, orientation, what)
     source = _checked_source(run, to, source)

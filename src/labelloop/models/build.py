@@ -96,11 +96,11 @@ def as_encoder(module: nn.Module, input_shape: tuple[int, ...], name: str = "the
             f"gave shape {tuple(features.shape)}; flatten or pool its output"
         )
     encoder: Any = module  # for the type checker a module's attributes are tensors and modules
-    said = getattr(encoder, "feature_dim", None)
-    if said is None:
+    named = getattr(encoder, "feature_dim", None)
+    if named is None:
         encoder.feature_dim = features.shape[1]
-    elif said != features.shape[1]:
-        raise UsageError(f"network {name!r} says feature_dim is {said}, but returns {features.shape[1]} features")
+    elif named != features.shape[1]:
+        raise UsageError(f"network {name!r} says feature_dim is {named}, but returns {features.shape[1]} features")
     return module
 
 

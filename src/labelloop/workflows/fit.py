@@ -316,8 +316,8 @@ def _extracted(trained: Trained, made: TableProblem) -> Extracted:
     table = made.table
     usable = np.flatnonzero(table.usable)
     rows = Rows(table.inputs, usable, made.given[usable], made.clean_labels[usable])
-    said = extract(trained.fitted.model, rows, trained.runtime)
-    return Extracted(**{name: _in_all_rows(values, usable, len(table)) for name, values in vars(said).items()})
+    outputs = extract(trained.fitted.model, rows, trained.runtime)
+    return Extracted(**{name: _in_all_rows(values, usable, len(table)) for name, values in vars(outputs).items()})
 
 
 def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: TableProblem) -> ReturnedLabels:

@@ -27,7 +27,7 @@ from labelloop.workflows.compose import RunOptions
 from labelloop.workflows.encode import hint, read_inputs, shape_of, trained_config
 from labelloop.workflows.fit import Result, fit_table, list_unreadable
 from labelloop.workflows.noise import with_noisy_labels
-from labelloop.workflows.summary import next_steps, result_text, understood_text
+from labelloop.workflows.summary import next_steps, result_text, schema_text
 
 __all__ = ["ReadOptions", "RunOptions", "Settings", "fit_file", "holds_run", "join", "method_of", "summary"]
 
@@ -109,10 +109,10 @@ def fit_file(
                 _check_unreadable(test_table, max_unreadable, run)
         if run.dry_run:
             check(table, test_table, allow_overlap=allow_overlap)
-            return f"{understood_text(table)}\nnothing was trained or written (--dry-run)"
+            return f"{schema_text(table)}\nnothing was trained or written (--dry-run)"
         if run.progress is not False:
-            said = f"{processes_text(run.ranks)}{understood_text(table)}"
-            run = replace(run, before=lambda: print(said, flush=True))
+            text = f"{processes_text(run.ranks)}{schema_text(table)}"
+            run = replace(run, before=lambda: print(text, flush=True))
         result = fit_table(
             table,
             config,
@@ -127,8 +127,8 @@ def fit_file(
 
 def processes_text(ranks: Ranks) -> str:
     """A line about the number of processes, if there are several or a launcher might have meant to start several."""
-    said = f"{ranks.count} processes take part" if ranks.count > 1 else alone_among_others()
-    return f"{said}\n" if said else ""
+    text = f"{ranks.count} processes take part" if ranks.count > 1 else alone_among_others()
+    return f"{text}\n" if text else ""
 
 
 def _test_rows(path: Path, test: Path | None, columns: ReadOptions, table: Table, device: str) -> Table | None:
@@ -203,6 +203,6 @@ def summary(table: Table, result: Result) -> str:
         lines.insert(1, f"encoder {encoder['name']}: {counts}")
     lines.append(f"everything is in {result.output_dir} (the corrected labels: labels.parquet)")
     lines.append(next_steps(result.output_dir, table.origin))
-    if said := hint(table):
-        lines.append(f"hint: {said}")
+    if text := hint(table):
+        lines.append(f"hint: {text}")
     return "\n".join(lines)

@@ -46,7 +46,7 @@ def predict_file(
     columns = replace(columns, image_form=model.image_form, labels_required=False)
     table = read_inputs(path, columns, form, shape=model.architecture["input_shape"], place=model.encoder_place)
     usable = table.usable
-    if table.understood is not None and (ignored := [out.column for out in table.understood.left_out]):
+    if table.schema_summary is not None and (ignored := [out.column for out in table.schema_summary.left_out]):
         warnings.warn(f"{path}: columns that the model does not use: {some(map(repr, ignored))}", stacklevel=2)
     if table.unreadable:
         examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)

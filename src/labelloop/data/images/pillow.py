@@ -120,7 +120,7 @@ def decode_all(encoded: Sequence[Any], size: tuple[int, int], source: str, first
     return images
 
 
-class Peculiarities:
+class ImageWarnings:
     """Counts the unusual images among those that it sees."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from labelloop.data.images.pillow import (
     EvalTransform,
-    Peculiarities,
+    ImageWarnings,
     TrainTransform,
     Transform,
     need_pillow,
@@ -140,7 +140,7 @@ def load_images(
     image_size: int | None = None,
     form: ImageForm | None = None,
     progress: bool | None = None,
-    seen: Peculiarities | None = None,
+    seen: ImageWarnings | None = None,
 ) -> tuple[Any, ImageForm, list[Unreadable]]:
     """Checks every image, and decodes all of them if they fit into memory.
 
@@ -214,7 +214,7 @@ def _open(path: Path | bytes) -> Image:
     return Image.open(io.BytesIO(path) if isinstance(path, bytes) else path)
 
 
-def _decode(path: Path | bytes, seen: Peculiarities | None = None) -> Image:
+def _decode(path: Path | bytes, seen: ImageWarnings | None = None) -> Image:
     with _open(path) as image:
         colours = to_rgb(image)
         if seen is not None:
@@ -229,7 +229,7 @@ def _bar(paths: Iterable[Any], name: str, progress: bool | None) -> Iterable[Any
     return tqdm(paths, desc=name, unit="image", total=total, disable=hide, leave=False, delay=2)
 
 
-def _check_all(paths: Sequence[Path], progress: bool | None, seen: Peculiarities | None) -> list[Unreadable]:
+def _check_all(paths: Sequence[Path], progress: bool | None, seen: ImageWarnings | None) -> list[Unreadable]:
     def problem(path: Path) -> str | None:
         try:
             _decode(path, seen)
