@@ -11,7 +11,8 @@ from sklearn.datasets import load_digits
 from labelloop.relabel import correct_labels
 from labelloop.relabel import relabel as correction
 from labelloop.relabel import self_training as again
-from labelloop.relabel.calibration import Observations
+from labelloop.relabel.calibration import Inputs, Observations
+from labelloop.relabel.learners import clean_rows
 from labelloop.relabel.learners.discriminant import Discriminant
 from labelloop.relabel.noise_posterior import estimate_noise
 from labelloop.relabel.relabel import families_without_given
@@ -190,3 +191,19 @@ def test_only_some_rows_are_learnt_from_where_there_are_many(monkeypatch):
     assert len(lesson.rows) == 110
     assert set(range(60)) <= set(lesson.rows)
     assert all(len(scores) == 240 and np.isfinite(scores).all() for scores in self_trained_scores(lesson))
+
+
+def test_learners_of_the_clean_rows_alone_are_fitted_once_for_all_rounds(monkeypatch):
+    """A second round with other scores gives bit for bit what it gives without the fits of the first."""
+    inputs, _, given, clean = noisy_digits(1)
+    first, second = np.random.default_rng(0).normal(size=(2, 900, 10)).astype(np.float32)
+    counts, fit, kept = [], clean_rows.clean_logistic, {}
+    monkeypatch.setattr(clean_rows, "clean_logistic", lambda *args: counts.append(1) or fit(*args))
+    correction.relabel(first, given, clean, 10, inputs=Inputs(inputs), clean_fits=kept)
+    assert len(counts) == len(kept) >= 15  # three strengths, without each of five folds
+    found = correction.relabel(second, given, clean, 10, inputs=Inputs(inputs), clean_fits=kept)
+    fresh = len(kept)
+    counts.clear()
+    again = correction.relabel(second, given, clean, 10, inputs=Inputs(inputs))
+    assert fresh < len(counts) + 6
+    np.testing.assert_array_equal(found.posterior.final, again.posterior.final)
