@@ -54,16 +54,16 @@ def test_every_field_of_an_experiment_is_a_key():
 
 def test_the_tables_of_settings_are_laid_over_one_another():
     content = {
-        "config": {"epochs": 30, "corrector": {"hidden": 8}},
+        "config": {"epochs": 50, "corrector": {"hidden": 8}},
         "axes": {"config": [{}, {"warm_up": 3}], "seed": [0]},
         "methods": [{"method": "closed-loop", "config": {"corrector": {"max_epochs": 5}}}],
     }
     first, second = expand(content, "grid")
     for experiment in (first, second):
         config = experiment.method_config
-        assert (config.epochs, config.corrector.hidden, config.corrector.max_epochs) == (30, 8, 5)
-    assert (first.method_config.warm_up, second.method_config.warm_up) == (10, 3)
-    assert content["config"] == {"epochs": 30, "corrector": {"hidden": 8}}
+        assert (config.epochs, config.corrector.hidden, config.corrector.max_epochs) == (50, 8, 5)
+    assert (first.method_config.warm_up, second.method_config.warm_up) == (40, 3)
+    assert content["config"] == {"epochs": 50, "corrector": {"hidden": 8}}
 
 
 def test_a_rate_that_a_noise_does_not_have_makes_no_second_run():

@@ -57,7 +57,7 @@ def test_a_table_there_and_back(command, table, tmp_path):
     assert file.about["sha256"][:16] in out
 
     run = tmp_path / "run"
-    quick = ("--set", "epochs=3", "--set", "warm_up=1", "--set", "network_options.hidden=[8]", "--quiet")
+    quick = ("--set", "epochs=3", "--set", "rounds=0", "--set", "network_options.hidden=[8]", "--quiet")
     code, _, err = command("fit", table, "--noisy-labels", output, "--output-dir", run, *quick)
     assert code == 0, err
     labels = pq.read_table(run / "labels.parquet").to_pydict()

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from scipy.stats import binom
-from small_rows import QUICK, quick_fit, small_rows
+from small_rows import QUICK_LOOP, quick_fit, small_rows
 
 import labelloop
 from labelloop.relabel.estimate import (
@@ -143,19 +143,19 @@ def test_the_bins_of_the_reliability():
 
 def test_fit_stores_it(tmp_path):
     rows = small_rows()
-    result = quick_fit(rows, output_dir=tmp_path / "run")
+    result = quick_fit(rows, method="closed-loop", output_dir=tmp_path / "run")
     stored = json.loads((tmp_path / "run" / "run.json").read_text())["estimate"]
     assert stored == result.estimate
     assert stored["corrected_label_accuracy"]["rows"] == 18
     assert stored["good_labels_broken"]["rows"] + stored["wrong_labels_fixed"]["rows"] == 9
     assert any("first correction" in note for note in stored["notes"])
     assert any("not calibrated" in note for note in stored["notes"]), "9 pairs do not show what a given label adds"
-    assert quick_fit(rows).estimate == result.estimate
+    assert quick_fit(rows, method="closed-loop").estimate == result.estimate
 
 
 def test_a_resumed_run_has_the_same_estimate(tmp_path):
     rows, folder = small_rows(), tmp_path / "run"
-    whole = quick_fit(rows)
+    whole = quick_fit(rows, method="closed-loop")
     calls = 0
 
     class Stop(Exception):
@@ -174,8 +174,8 @@ def test_a_resumed_run_has_the_same_estimate(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "train_epoch", stop)
         with pytest.raises(Stop):
-            quick_fit(rows, output_dir=folder)
-    again = quick_fit(rows, output_dir=folder, resume=True)
+            quick_fit(rows, method="closed-loop", output_dir=folder)
+    again = quick_fit(rows, method="closed-loop", output_dir=folder, resume=True)
     assert again.estimate == whole.estimate
 
 
@@ -188,7 +188,7 @@ def test_a_resumed_run_has_the_same_estimate(tmp_path):
 )
 def test_where_there_is_none_it_says_why(method, says):
     loop = {"warm_up", "correct_every", "corrector"}
-    quick = {key: value for key, value in QUICK.items() if key not in loop}
+    quick = {key: value for key, value in QUICK_LOOP.items() if key not in loop}
     found = quick_fit(small_rows(), method=method, config=quick).estimate
     assert found["corrected_label_accuracy"] is None
     assert says in " ".join(found["notes"])

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from labelloop.errors import UsageError
+from labelloop.paper.tally import DEFAULT_ROW
 from labelloop.report.figure import new_figure, save
 
 Records = Sequence[Mapping[str, Any]]
 Style = dict[str, Any]  # arguments of a line
 Styles = Mapping[str, Style]
-OURS = "closed loop"
-THICK = (OURS, "closed loop, default recipe")  # and drawn above the others
+OURS = "closed loop"  # the paper's method
+THICK = (OURS, DEFAULT_ROW)  # and drawn above the others
 
 # A title looks the same in every figure, and no two look alike: its line here sets the colour, its column the dashes.
 # The colours can be told apart by colour-blind people, and none is pale; "" is free for titles that are not listed.

@@ -75,7 +75,7 @@ def records_of(part: Part, runs: Records) -> list[dict[str, Any]]:
 
 
 def comparisons(item: Item, scale: str, runs: Records) -> dict[str, list[Duel]]:
-    """The default recipe against others in every cell of an item, for test accuracy and for labels."""
+    """The default against others in every cell of an item, for test accuracy and for labels."""
     parts = item.at(scale)
     records = [(part.protocol, part.title, record) for part in parts for record in records_of(part, runs)]
     return compared(records, {e.title: e.method for part in parts for e in part.experiments})
