@@ -13,7 +13,16 @@ from labelloop.runs.result_files import MODEL_FILES
 from labelloop.runs.reviews import REVIEWS, read_answers
 
 CHECKPOINT = "checkpoint"
-LATER = (LOCK, REPORT, REVIEWS, f"{Path(PLAN).stem}*", UNREADABLE, CHECKPOINT, "reliability.*")  # no results
+LATER = (
+    LOCK,
+    REPORT,
+    REVIEWS,
+    f"{Path(PLAN).stem}*",
+    UNREADABLE,
+    CHECKPOINT,
+    "reliability.*",
+    ".review.json",
+)  # no results
 BAD = ("damaged", "missing")
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ def append_answers(folder: Path, answers: Sequence[Answer]) -> int:
     try:
         if fcntl is not None:
             fcntl.flock(place, fcntl.LOCK_EX)
+            with suppress(OSError):  # of another user's file
+                os.fchmod(place, 0o600)
         size = os.fstat(place).st_size
         if size and os.pread(place, 1, size - 1) != b"\n":  # keeps a line cut short by a crash on its own
             text = CUT + b"\n" + text
