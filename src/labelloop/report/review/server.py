@@ -31,7 +31,8 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: cl
 NO_FRAME = "frame-ancestors 'none'"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REPORT_POLICY = (
-    "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
+    " img-src data:; base-uri 'none'"
 )
 
 Refit = Callable[[], tuple[str, Path]]  # a summary for people, and the folder of the new run
