@@ -1,4 +1,4 @@
-"""Chooses the open settings of every method by the rule of `labelloop.bench.choose`, on clean rows alone.
+"""Chooses the open settings of every method by the rule of `labelloop.bench.check`, on clean rows alone.
 
 `python benchmarks/choose_settings.py` runs what is missing of what `paper/toml/common.toml` asks for (`--row`,
 `--protocol` and `--noise` narrow it down), keeps every candidate's held-out number in evidence/chosen.json after each
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from labelloop.bench.choose import FIT_SHARE, SEED, best_of, held_out_right
+from labelloop.bench.check import FIT_SHARE, SEED, best_of, held_out_right
 from labelloop.bench.experiment import Experiment
 from labelloop.paper.grids import Choice, read_choices
 from labelloop.runs.run_json import versions

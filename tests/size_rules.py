@@ -44,7 +44,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "workflows/fit.py": "the public function, its result and their documentation",
     },
     "small_files": {
-        "bench/choose.py": "benchmarks/choose_settings.py uses it too",
+        "bench/check.py": "benchmarks/choose_settings.py uses it too",
         "cli/messages.py": "cli/__init__.py is the list of commands",
         "relabel/learners/clean_rows.py": "a learner; calibration alone asks for it",
     },

@@ -10,6 +10,6 @@ PLACE = "LABELLOOP_CACHE"  # the environment variable that names the folder
 
 def cache_folder() -> Path:
     """$LABELLOOP_CACHE, else labelloop in the user's folder of caches."""
-    if said := os.environ.get(PLACE):
-        return Path(said).expanduser()
+    if named := os.environ.get(PLACE):
+        return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "labelloop"

@@ -20,10 +20,11 @@ from labelloop.encoders.encoder import raw_inputs
 from labelloop.encoders.inputs import encoded_inputs, save_trained, trained_place
 from labelloop.errors import DataError
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
-from labelloop.runs.result_files import ENCODER, read_model, write_model
+from labelloop.runs.result_files import ABOUT, ENCODER, read_model, write_model
 from labelloop.training.batches import input_shape
 from labelloop.training.epoch import extract
 from labelloop.training.runtime import Runtime
+from labelloop.trust import PRETRAINED, Stored
 from labelloop.types import EncoderForm, Extracted, Floats, Rows
 
 NEEDED = {"network", "network_options", "input_shape", "classes", "column_names"}  # of model.json
@@ -124,19 +125,26 @@ class TrainedModel:
         write_model(folder, weights, about)
 
 
-def load_model(folder: str | Path) -> TrainedModel:
-    """Loads what `TrainedModel.save` wrote: the model of a run folder."""
+def load_model(folder: str | Path, *, trust_code: bool = False, encoder: str | None = None) -> TrainedModel:
+    """Loads what `TrainedModel.save` wrote: the model of a run folder.
+
+    Args:
+        folder: Where it is. It may come from a stranger: nothing that it names is imported.
+        trust_code: Let it name code of its own, such as your `module:factory`, which is imported and run.
+        encoder: The encoder to use instead of the one that the model names.
+    """
     folder = Path(folder)
     weights, about = read_model(folder, NEEDED)
     shape = tuple(about["input_shape"])
     text = _encoder_form(about)
-    place = None if text is None else trained_place(text, folder / ENCODER)
+    place = None if text is None else encoder or trained_place(text, folder / ENCODER)
     options = about["network_options"]
-    if place is not None:
+    _check_names(Stored(folder / ABOUT, trust_code), about["network"], options, text, place)
+    if place is not None and about["network"] == PRETRAINED:
         options = {**options, "encoder": place, "with_weights": False}
     with torch.random.fork_rng(devices=[]):
-        encoder = build_encoder(about["network"], shape, options)
-        network = TwoHeadClassifier(encoder, len(about["classes"]), Normalise.identity(shape[0]))
+        made = build_encoder(about["network"], shape, options)
+        network = TwoHeadClassifier(made, len(about["classes"]), Normalise.identity(shape[0]))
     try:
         network.load_state_dict({name: torch.from_numpy(values) for name, values in weights.items()})
     except RuntimeError as error:
@@ -147,6 +155,15 @@ def load_model(folder: str | Path) -> TrainedModel:
     form = ImageForm(**about["image_form"]) if about.get("image_form") else None
     columns = tuple(about["column_names"])
     return TrainedModel(network, np.array(about["classes"]), architecture, columns, encoding, form, text, place)
+
+
+def _check_names(stored: Stored, network: Any, options: Any, text: EncoderForm | None, place: str | None) -> None:
+    """Refuses a model that names code, apart from an encoder that is replaced by the one at `place`."""
+    if not (network == PRETRAINED and place is not None):
+        stored.check_network(network, options)
+    if text is not None and place is None:
+        stored.check_encoder(text.name, "encoder_form.name")
+    stored.check_folder(stored.file.parent / ENCODER, ENCODER)
 
 
 def _encoder_form(about: Mapping[str, Any]) -> EncoderForm | None:

@@ -76,9 +76,6 @@ class RawInputs(Sized):
         return self.items[index]
 
 
-WORDS = "words"  # the name of the text encoder that needs no download
-
-
 @dataclass(frozen=True)
 class EncoderForm:
     """How raw rows became inputs; kept in model.json so that new rows are treated alike.

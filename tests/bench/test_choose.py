@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelloop.bench.choose import MOST_CANDIDATES, SEED, best_of, held_out_right, without_some_clean
+from labelloop.bench.check import MOST_CANDIDATES, SEED, best_of, held_out_right, without_some_clean
 from labelloop.bench.experiment import Experiment
 from labelloop.errors import UsageError
 from labelloop.paper.grids import read_choices

@@ -59,19 +59,23 @@ def test_a_second_process_is_kept_out(tmp_path):
     lock(tmp_path)
     held = json.loads((tmp_path / LOCK).read_text())
     assert held["pid"] == os.getpid()
-    (tmp_path / LOCK).write_text(json.dumps({**held, "pid": os.getppid()}))
+    take = f"from pathlib import Path; from labelloop.runs.lock import lock; lock(Path({str(tmp_path)!r}))"
+    second = subprocess.run([sys.executable, "-c", take], capture_output=True, text=True)
+    assert f"in use by process {os.getpid()}" in second.stderr
+    unlock(tmp_path)
+    assert not (tmp_path / LOCK).exists()
+    (tmp_path / LOCK).write_text(json.dumps({**held, "pid": os.getppid(), "flock": False}))  # an older version is alive
     with pytest.raises(DataError, match=f"in use by process {os.getppid()}"):
         RunFolder(tmp_path)
     (tmp_path / LOCK).write_text(json.dumps({**held, "host": "elsewhere"}))
     with pytest.raises(DataError, match="on elsewhere"):
         RunFolder(tmp_path)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    (tmp_path / LOCK).write_text(json.dumps({**held, "pid": gone.pid}))
-    RunFolder(tmp_path)  # the lock of a process that is gone is taken over
-    assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
-    unlock(tmp_path)
-    assert not (tmp_path / LOCK).exists()
+    for left in ({**held, "pid": os.getppid()}, {"pid": 2**22 + 1, "host": held["host"]}, {}):
+        (tmp_path / LOCK).write_text(json.dumps(left))  # of a process that was killed: the system has it no more
+        RunFolder(tmp_path)
+        assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+        unlock(tmp_path)
+        assert not (tmp_path / LOCK).exists()
 
 
 def test_overwrite_sets_the_old_plan_aside(tmp_path):

@@ -74,7 +74,7 @@ def test_a_column_verified_that_holds_no_class_is_not_guessed(tmp_path, values):
     with pytest.warns(UserWarning, match="it is not used as clean labels; name the column that holds them"):
         table = read_table(path)
     assert table.clean_labels is None
-    assert "verified" in [out.column for out in table.understood.left_out]
+    assert "verified" in [out.column for out in table.schema_summary.left_out]
 
 
 def test_a_column_verified_that_holds_classes_is(tmp_path):
@@ -157,13 +157,13 @@ def test_a_list_of_numbers_is_one_more_feature(tmp_path):
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     found = read_table(tmp_path / "a.parquet")
     assert found.column_names == ("box[0]", "box[1]", "box[2]", "box[3]", "size")
-    assert [use.column for use in found.understood.features] == ["box", "size"]
+    assert [use.column for use in found.schema_summary.features] == ["box", "size"]
     again = read_table(tmp_path / "a.parquet", ReadOptions(embedding_column="box", encoding=found.encoding))
     assert again.column_names == found.column_names
     pq.write_table(pa.table({"embedding" if k == "box" else k: v for k, v in table.items()}), tmp_path / "b.parquet")
     found = read_table(tmp_path / "b.parquet")
     assert found.column_names == ("embedding[0]", "embedding[1]", "embedding[2]", "embedding[3]")
-    assert [(out.column, out.why) for out in found.understood.left_out] == [
+    assert [(out.column, out.why) for out in found.schema_summary.left_out] == [
         ("size", "the embedding 'embedding' replaces it")
     ]
 
@@ -191,7 +191,7 @@ def test_dates_become_their_parts(tmp_path, first, second, words):
     assert table.inputs[0].tolist() == [2024, 2, 28, 2, 0, 0]
     assert table.inputs[1].tolist() == [2024, 3, 1, 4, 0, 1]
     assert table.inputs[20, 4] == 1
-    assert table.understood.features[0].how == f"date {words}, as year, month, day, weekday"
+    assert table.schema_summary.features[0].how == f"date {words}, as year, month, day, weekday"
     again = read_table(path, ReadOptions(encoding=table.encoding))
     np.testing.assert_array_equal(again.inputs, table.inputs)
 
@@ -200,11 +200,11 @@ def test_a_junk_column_is_left_out_and_said(tmp_path):
     lines = [f"{i},v{i % 90},{'abc'[i % 3]},{'ab'[i % 2]}" for i in range(300)]
     with pytest.warns(UserWarning, match="'junk' .90 different values in 300 rows"):
         table = read_table(rows(tmp_path / "a.csv", "x,junk,colour,label", lines))
-    assert [(use.column, use.how) for use in table.understood.features] == [
+    assert [(use.column, use.how) for use in table.schema_summary.features] == [
         ("x", "number"),
         ("colour", "category of 3"),
     ]
-    assert [out.column for out in table.understood.left_out] == ["junk"]
+    assert [out.column for out in table.schema_summary.left_out] == ["junk"]
 
 
 # --- other forms of input ----------------------------------------------------------------------------------------
@@ -241,14 +241,14 @@ def test_packed_files_and_json(tmp_path):
 def test_a_decimal_comma_beside_semicolons(tmp_path):
     table = read_table(rows(tmp_path / "a.csv", "x;label", ["1,5;a", "2;b"]))
     assert table.inputs.tolist() == [[1.5], [2]]
-    assert table.understood.remarks == ("fields are separated by ';' and a comma in numbers",)
+    assert table.schema_summary.remarks == ("fields are separated by ';' and a comma in numbers",)
 
 
 def test_every_column_is_spoken_of(tmp_path):
     lines = [f"r{i},{i},{'uv'[i % 2]},text number {i},{'ab'[i % 2]},,train" for i in range(30)]
     with pytest.warns(UserWarning, match="not among the features"):
         table = read_table(rows(tmp_path / "a.csv", "id,x,kind,note,label,clean_label,split", lines))
-    said = table.understood
+    said = table.schema_summary
     assert [(use.what, use.column, use.guessed) for use in said.uses] == [
         ("given label", "label", True),
         ("clean label", "clean_label", True),

@@ -10,7 +10,7 @@ from PIL import Image
 
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
-from labelloop.workflows.summary import LONGEST, understood_text
+from labelloop.workflows.summary import LONGEST, schema_text
 
 
 def table_of(path, head, row, count=40):
@@ -49,13 +49,13 @@ def test_classes_that_differ_are_not(tmp_path, names):
 def test_leading_zeros_that_are_lost_are_said(tmp_path):
     row = lambda i: f"{['01234', '02345', '90210'][i % 3]},0{i},{i % 7},0.5,{'ab'[i % 2]}"  # noqa: E731
     table = read_table(table_of(tmp_path / "rows.csv", "zip,id,x,half,label", row))
-    assert table.understood.remarks == (
+    assert table.schema_summary.remarks == (
         "'zip' is read as numbers, without its leading zeros ('01234'); if it is a code, put a letter before it",
     )
     assert table.ids[:2].tolist() == ["00", "01"]
     letters = table_of(tmp_path / "rows.csv", "zip,id,x,half,label", lambda i: f"z{row(i)}")
-    assert read_table(letters).understood.features[0].how == "category of 3"
-    assert read_table(letters).understood.remarks == ()
+    assert read_table(letters).schema_summary.features[0].how == "category of 3"
+    assert read_table(letters).schema_summary.remarks == ()
 
 
 def test_numbers_that_single_precision_cannot_tell_apart_are_said(tmp_path):
@@ -73,7 +73,7 @@ def test_numbers_that_single_precision_cannot_tell_apart_are_said(tmp_path):
     left = {name: len(np.unique(table.inputs[:, place])) for place, name in enumerate(table.column_names)}
     assert left["seconds"] == left["fine"] == 100
     assert left["milliseconds"] < 90 > left["offset"]
-    assert table.understood.remarks == tuple(
+    assert table.schema_summary.remarks == tuple(
         f"{name!r} holds 100 different numbers, but only {left[name]} of them differ in single precision (seven"
         " digits); subtract a constant, or write them as dates"
         for name in ("milliseconds", "offset", "nanoseconds")
@@ -92,7 +92,7 @@ def test_labels_that_are_lists_are_refused(tmp_path, name):
 def test_classes_are_shown_in_one_line_of_bounded_length(tmp_path):
     long = "a" * 300
     path = table_of(tmp_path / "rows.csv", "x,label", lambda i: f'{i},"{[long, "two" + chr(10) + "lines"][i % 2]}"')
-    text = understood_text(read_table(path))
+    text = schema_text(read_table(path))
     assert f"    {'a' * (LONGEST - 1)}…     20" in text
     assert "    two lines " in text
     assert long not in text
@@ -110,7 +110,7 @@ def test_classes_are_shown_in_one_line_of_bounded_length(tmp_path):
 )
 def test_images_that_are_resized_are_said(tmp_path, sizes, size, said):
     table = read_table(pictures(tmp_path / "images", *sizes), ReadOptions(image_size=size))
-    assert table.understood.remarks == (() if said is None else (said,))
+    assert table.schema_summary.remarks == (() if said is None else (said,))
 
 
 def test_images_deeper_than_their_class_are_said(tmp_path):
@@ -119,5 +119,7 @@ def test_images_deeper_than_their_class_are_said(tmp_path):
     (root / "cat" / "0.png").rename(root / "cat" / "tabby" / "0.png")
     table = read_table(root)
     assert table.labels.tolist().count("cat") == 4
-    assert table.understood.remarks == ("1 images in folders below a class folder are of that class: cat/tabby/0.png",)
-    assert read_table(root, ReadOptions(labels_required=False)).understood.remarks == ()
+    assert table.schema_summary.remarks == (
+        "1 images in folders below a class folder are of that class: cat/tabby/0.png",
+    )
+    assert read_table(root, ReadOptions(labels_required=False)).schema_summary.remarks == ()

@@ -12,7 +12,7 @@ import pytest
 
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError, UsageError
-from labelloop.workflows.summary import understood_text
+from labelloop.workflows.summary import schema_text
 
 COUNT = 60
 
@@ -33,7 +33,7 @@ def said(path, options=None):
     """The summary, and all warnings."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        text = understood_text(read_table(path, options))
+        text = schema_text(read_table(path, options))
     return text + "".join(f"\n{warning.message}" for warning in found)
 
 

@@ -563,7 +563,7 @@ def test_another_separator_is_recognised(tmp_path, suffix, separator):
     rows = [["a", "label", "clean_label"], ["1", "x", ""], ["2", "y", "x"]]
     table = read_table(write(tmp_path / f"data{suffix}", "\n".join(separator.join(row) for row in rows)))
     assert (table.labels.tolist(), table.clean_labels.tolist()) == (["x", "y"], ["", "x"])
-    assert table.understood.remarks == (f"fields are separated by {separator!r}",)
+    assert table.schema_summary.remarks == (f"fields are separated by {separator!r}",)
 
 
 def test_names_of_columns_may_be_spelled_with_spaces(tmp_path):

@@ -38,7 +38,7 @@ def folder_run(root: Path, run: Path) -> Path:
         ["cat", "", "", "dog", ""],
         ids=names,
         source=str(root),
-        origin=origin_of("image-folder", root),
+        origin=origin_of("image-folder", root, names=names),
     )
     return run_of(table, run, CORRECTED)
 

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from made_runs import made_run
 
+from labelloop.runs.folder import RESULTS, RUN
+from labelloop.runs.manifest import write_manifest
+
 ROWS = b"x,label,clean_label\n1,cat,dog\n2,cat,\n3,dog,\n"
 
 
@@ -76,6 +79,7 @@ def said_of(**values: object):
     def change(run: Path) -> Path:
         record = json.loads((run / "run.json").read_text())
         (run / "run.json").write_text(json.dumps(record | values))
+        write_manifest(run, (RUN, *RESULTS))
         return run
 
     return change
@@ -88,6 +92,7 @@ def damaged_labels(run: Path) -> Path:
 
 def other_targets(run: Path) -> Path:
     np.save(run / "targets.npy", np.zeros((2, 2), np.float32))
+    write_manifest(run, (RUN, *RESULTS))
     return run
 
 
@@ -156,6 +161,7 @@ def test_labels_from_another_place_are_not_put_back(labelloop, tmp_path, run):
     record = json.loads((run / "run.json").read_text())
     record["source"]["sha256"] = sha256_of(tmp_path / "rows.csv")
     (run / "run.json").write_text(json.dumps(record))
+    write_manifest(run, (RUN, *RESULTS))
     ended = labelloop("export", run, "--to", "csv", "--output", tmp_path / "new.csv")
     assert ended.code == 2
     assert "--noisy-labels" in ended.err

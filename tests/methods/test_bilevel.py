@@ -27,7 +27,7 @@ from labelloop.methods.bilevel import (
 from labelloop.models import TwoHeadClassifier, build_encoder
 from labelloop.seeds import stream
 from labelloop.splits import labelled_rows
-from labelloop.training.packing import from_arrays, to_arrays
+from labelloop.training.averaging import from_arrays, to_arrays
 from labelloop.types import MISSING
 
 # --- slopes ----------------------------------------------------------------------------------------------------------

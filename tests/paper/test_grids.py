@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labelloop.bench.choose import SEED
+from labelloop.bench.check import SEED
 from labelloop.errors import UsageError
 from labelloop.paper.grids import read_choices, read_item, read_items
 

@@ -10,7 +10,7 @@ import pytest
 
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError, UsageError
-from labelloop.workflows.summary import understood_text
+from labelloop.workflows.summary import schema_text
 
 pytestmark = pytest.mark.slow
 
@@ -83,9 +83,9 @@ def test_the_summary_is_right_or_it_asks(name, tmp_path):
                 read_table(tmp_path / "rows.csv")
             return
         table = read_table(tmp_path / "rows.csv", ReadOptions())
-        text = understood_text(table)
+        text = schema_text(table)
     assert f"given label: {label!r} (guessed by its name)" in text
-    spoken = [*table.understood.uses, *table.understood.features, *table.understood.left_out]
+    spoken = [*table.schema_summary.uses, *table.schema_summary.features, *table.schema_summary.left_out]
     assert sorted(part.column for part in spoken) == sorted(map(str, frame.columns))
     written = frame[label].dropna()
     assert len(np.unique(written.astype(str))) == sum(1 for _ in set(written.astype(str)))
@@ -101,6 +101,6 @@ def test_images_of_digits(tmp_path):
         folder = tmp_path / "images" / f"digit {found.target[row]}"
         folder.mkdir(parents=True, exist_ok=True)
         image.fromarray((found.images[row] * 15).astype(np.uint8)).save(folder / f"{row}.png")
-    text = understood_text(read_table(tmp_path / "images"))
+    text = schema_text(read_table(tmp_path / "images"))
     assert "inputs: images of 8 x 8 pixels" in text
     assert "10 classes; given labels: 60, clean labels: 0" in text

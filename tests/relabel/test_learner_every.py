@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelloop.relabel import learners
-
-LEARNERS = getattr(learners, "LEARNERS", {})
+from labelloop.relabel.learners import LEARNERS
 
 
 @pytest.fixture(params=LEARNERS)
@@ -55,3 +53,10 @@ def test_a_learner_bears_a_class_without_rows_and_a_constant_column(make):
     assert found.shape == (240, 4)
     assert np.isfinite(np.exp(found)).all()
     assert (found.argmax(axis=1) < 3).all()
+
+
+def test_a_class_without_rows_stays_possible(make):
+    inputs, soft, _ = rows()
+    found = make().fit(inputs, np.hstack([soft, np.zeros((len(soft), 1), np.float32)])).log_proba(inputs)
+    assert found.shape == (240, 4)
+    assert np.isfinite(found).all()

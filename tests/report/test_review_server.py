@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
+import socket
+import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from reported_runs import made_run
 
 from labelloop.errors import UsageError
 from labelloop.report.html import write_report
-from labelloop.report.review.server import TOKEN_HEADER, ReviewServer
+from labelloop.report.review.server import MOST_CONNECTIONS, TOKEN_HEADER, ReviewServer
 from labelloop.report.review.session import Session
 from labelloop.runs.reviews import read_answers
 from labelloop.runs.survey import survey
@@ -52,9 +56,16 @@ def decision(row, key="a-key-of-its-own"):
 
 def test_the_page_needs_the_token_of_the_address(server):
     path = server.address.split(str(server.server_port))[1]
-    reply, text = ask(server, "GET", path, token=False)
+    reply, _ = ask(server, "GET", path, token=False)
+    assert (reply.status, reply.getheader("Location")) == (303, "/")  # out of the address, into a cookie
+    cookie = reply.getheader("Set-Cookie")
+    assert all(part in cookie for part in ("HttpOnly", "SameSite", f"labelloop-{server.server_port}="))
+    reply, text = ask(server, "GET", "/", token=False, Cookie=cookie.split(";")[0])
     assert reply.status == 200
+    header = reply.getheader("Content-Security-Policy")
+    assert "frame-ancestors 'none'" in header
     page = Page(text)
+    assert page.policy in header
     assert page.digests() == page.allowed()
     assert "connect-src 'self'" in page.policy
     assert not [tag for tag, _ in page.elements if tag == "b"]  # the name of the reviewer is only text
@@ -142,8 +153,7 @@ def test_a_run_that_cannot_be_refitted(server):
     server.refit = None
     reply, found = ask(server, "POST", "/api/refit", {"reviewer": "ann"})
     assert (reply.status, "does not store what a refit needs" in found["error"]) == (400, True)
-    path = server.address.split(str(server.server_port))[1]
-    assert "disabled" in ask(server, "GET", path)[1]
+    assert "disabled" in ask(server, "GET", "/")[1]
 
 
 def test_a_refit_that_fails_is_said(server):
@@ -154,3 +164,82 @@ def test_a_refit_that_fails_is_said(server):
     reply, found = ask(server, "POST", "/api/refit", {"reviewer": "ann"})
     assert (reply.status, found["error"]) == (400, "nobody has decided anything")
     assert not server.refitting.locked()
+
+
+def test_a_cookie_decides_only_for_its_own_page(server):
+    cookie = {"Cookie": f"{server.cookie}={server.token}"}
+    own = {"Origin": f"http://127.0.0.1:{server.server_port}"}
+    for headers, status in (
+        (cookie, 403),  # a POST that no page of ours sent
+        (cookie | {"Origin": "http://evil.example"}, 403),
+        (cookie | {"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Cookie": f"{server.cookie}=guess"} | own, 403),
+        (own, 403),
+        (cookie | own, 200),
+    ):
+        body = decision(1, f"a-key-of-{len(headers)}-{status}")
+        assert ask(server, "POST", "/api/decide", body, token=False, **headers)[0].status == status
+    wanted = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert ask(server, "GET", "/", token=False, **cookie, **wanted)[0].status == 200  # from the file that --open opens
+    assert ask(server, "GET", "/api/state?reviewer=ann", token=False, **cookie, **wanted)[0].status == 403
+
+
+def test_a_full_disk_is_answered_and_the_connection_goes_on(server, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("labelloop.report.review.session.append_answers", full)
+        reply, found = ask(server, "POST", "/api/decide", decision(1))
+        assert (reply.status, "disk is full" in found["error"]) == (507, True)
+        patch.setattr("labelloop.report.review.session.append_answers", lambda *_: 1 / 0)
+        assert ask(server, "POST", "/api/decide", decision(1))[0].status == 500
+    assert ask(server, "POST", "/api/decide", decision(1))[0].status == 200
+
+
+def test_nested_brackets_and_odd_lengths_are_refused(server):
+    for body in ("[" * 100_000, '{"a":' * 50_000, "9" * 5000, "\ud800"):
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        connection.request("POST", "/api/decide", body.encode("utf-8", "replace"), {TOKEN_HEADER: server.token})
+        reply = connection.getresponse()
+        assert (reply.status, reply.getheader("Content-Type")) == (400, "application/json")
+        connection.close()
+
+
+def test_connections_are_capped(server):
+    held = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(MOST_CONNECTIONS)]
+    time.sleep(0.3)
+    assert threading.active_count() < MOST_CONNECTIONS + 20
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as one_more:
+        assert b"503" in one_more.recv(100)
+    for one in held:
+        one.close()
+    time.sleep(0.3)
+    assert ask(server, "GET", "/api/state?reviewer=ann")[0].status == 200
+
+
+def test_decisions_and_the_token_are_private_and_the_same_after_a_restart(server):
+    folder = server.session.folder
+    ask(server, "POST", "/api/decide", decision(1))
+    for name in ("reviews.jsonl", ".review.json"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+    before = (server.server_port, server.token)
+    second = ReviewServer(server.session)  # the port is taken: another one, and the same token
+    assert second.token == server.token
+    second.server_close()
+    server.shutdown()
+    server.server_close()
+    (folder / ".review.json").chmod(0o600)
+    content = json.loads((folder / ".review.json").read_text())
+    (folder / ".review.json").write_text(json.dumps(content | {"port": before[0]}))
+    third = ReviewServer(server.session)
+    assert (third.server_port, third.token) == before
+    third.server_close()
+    (folder / ".review.json").write_text(json.dumps(content | {"folder": "of a stranger"}))
+    fourth = ReviewServer(server.session)
+    assert fourth.token != before[1]
+    fourth.server_close()
+    (folder / ".review.json").chmod(0o644)
+    fifth = ReviewServer(server.session)
+    assert fifth.token != fourth.token
+    fifth.server_close()

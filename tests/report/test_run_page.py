@@ -13,7 +13,7 @@ from page_reader import Page, unpacked
 from reported_runs import CLASSES, made_run
 
 from labelloop.errors import DataError
-from labelloop.report import rows as rows_module
+from labelloop.report import run_page as rows_module
 from labelloop.report.html import write_report
 from labelloop.report.run_page import run_page
 from labelloop.runs.result_files import Preview, write_preview

@@ -29,6 +29,7 @@ def test_an_interrupted_run_of_the_paper_resumes_to_the_bytes_of_the_old_version
         assert (old / "paper-killed" / name).read_bytes() == (old / "paper-run" / name).read_bytes()
 
 
+@pytest.mark.filterwarnings("ignore:.*has no manifest")  # that is the word for an older folder
 @pytest.mark.parametrize(("run", "method"), [("default-run", "labelloop"), ("paper-run", "closed-loop")])
 def test_a_finished_run_is_reported_refitted_exported_and_predicts(old, run, method, capsys):
     assert read_run(old / run).record.method == method

@@ -176,7 +176,7 @@ def counts(table) -> dict[object, tuple[int, int]]:
 def test_every_column_and_class_is_understood(name, tmp_path, capsys):
     path, expected = getattr(real_files, name)(tmp_path), EXPECTED[name]
     table = read_table(path)
-    said = table.understood
+    said = table.schema_summary
     label, clean = expected.label
     assert [(use.what, use.column) for use in said.uses] == [("given label", label), ("clean label", clean)]
     assert all(use.guessed for use in said.uses)
@@ -200,7 +200,7 @@ def test_a_class_called_na_is_pointed_out(tmp_path, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert main(["fit", str(path), "--dry-run"]) == 0
-    said = table.understood
+    said = table.schema_summary
     assert {feature.column: feature.how for feature in said.features} == {
         "country": "category of 2",
         "latitude": "number",

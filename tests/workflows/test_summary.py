@@ -10,7 +10,7 @@ import pyarrow as pa
 from labelloop.cli import main
 from labelloop.data.readers import read_table
 from labelloop.relabel.estimate import alternatives, by_class
-from labelloop.workflows.summary import CLASSES, result_text, understood_text
+from labelloop.workflows.summary import CLASSES, result_text, schema_text
 
 
 def rows(path, count=40):
@@ -55,7 +55,7 @@ def test_a_dry_run_on_unreadable_images_writes_nothing(tmp_path, capsys):
 def test_many_classes_are_not_listed_one_by_one(tmp_path):
     lines = ["x,label", *(f"{i},c{i % 500}" for i in range(1500))]
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    text = understood_text(read_table(tmp_path / "rows.csv"))
+    text = schema_text(read_table(tmp_path / "rows.csv"))
     assert f"... and {500 - CLASSES} smaller classes" in text
     assert len(text) < 3000
 

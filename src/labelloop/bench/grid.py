@@ -15,6 +15,7 @@ from typing import Any
 from labelloop.bench.experiment import Experiment
 from labelloop.config.build import merge, read_toml
 from labelloop.errors import UsageError, nearest
+from labelloop.trust import Stored
 
 METHOD_KEYS = ("name", "method", "recipe", "config", "paired")
 KINDS = {
@@ -34,14 +35,25 @@ KINDS = {
 KEYS = tuple(KINDS)
 
 
-def read_grid(path: Path) -> list[Experiment]:
+def read_grid(path: Path, trust_code: bool = False) -> list[Experiment]:
     """The experiments of a grid file.
+
+    Args:
+        path: The file.
+        trust_code: Whether it may name code of its own as a network.
 
     Raises:
         UsageError: An unknown key (with the nearest known one), an empty axis, or settings that do not fit.
-        DataError: A noise file is missing.
+        DataError: A noise file is missing, or the grid names code and may not.
     """
-    return expand(read_toml(path), str(path))
+    found = expand(read_toml(path), str(path))
+    for network, options in {repr(pair): pair for pair in map(_network, found)}.values():
+        Stored(path, trust_code).check_network(network, options, "config.network")
+    return found
+
+
+def _network(experiment: Experiment) -> tuple[Any, Any]:
+    return experiment.config.get("network", "auto"), experiment.config.get("network_options", {})
 
 
 def expand(content: Mapping[str, Any], source: str) -> list[Experiment]:

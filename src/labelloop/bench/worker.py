@@ -23,6 +23,11 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from labelloop.bench.parent import end_with_parent
+
+if __name__ == "__main__":
+    end_with_parent(int(sys.argv[1]) if len(sys.argv) > 1 else None)  # before the imports, which take seconds
+
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.errors import DataError, UsageError
 from labelloop.runs.files import write_atomically
@@ -53,7 +58,7 @@ def serve(requests: FileIO) -> None:
                 for child in running:
                     os.kill(child, signal.SIGKILL)  # safe at any moment: every file is written atomically
                 return
-            request = json.loads(line)
+            request = json.loads(line) | {"worker": os.getpid()}
             child = os.fork()
             if child == 0:
                 _child(request)
@@ -68,6 +73,7 @@ def _child(request: dict[str, Any]) -> None:
     """Runs the experiment with its output in log.txt, and ends the process."""
     code = FAILED
     try:
+        end_with_parent(request["worker"])
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         place = Path(request["place"])
         place.mkdir(parents=True, exist_ok=True)

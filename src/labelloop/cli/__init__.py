@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""The command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 ended by `kill`.
 
 A command is one file here, with its flags and its call, and one line in COMMANDS. Nothing heavy is imported before a
 command runs, so that --help is fast.
@@ -7,6 +7,7 @@ command runs, so that --help is fast.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import sys
@@ -17,6 +18,7 @@ from typing import Protocol
 
 from labelloop import __version__
 from labelloop.cli.messages import is_full, of_the_system, show_warning, with_flags
+from labelloop.cli.signals import INTERRUPTED, as_interrupts
 from labelloop.errors import DataError, ElsewhereError, UsageError
 
 COMMANDS = {
@@ -30,6 +32,7 @@ COMMANDS = {
     "report": "labelloop.cli.report",
     "export": "labelloop.cli.export",
     "undo": "labelloop.cli.undo",
+    "verify": "labelloop.cli.verify",
     "noise": "labelloop.cli.noise",
     "bench": "labelloop.cli.bench",
     "paper": "labelloop.cli.paper",
@@ -60,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may not be valid text
+    with as_interrupts():
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         code = options.run(options)
         sys.stdout.flush()
@@ -79,9 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept = options.kept(options) if is_full(error) else ""
         print(f"labelloop: {of_the_system(error)}{kept}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print(f"\nlabelloop: interrupted{_kept(options)}", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as interrupt:
+        with contextlib.suppress(OSError):  # of a terminal that was closed
+            print(f"\nlabelloop: interrupted{_kept(options)}", file=sys.stderr)
+        return getattr(interrupt, "code", INTERRUPTED)
+    except MemoryError:
+        print("labelloop: not enough memory; free some, use a smaller file, or --max-memory", file=sys.stderr)
+        return 1
 
 
 def make_parser() -> argparse.ArgumentParser:

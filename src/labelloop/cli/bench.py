@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_jobs, processes
+from labelloop.cli.flags import add_jobs, add_trust, processes
 
 HELP = "run a grid of experiments and print its table"
 DESCRIPTION = "Run the experiments of GRID, a TOML file, that have no result yet, in parallel, and print the table."
@@ -17,6 +17,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--output-dir", type=Path, metavar="FOLDER", help="the folder of the results (default: runs/GRID)"
     )
     add_jobs(parser)
+    add_trust(parser, "GRID")
     parser.add_argument(
         "--workers", type=processes, default=0, help="processes per run that decode image files (default 0)"
     )
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     from labelloop.bench.grid import read_grid
     from labelloop.bench.pool import bench_report, run_bench
 
-    experiments = read_grid(options.grid)
+    experiments = read_grid(options.grid, options.trust_code)
     folder = options.output_dir or Path("runs") / options.grid.stem
     if options.dry_run:
         check_experiments(experiments)

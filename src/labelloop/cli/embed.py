@@ -34,11 +34,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from labelloop.workflows.encode import embed_file
 
-    said = embed_file(
+    asked = embed_file(
         options.data, read_options(options), options.output, overwrite=options.overwrite, device=options.device
     )
     if not options.quiet:
-        print(said)
+        print(asked)
     return 0
 
 

@@ -14,6 +14,7 @@ from labelloop.cli.flags import (
     add_missing,
     add_report,
     add_text,
+    add_trust,
     names,
     processes,
     read_options,
@@ -95,6 +96,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 def _add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings, as TOML")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; overrides --config")
+    add_trust(parser, "the file of --config")
     parser.add_argument("--recipe", default="default", help="default, paper or paper-clothing1m")
     parser.add_argument(
         "--method", help="labelloop (the default), closed-loop (the paper's), or a baseline to compare with"
@@ -123,7 +125,9 @@ def run(options: argparse.Namespace) -> int:
     summary = fit_file(
         options.data,
         read_options(options),
-        Settings(method_of(options.method, options.recipe), options.recipe, options.config, options.set),
+        Settings(
+            method_of(options.method, options.recipe), options.recipe, options.config, options.set, options.trust_code
+        ),
         RunOptions(
             seed=options.seed,
             device=options.device,

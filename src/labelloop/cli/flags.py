@@ -24,6 +24,12 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--trust-code", action="store_true", help=f"let {what} name Python code of its own, which is imported and run"
+    )
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a finished run")
 
@@ -77,8 +83,8 @@ def read_options(options: argparse.Namespace) -> Any:
     from labelloop.workflows.encode import ReadOptions
 
     names = [field.name for field in fields(ReadOptions)]
-    said = {name: value for name, value in vars(options).items() if name in names}
-    return ReadOptions(**said, progress=False if getattr(options, "quiet", False) else None)
+    asked = {name: value for name, value in vars(options).items() if name in names}
+    return ReadOptions(**asked, progress=False if getattr(options, "quiet", False) else None)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

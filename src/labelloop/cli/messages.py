@@ -19,6 +19,7 @@ FLAGS = {
         "clean_file",
         "clean_folder",
         "max_memory",
+        "trust_code",
     )
 } | {
     "labels_path": "--labels",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_columns, add_encoder, add_missing, add_text, processes, read_options
+from labelloop.cli.flags import add_columns, add_encoder, add_missing, add_text, add_trust, processes, read_options
 
 HELP = "classify a file with the model of a run"
 DESCRIPTION = "Classify DATA with the model of RUN."
@@ -22,6 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_missing(parser)
     add_text(parser)
     add_encoder(parser)
+    add_trust(parser, "the model")
     parser.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
     parser.add_argument(
         "--workers", type=processes, default=0, help="processes that decode streamed images (default 0)"
@@ -38,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
         overwrite=options.overwrite,
         columns=read_options(options),
         workers=options.workers,
+        trust_code=options.trust_code,
     )
     print(found, end="")
     return 0

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import os
+import tempfile
+from html import escape
+from pathlib import Path
 
 from labelloop.cli.flags import add_run
 
@@ -27,17 +31,28 @@ def run(options: argparse.Namespace) -> int:
 
     server = open_review(options.run_folder, options.port, options.name or _user())
     print(f"review {options.run_folder} at\n  {server.address}\nCtrl-C stops it; every decision is kept", flush=True)
-    if options.open:
-        import webbrowser
-
-        webbrowser.open(server.address)
+    page = _open(server.address) if options.open else None
     try:
         server.serve_forever()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print()
+        return getattr(interrupt, "code", 0)
     finally:
         server.server_close()
+        if page is not None:
+            page.unlink(missing_ok=True)
     return 0
+
+
+def _open(address: str) -> Path:
+    """Opens a browser at a file that leads to the address: other users can read the command line of a browser."""
+    import webbrowser
+
+    handle, name = tempfile.mkstemp(prefix="labelloop-", suffix=".html")  # only this user may read it
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address, quote=True)}">\n')
+    webbrowser.open(Path(name).as_uri())
+    return Path(name)
 
 
 def _user() -> str:

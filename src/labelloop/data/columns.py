@@ -66,27 +66,27 @@ class Roles:
 
 
 def roles_of(
-    names: Sequence[str], source: str, said: Roles, feature_columns: Sequence[str] | None, labels_required: bool
+    names: Sequence[str], source: str, asked: Roles, feature_columns: Sequence[str] | None, labels_required: bool
 ) -> Roles:
     """Finds the columns that are not features.
 
     Args:
         names: The columns.
         source: Where they are from, for messages.
-        said: The roles that the user named; the others are guessed.
+        asked: The roles that the user named; the others are guessed.
         feature_columns: The features that the user named, or None.
         labels_required: Whether to refuse a table without labels.
 
     Raises:
         DataError: A named column does not exist, a guess is ambiguous, a column is named twice, or there are no labels.
     """
-    for name in said.used:
+    for name in asked.used:
         require(name, names, source)
-        if said.used.count(name) > 1:
+        if asked.used.count(name) > 1:
             raise DataError(f"{source}: column {name!r} is named for two uses; each column has one")
-    free = [name for name in names if name not in said.used and name not in (feature_columns or ())]
-    label = said.label or guess(free, LABEL_NAMES, "label_column", source) or guess(free, LABEL_IF_NO_OTHER)
-    clean = said.clean or guess(free, CLEAN_NAMES, "clean_column", source)
+    free = [name for name in names if name not in asked.used and name not in (feature_columns or ())]
+    label = asked.label or guess(free, LABEL_NAMES, "label_column", source) or guess(free, LABEL_IF_NO_OTHER)
+    clean = asked.clean or guess(free, CLEAN_NAMES, "clean_column", source)
     if labels_required and label is None and clean is None:
         raise DataError(
             f"{source}: no label column; looked for {', '.join(LABEL_NAMES + LABEL_IF_NO_OTHER)} and found the columns"
@@ -95,13 +95,13 @@ def roles_of(
     return Roles(
         label=label,
         clean=clean,
-        id=said.id or guess(free, ID_NAMES, "id_column", source),
-        split=said.split or guess(free, SPLIT_NAMES),
-        extra=said.extra,
-        clean_guessed=said.clean is None and clean is not None,
-        label_guessed=said.label is None and label is not None,
-        id_guessed=said.id is None,
-        split_guessed=said.split is None,
+        id=asked.id or guess(free, ID_NAMES, "id_column", source),
+        split=asked.split or guess(free, SPLIT_NAMES),
+        extra=asked.extra,
+        clean_guessed=asked.clean is None and clean is not None,
+        label_guessed=asked.label is None and label is not None,
+        id_guessed=asked.id is None,
+        split_guessed=asked.split is None,
     )
 
 
@@ -161,7 +161,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Understood:
+class SchemaSummary:
     """How a file was understood.
 
     Attributes:
@@ -179,7 +179,7 @@ class Understood:
     markers: tuple[str, ...] | None = None
 
 
-def together(parts: Sequence[Understood | None]) -> Understood | None:
+def together(parts: Sequence[SchemaSummary | None]) -> SchemaSummary | None:
     """How a file was understood that was read several times, for other columns each time."""
     known = [part for part in parts if part is not None]
     if not known:
@@ -189,4 +189,4 @@ def together(parts: Sequence[Understood | None]) -> Understood | None:
     used = {*(use.column for use in uses), *(feature.column for feature in features)}
     left_out = {out.column: out for part in reversed(known) for out in part.left_out if out.column not in used}
     remarks = tuple(dict.fromkeys(remark for part in known for remark in part.remarks))
-    return Understood(uses, features, tuple(left_out.values()), remarks, known[0].markers)
+    return SchemaSummary(uses, features, tuple(left_out.values()), remarks, known[0].markers)

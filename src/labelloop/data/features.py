@@ -334,15 +334,15 @@ def _fit_default(
                 fitted.append(column)
         else:
             left_out.append(LeftOut(name, _why_of_type(kind)))
-    said = some(f"{out.column!r} ({out.why})" for out in left_out)
+    named = some(f"{out.column!r} ({out.why})" for out in left_out)
     if not fitted and embedding is None:
         raise DataError(
             f"{path}: no column to train on"
-            + (f"; left out: {said}" if left_out else "")
+            + (f"; left out: {named}" if left_out else "")
             + "; features are numbers, categories, dates or one embedding column"
         )
     if left_out:
-        warnings.warn(f"{path}: not among the features: {said}; choose them with feature_columns", stacklevel=6)
+        warnings.warn(f"{path}: not among the features: {named}; choose them with feature_columns", stacklevel=6)
     return raw, fitted, left_out
 
 

@@ -186,8 +186,8 @@ def compare_labels(
             " clean_column"
         )
     if alike:
-        said = _listed(alike, given, clean)
-        warnings.warn(f"{source}: {said} count as different classes; if they are one, write them alike", stacklevel=3)
+        named = _listed(alike, given, clean)
+        warnings.warn(f"{source}: {named} count as different classes; if they are one, write them alike", stacklevel=3)
     known = {*given, *declared}.union(*alike)
     new = [name for name in clean if name not in known]
     if given and new and not mixed:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import MISSING_TEXT
-from labelloop.data.columns import Roles, Understood
+from labelloop.data.columns import Roles, SchemaSummary
 from labelloop.data.encoding import Column, to_float32
 from labelloop.data.features import Features, features_of
 from labelloop.data.images.store import ImageForm, Unreadable
@@ -48,7 +48,7 @@ class Table:
         unreadable: The images that could not be used; their rows are neither trained nor tested on.
         origin: The record of the source for run.json, as from `origin_of`; None for arrays in memory.
         markers: Labels that mean "missing", besides a blank, None and NaN.
-        understood: How every column of the source is used; None for arrays in memory.
+        schema_summary: How every column of the source is used; None for arrays in memory.
     """
 
     inputs: Any
@@ -68,7 +68,7 @@ class Table:
     unreadable: tuple[Unreadable, ...] = ()
     origin: Mapping[str, Any] | None = None
     markers: tuple[str, ...] = MISSING_TEXT
-    understood: Understood | None = None
+    schema_summary: SchemaSummary | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -123,6 +123,8 @@ def opened(item: Any) -> Any:
         item = Image.fromarray(item[..., 0] if item.ndim == 3 and item.shape[2] == 1 else item)
     if not isinstance(item, Path | bytes):
         return to_rgb(item)
+    if isinstance(item, Path) and not item.is_file():  # a pipe would be waited for
+        raise FileNotFoundError(item)
     with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as image:
         image.load()
         return to_rgb(image)

@@ -13,7 +13,8 @@ from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import IMAGE, TEXT, Encoder
 from labelloop.encoders.own import open_own, open_words
 from labelloop.errors import UsageError, nearest
-from labelloop.types import WORDS, EncoderForm, RawInputs
+from labelloop.trust import WORDS
+from labelloop.types import EncoderForm, RawInputs
 
 LIBRARIES = {  # functions of library_encoders.py, which needs torch
     "sentence-transformers": "open_sentence_transformer",

@@ -24,7 +24,10 @@ from labelloop.export.other_formats import (
     write_tree,
 )
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
+from labelloop.export.unfinished import marked
+from labelloop.paths import all_inside, files_of, listing_of
 from labelloop.runs.files import sha256_of, write_atomically
+from labelloop.runs.folder import RUN
 from labelloop.runs.read import Run, read_run
 
 OF_THE_RUN = ("issues", "noise-matrix", "model")  # formats that do not need the input
@@ -74,28 +77,30 @@ def export(
     if to not in OF_THE_RUN:
         run = _without_added_rows(run)
     decision = decide(run.labels, action, min_confidence)
+    named = (to, min_confidence, action, replace, copy, orientation, keep_undo)
+    what = f"{sha256_of(run.path / RUN)} {named}"
     if to in OF_THE_RUN:
-        return _export_run(run, to, output, orientation)
+        return _export_run(run, to, output, orientation, what)
     source = _checked_source(run, to, source)
     stem = (source.with_suffix("") if source.suffix.lower() in table_files.PACKED else source).stem
     output = output or Path(f"{stem}-corrected{'' if to in ('imagefolder', 'hf') else f'.{to}'}")
     if to in table_files.FORMATS and output.suffix != f".{to}":
         raise UsageError(f"{output} does not end in .{to}; rename it, or choose another --to")
-    _refuse_existing(output, *_companions(output))
     if source.is_dir() and output.resolve().is_relative_to(source.resolve()):
         raise UsageError(
             f"{output} is inside {source}, the input, which must not change; give another path with --output"
         )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    write_data, write_undo = _writers(run, to, source, decision, output, replace=replace, copy=copy)
     changes, undo_file = _companions(output)
-    steps: list[tuple[Path, Callable[[], object]]] = [
-        (changes, lambda: _write_changes(changes, run, decision, replace)),
-        (output, write_data),  # last, so that an output always has its list of changes and its undo file
-    ]
-    if keep_undo and write_undo is not None:
-        steps.insert(0, (undo_file, lambda: write_atomically(undo_file, write_undo)))
-    _all_or_none(steps)
+    with marked(output, (changes, undo_file), what) as done:
+        write_data, write_undo = _writers(run, to, source, decision, output, replace=replace, copy=copy)
+        steps: list[tuple[Path, Callable[[], object]]] = [
+            (changes, lambda: _write_changes(changes, run, decision, replace)),
+            (output, write_data),  # last, so that an output always has its list of changes and its undo file
+        ]
+        if keep_undo and write_undo is not None:
+            steps.insert(0, (undo_file, lambda: write_atomically(undo_file, write_undo)))
+        if not done:
+            _all_or_none(steps)
     summary = _summary(decision, output, [path for path, _ in steps if path != output])
     return summary + ("\nno undo file: no image was moved or changed" if write_undo is None else "")
 
@@ -114,21 +119,25 @@ def _all_or_none(steps: list[tuple[Path, Callable[[], object]]]) -> None:
         raise
 
 
-def _export_run(run: Run, to: str, output: Path | None, orientation: str) -> str:
+def _export_run(run: Run, to: str, output: Path | None, orientation: str, what: str) -> str:
     """The exports that need only the run: label issues, noise matrix and model."""
     output = output or Path(f"{run.path.name}-{to}{'' if to == 'model' else '.csv'}")
-    _refuse_existing(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
+    if to == "issues" and output.suffix not in (".csv", ".parquet"):
+        raise UsageError(f"{output}: issues are written as .csv or .parquet; choose one of these extensions")
+    with marked(output, (), what) as done:
+        if done:
+            pass
+        elif to == "model":
+            write_model(run, output)
+        elif to == "issues":
+            write_atomically(output, lambda path: write_issues(run, path, output.suffix))
+        else:
+            write_atomically(output, lambda path: write_noise_matrix(run, orientation, path))
     if to == "model":
-        write_model(run, output)
         return f"the model of {run.path}, with a model card, is in {output}"
     if to == "issues":
-        if output.suffix not in (".csv", ".parquet"):
-            raise UsageError(f"{output}: issues are written as .csv or .parquet; choose one of these extensions")
-        write_atomically(output, lambda path: write_issues(run, path, output.suffix))
         issues = sum(run.labels["is_label_issue"].to_pylist())
         return f"{issues} label issues in {len(run.labels)} rows, in {output}"
-    write_atomically(output, lambda path: write_noise_matrix(run, orientation, path))
     meaning = "rows: true class, sum to 1" if orientation == "true-noisy" else "columns: true class, sum to 1"
     return f"the noise matrix is in {output} ({meaning})"
 
@@ -146,22 +155,40 @@ def _checked_source(run: Run, to: str, place: Path | None) -> Path:
     if kind not in FITTING[to]:
         possible = [name for name in FORMATS if name in OF_THE_RUN or kind in FITTING[name]]
         raise UsageError(f"{path} is of kind {kind!r} and cannot become {to!r}; possible: {', '.join(possible)}")
-    if not path.exists() and not on_hub(path):
+    if on_hub(path):
+        return path
+    if not path.is_file() and not path.is_dir():
         raise DataError(f"{path} does not exist; give the input's present path with --input")
-    if source["sha256"] is not None and sha256_of(path) != source["sha256"]:
+    stored = source["sha256"]
+    if stored is not None and (path.is_dir() or sha256_of(path) != stored):
         raise DataError(f"{path} has changed since the run read it; restore it, or run again on the new file")
+    if kind == "image-folder":
+        _refuse_gone(run, path)
+    if stored is None and place is None and not (path.is_dir() and _same_files(run, path)):
+        raise DataError(
+            f"{run.path} does not prove that it was made from {path}, so nothing of it is copied; if it was, say so"
+            f" with --input {path}"
+        )
     return path
+
+
+def _refuse_gone(run: Run, folder: Path) -> None:
+    names = run.labels["id"].to_pylist()
+    unknown = _never_read(run, names)
+    gone = sorted(name for name in names if name not in unknown and not (folder / name).is_file())
+    if gone:
+        raise DataError(f"{folder}: {len(gone)} images of the run are gone: {some(gone)}; put them back, or run again")
+
+
+def _same_files(run: Run, folder: Path) -> bool:
+    """Whether a folder holds the files that the run read, by their names and sizes."""
+    names = run.labels["id"].to_pylist() if run.source["kind"] == "image-folder" else files_of(folder)
+    return run.source.get("listing") == listing_of(folder, names)
 
 
 def _companions(output: Path) -> tuple[Path, Path]:
     """The list of changes and the undo file, next to the output."""
     return output.with_name(f"{output.name}.changes.csv"), output.with_name(f"{output.name}.undo.zip")
-
-
-def _refuse_existing(*paths: Path) -> None:
-    for path in paths:
-        if path.exists() or path.is_symlink():
-            raise DataError(f"{path} exists and is not overwritten; give another name with --output, or move it away")
 
 
 def _writers(
@@ -183,15 +210,13 @@ def _writers(
     if source.is_file():
         names = table_files.column_of(run, source, run.source["file_name_column"])
         places = placed_by_label(names, decision)
+        all_inside(source.parent, names, str(source))
         left_out = [name for name in _never_read(run, names) if not (source.parent / name).is_file()]
         places |= dict.fromkeys(_said_to_be_left_out(left_out, source))
         return lambda: write_tree(source.parent, places, output, copy), undo_file
-    files = sorted(path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
+    files = files_of(source)
     rows = {name: row for row, name in enumerate(run.labels["id"].to_pylist())}
-    absent = rows.keys() - set(files)
-    gone = sorted(absent - set(_said_to_be_left_out(_never_read(run, list(rows)) & absent, source)))
-    if gone:
-        raise DataError(f"{source}: {len(gone)} images of the run are gone: {some(gone)}; put them back, or run again")
+    _said_to_be_left_out(rows.keys() - set(files), source)
     places = new_places(files, rows, decision)
     return (
         lambda: write_tree(source, places, output, copy),

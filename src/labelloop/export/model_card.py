@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
-from labelloop.runs.files import read_json
+from labelloop.runs.files import fresh_folder, read_json
 from labelloop.runs.folder import read_metrics
+from labelloop.runs.manifest import checked, write_manifest
 from labelloop.runs.read import Run
-from labelloop.runs.result_files import ABOUT, MODEL_FILES, copy_encoder
+from labelloop.runs.result_files import ABOUT, ENCODER, MODEL_FILES, copy_encoder
 
 NUMBERS = {
     "test_accuracy": "accuracy on the test rows, after the last epoch",
@@ -43,16 +43,12 @@ def write_model(run: Run, output: Path) -> None:
             " `labelloop fit` does"
         )
     card = model_card(run)
-    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
-    try:
-        partial.mkdir()
+    with fresh_folder(output) as partial:
         for name in MODEL_FILES:
-            shutil.copyfile(run.path / name, partial / name)
+            shutil.copyfile(checked(run.path, name), partial / name)
         copy_encoder(run.path, partial)
         (partial / "MODEL_CARD.md").write_text(card, encoding="utf-8")
-        partial.rename(output)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        write_manifest(partial, (*MODEL_FILES, ENCODER, "MODEL_CARD.md"))
 
 
 def model_card(run: Run) -> str:

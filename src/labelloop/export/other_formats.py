@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from labelloop.errors import DataError, UsageError, some
 from labelloop.export.decision import Decision, spelling
 from labelloop.export.table_files import ADDED
+from labelloop.paths import inside, single_name
+from labelloop.runs.files import fresh_folder
 from labelloop.runs.labels import label_counts
 from labelloop.runs.labels import noise_matrix as shares_of
 from labelloop.runs.read import Run
@@ -46,7 +48,7 @@ def new_places(files: list[str], rows: Mapping[str, int], decision: Decision) ->
         if row is not None and decision.dropped[row]:
             places[name] = None
         elif row is not None and decision.relabelled[row]:
-            moved.append((name, str(decision.final[row]), row))
+            moved.append((name, single_name(decision.final[row], "the class"), row))
         else:
             places[name] = name
     taken = set(places.values())
@@ -62,8 +64,7 @@ def placed_by_label(files: list[str], decision: Decision) -> dict[str, str | Non
     taken: set[str | None] = set()
     places: dict[str, str | None] = {}
     for label in set(decision.final.tolist()) - {None}:
-        if str(label) in (".", "..") or "/" in str(label):  # a path, which might even lead out of the output
-            raise DataError(f"the class {str(label)!r} cannot be the name of a folder; rename it and run again")
+        single_name(label, "the class")
     for row, name in enumerate(files):
         label = decision.final[row]
         left_out = decision.dropped[row] or label is None
@@ -87,15 +88,12 @@ def write_tree(source: Path, places: Mapping[str, str | None], output: Path, cop
     if gone:
         raise DataError(f"{source}: {len(gone)} images of the run are missing: {some(gone)}; put them back")
     put: Callable[[Any, Any], Any] = shutil.copy2 if copy else os.symlink
-    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
-    try:
+    with fresh_folder(output) as partial:
         for old, new in places.items():
             if new is not None:
-                (partial / new).parent.mkdir(parents=True, exist_ok=True)
-                put((source / old).resolve(), partial / new)
-        partial.rename(output)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+                place = inside(partial, new, source)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                put((source / old).resolve(), place)
 
 
 def on_hub(source: Path) -> bool:
@@ -166,12 +164,8 @@ def _corrected(data: Any, run: Run, source: Path, decision: Decision, replace: b
 
 def write_dataset(data: Any, output: Path) -> None:
     """Saves it in a temporary folder, then moves it in one step."""
-    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
-    try:
+    with fresh_folder(output) as partial:
         data.save_to_disk(str(partial))
-        partial.rename(output)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_issues(run: Run, path: Path, suffix: str) -> None:

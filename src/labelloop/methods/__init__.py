@@ -22,7 +22,7 @@ class Method:
         check: `check(problem, config)` refuses a problem that it cannot be trained on, before anything is written.
         is_oracle: Whether it trains on the true labels instead of the noisy ones. Only experiments have them.
         shares_batches: Whether several processes can train it together: it uses `train_epoch`, or sums the gradients
-            of `shared_batches`. Other methods need whole batches in every step and refuse to run in several processes.
+            of `rank_batches`. Other methods need whole batches in every step and refuse to run in several processes.
     """
 
     config: type[TrainingConfig]

@@ -33,10 +33,10 @@ def _in_step(
     kind: type[TrainingConfig], base: Mapping[str, Any], layers: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The recipe, with its warm-up scaled if the layers set too few `epochs` for it and no `warm_up`."""
-    said = {key: value for layer in layers for key, value in layer.items()}
+    asked = {key: value for layer in layers for key, value in layer.items()}
     usual = build_config(kind, base)
-    warm_up, epochs = getattr(usual, "warm_up", None), said.get("epochs")
-    if warm_up is None or "warm_up" in said or not isinstance(epochs, int) or not 1 < epochs <= warm_up + 1:
+    warm_up, epochs = getattr(usual, "warm_up", None), asked.get("epochs")
+    if warm_up is None or "warm_up" in asked or not isinstance(epochs, int) or not 1 < epochs <= warm_up + 1:
         return dict(base)
     scaled = max(1, round(warm_up * epochs / usual.epochs))
     warnings.warn(

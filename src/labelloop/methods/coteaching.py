@@ -18,9 +18,8 @@ from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
 from labelloop.splits import labelled_rows, one_hot
-from labelloop.training.averaging import WeightAverage
-from labelloop.training.batches import shared_batches
-from labelloop.training.packing import from_arrays, to_arrays
+from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
+from labelloop.training.batches import rank_batches
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.types import MISSING, Fitted, Problem, Rows
@@ -119,7 +118,7 @@ def _epoch(
     total, alpha = torch.zeros((), device=runtime.device), config.mixup
     with ExitStack() as stack:
         networks = [stack.enter_context(runtime.sharing(model, model.noisy_head.parameters())) for model in models]
-        for position, mine, x, partner, share in shared_batches(train, order, alpha, config, runtime, epoch):
+        for position, mine, x, partner, share in rank_batches(train, order, alpha, config, runtime, epoch):
             index = torch.from_numpy(position).to(runtime.device)
             logits = [network(x).logits for network in networks]
             losses = [F.cross_entropy(each, labels[index[mine]], reduction="none") for each in logits]  # [b] each

@@ -21,10 +21,9 @@ from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier, evaluating
 from labelloop.seeds import integer, stream
 from labelloop.splits import labelled_rows, one_hot
-from labelloop.training.averaging import WeightAverage
+from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
 from labelloop.training.batches import augmented_batches
 from labelloop.training.epoch import extract
-from labelloop.training.packing import from_arrays, to_arrays
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.types import MISSING, Fitted, Floats, Labels, Problem, Rows

@@ -20,9 +20,8 @@ from labelloop.methods.bilevel import Batch, batches_with_clean, gradient, param
 from labelloop.seeds import integer
 from labelloop.splits import labelled_rows, one_hot
 from labelloop.training.augmentation import mix
-from labelloop.training.averaging import WeightAverage
+from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
 from labelloop.training.epoch import soft_cross_entropy
-from labelloop.training.packing import from_arrays, to_arrays
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.types import Fitted, Problem
@@ -164,12 +163,12 @@ def step(
     clean_loss = F.cross_entropy(student(batch.clean_x[examined]).logits, batch.clean_labels[examined])
     direction = gradient(clean_loss, parameters_of(student))
     changes = []
-    for number, lesson in enumerate(lessons):
+    for number, taught in enumerate(lessons):
         seed_torch(batch.draw + 1 + number)  # the values dropped in the lesson
-        change = slopes(student, lesson.parameters, direction, lesson.x, lambda logits: F.log_softmax(logits, dim=1))
-        changes.append(change[: len(lesson.targets)])  # [B, C]
+        change = slopes(student, taught.parameters, direction, taught.x, lambda logits: F.log_softmax(logits, dim=1))
+        changes.append(change[: len(taught.targets)])  # [B, C]
 
-    effect = effect_on_clean(changes, [lesson.targets for lesson in lessons], lr, config.official_order)
+    effect = effect_on_clean(changes, [taught.targets for taught in lessons], lr, config.official_order)
     teacher_loss = F.cross_entropy(clean_logits, batch.clean_labels) + penalty + effect
     teacher_optimizer.zero_grad()
     teacher_loss.backward()

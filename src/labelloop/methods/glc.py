@@ -16,7 +16,7 @@ from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
 from labelloop.splits import labelled_rows, one_hot, together
 from labelloop.training.averaging import WeightAverage
-from labelloop.training.batches import shared_batches
+from labelloop.training.batches import rank_batches
 from labelloop.training.epoch import extract, train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
@@ -117,7 +117,7 @@ def corrected_epoch(
     order = stream(runtime.seed, "batches", epoch).permutation(len(rows))
     alpha, total = config.mixup, torch.zeros((), device=runtime.device)
     with runtime.sharing(model, model.noisy_head.parameters()) as network:
-        for position, mine, x, partner, share in shared_batches(rows, order, alpha, config, runtime, epoch):
+        for position, mine, x, partner, share in rank_batches(rows, order, alpha, config, runtime, epoch):
             index = torch.from_numpy(position).to(runtime.device)
             # Noisy and clean rows in one pass, or batch norm would see batches of a few clean rows.
             logits, own = network(x).logits, index[mine]

@@ -25,11 +25,10 @@ from labelloop.relabel.relabel import Relabelled, given_or, guarded
 from labelloop.relabel.rounds import AllRows
 from labelloop.relabel.stacking import Weights, clean_loss, combine, fit_simplex_weights, with_prior
 from labelloop.splits import one_hot, take, together
-from labelloop.training.averaging import WeightAverage
+from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
 from labelloop.training.checkpoint import Checkpoint
 from labelloop.training.cross_fit import Halves, Teaching, cross_fit
 from labelloop.training.epoch import train_epoch
-from labelloop.training.packing import from_arrays, to_arrays
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
 from labelloop.types import Correction, Fitted, Floats, Labels, Problem, ReturnedLabels, Rows

@@ -24,8 +24,7 @@ from labelloop.methods.bilevel import (
 )
 from labelloop.seeds import integer, stream
 from labelloop.splits import labelled_rows, one_hot
-from labelloop.training.averaging import WeightAverage
-from labelloop.training.packing import from_arrays, to_arrays
+from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
 from labelloop.types import Fitted, Problem

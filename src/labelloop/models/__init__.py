@@ -1,7 +1,14 @@
 """Networks only: backbones, their weights from a file, and the classifier with two heads."""
 
-from labelloop.models.build import NETWORKS, as_encoder, build_encoder, evaluating, is_convolutional
-from labelloop.models.load import load_encoder, read_state_dict
+from labelloop.models.build import (
+    NETWORKS,
+    as_encoder,
+    build_encoder,
+    evaluating,
+    is_convolutional,
+    load_encoder,
+    read_state_dict,
+)
 from labelloop.models.two_head import Normalise, Outputs, TwoHeadClassifier, mean_and_std
 
 __all__ = [

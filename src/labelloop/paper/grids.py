@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from labelloop.bench.choose import SEED
+from labelloop.bench.check import SEED
 from labelloop.bench.experiment import Experiment
 from labelloop.config.build import merge, read_toml
 from labelloop.errors import UsageError, nearest
@@ -73,7 +73,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidate settings of a row on one cell of a protocol, for the rule of bench/choose.py."""
+    """The candidate settings of a row on one cell of a protocol, for the rule of bench/check.py."""
 
     row: str  # the method's own
     protocol: str

@@ -91,9 +91,8 @@ def cells_of(
 
 def duels(cells: Cells, ours: str, rivals: Collection[str]) -> list[Duel]:
     """Our method against the best of the rivals, in every cell that has both."""
-    return [
-        duel for place, rows in cells.items() if ours in rows and (duel := _against_best(place, rows, ours, rivals))
-    ]
+    found = (_against_best(place, rows, ours, rivals) for place, rows in cells.items() if ours in rows)
+    return [duel for duel in found if duel is not None]
 
 
 def _against_best(place: Place, rows: Mapping[str, Numbers], ours: str, rivals: Collection[str]) -> Duel | None:

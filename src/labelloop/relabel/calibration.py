@@ -307,12 +307,12 @@ def shared_calibrator(observed: Observations, rows: Labels, strength: float, *, 
 class CleanOnly:
     """A classifier of the inputs, fitted to clean rows only."""
 
-    says: Callable[[Floats], Floats]
+    predict_proba: Callable[[Floats], Floats]
 
     def predict(self, observed: Observations, rows: Labels, *, use_given: bool) -> Floats:
         """Probabilities [len(rows), C]."""
         assert observed.inputs is not None
-        return self.says(observed.inputs[rows])
+        return self.predict_proba(observed.inputs[rows])
 
 
 def clean_logistic(observed: Observations, rows: Labels, strength: float) -> CleanOnly:

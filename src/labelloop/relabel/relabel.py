@@ -20,6 +20,7 @@ from labelloop.large_arrays import by_chunks, put
 from labelloop.relabel.calibration import (
     ALIKE,
     FLOOR,
+    CleanOnly,
     Inputs,
     Observations,
     clean_forest,
@@ -64,6 +65,9 @@ STRENGTHS = (3, 30)  # of the penalty that pulls towards the scores as they are;
 NOISE_MODELS: dict[str, list[Candidate]] = {  # used with and without the given label
     "noise model": [partial(noise_model, influence=1, strength=s) for s in STRENGTHS],
     "noise model, mostly noisy rows": [partial(noise_model, influence=10, strength=s) for s in STRENGTHS],
+}
+CLEAN_LEARNERS: dict[str, list[Candidate]] = {
+    "clean rows, logistic": [partial(clean_logistic, strength=s) for s in (0.01, 0.1, 1.0)]
 }
 
 
@@ -136,7 +140,7 @@ def families_without_given(observed: Observations) -> dict[str, list[Candidate]]
         found["recalibrated by class"] = [partial(recalibrated, strength=s) for s in STRENGTHS]
         found |= NOISE_MODELS
     if observed.inputs is not None:
-        found["clean rows, logistic"] = [partial(clean_logistic, strength=s) for s in (0.01, 0.1, 1.0)]
+        found |= CLEAN_LEARNERS
         if observed.table and observed.num_classes <= MANY:
             found["clean rows, forest"] = [clean_forest]
     return found
@@ -176,6 +180,7 @@ def relabel(
     seed: int = 0,
     *,
     inputs: Inputs | None = None,
+    clean_fits: dict[Any, Any] | None = None,
 ) -> Relabelled:
     """Soft labels before the guard, from log-probabilities of one or more sources side by side.
 
@@ -186,6 +191,8 @@ def relabel(
         num_classes: C.
         seed: Deals rows into folds and draws the noisy rows that noise models are fitted to.
         inputs: The rows themselves, for learners of the clean rows and of corrected labels.
+        clean_fits: Learners of the clean rows alone from an earlier round of the same rows, which are used again; those
+            of this round are added.
     """
     noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
     observed = Observations(
@@ -199,8 +206,11 @@ def relabel(
         seed=seed,
     )
     validation = ValidationRows.all_clean(observed, stream(seed, "clean-folds"))
+    validation.learnt.update(clean_fits or {})
     learnt = best_of_each(validation, families_without_given(observed), use_given=False)
     q = _keep_absent(combination(validation, learnt), validation)
+    if clean_fits is not None:
+        clean_fits |= {key: fit for key, fit in validation.learnt.items() if isinstance(fit, CleanOnly)}
     pairs = int((validation.given != MISSING).sum())
     if inputs is not None and len(validation.rows) >= ENOUGH:
         taught = estimate_noise(validation, q.final).pooled(q)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -34,6 +35,7 @@ class AllRows:
         learners: Out-of-fold log-probabilities of the given label, an array [n, C] for each learner of columns.
         inputs: The rows as numbers, where they are columns; else None.
         seed: Of the random streams.
+        clean_fits: Learners of the clean rows alone, which are the same in every round.
     """
 
     given: Labels
@@ -45,6 +47,7 @@ class AllRows:
     learners: list[Array]
     inputs: Inputs | None
     seed: int
+    clean_fits: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, problem: Problem, normalise: str, seed: int, *, learners: bool = True) -> AllRows:
@@ -76,7 +79,9 @@ class AllRows:
 
     def relabel(self, scores: Floats) -> Relabelled:
         """Soft labels of all rows, before the guard."""
-        return relabel(scores, self.given, self.clean, self.num_classes, self.seed, inputs=self.inputs)
+        return relabel(
+            scores, self.given, self.clean, self.num_classes, self.seed, inputs=self.inputs, clean_fits=self.clean_fits
+        )
 
     def shown_labels(self, first: Relabelled) -> Labels:
         """A given label for every validation row: the real one, else some drawn from the noise of a round [D, M]."""

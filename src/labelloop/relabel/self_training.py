@@ -14,8 +14,7 @@ import numpy as np
 
 from labelloop.large_arrays import by_chunks, put
 from labelloop.relabel.calibration import FLOOR, side_by_side, uncalibrated
-from labelloop.relabel.learners import MOST_SCORES
-from labelloop.relabel.learners.discriminant import fit_discriminant
+from labelloop.relabel.learners import LEARNERS, MOST_SCORES, Learner
 from labelloop.relabel.learners.logistic import MANY, Array
 from labelloop.relabel.learners.trees import forest_scores
 from labelloop.relabel.stacking import (
@@ -33,7 +32,7 @@ MOST = 10_000  # rows to learn from, besides the clean ones
 FOLDS = 4  # of all rows: a row is predicted by learners that have not learnt its own label
 TREES = 200
 OOF_TREES = 74  # of a forest for clean rows, as many as the 200 / e that vote on other rows without having seen them
-AGAIN, BEFORE = "taught again", "taught by given labels"
+SELF_TRAINED, BEFORE = "taught by corrected labels", "taught by given labels"
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,9 @@ def self_train(validation: ValidationRows, q: Combined, posterior: Combined) -> 
     put(before, validation.rows, _log(q.oof))
     scores = side_by_side([before, *self_trained_scores(_teaching(validation, posterior))], np.float32)
     informed = replace(validation, observed=replace(observed, scores=scores), learnt={})
-    learnt = best_of_each(informed, {AGAIN: [uncalibrated]}, use_given=False)
+    learnt = best_of_each(informed, {SELF_TRAINED: [uncalibrated]}, use_given=False)
     found = combination(informed, [*learnt, Component(BEFORE, q.oof, q.predict)])
-    weights = {AGAIN: found.weights[AGAIN]} | {
+    weights = {SELF_TRAINED: found.weights[SELF_TRAINED]} | {
         name: found.weights[BEFORE] * weight for name, weight in q.weights.items()
     }
     return replace(found, weights=weights)
@@ -89,7 +88,7 @@ def self_train(validation: ValidationRows, q: Combined, posterior: Combined) -> 
 def self_trained_scores(teaching: Teaching) -> list[Floats]:
     """Out-of-sample log-probabilities of the true label, one array [n, C] per learner."""
     observed = teaching.validation.observed
-    found = [_discriminants(teaching)]
+    found = [_cross_fitted(teaching, learner) for learner in LEARNERS.values()]
     if observed.table and observed.num_classes <= MANY and len(observed.given) * observed.num_classes <= MOST_SCORES:
         found.append(_forests(teaching))
     return found
@@ -103,14 +102,15 @@ def _teaching(validation: ValidationRows, posterior: Combined) -> Teaching:
     return Teaching(validation, posterior, np.sort(np.concatenate([some, validation.clean_rows])), fold)
 
 
-def _discriminants(teaching: Teaching) -> Floats:
+def _cross_fitted(teaching: Teaching, learner: type[Learner]) -> Floats:
+    """Out-of-fold log-probabilities of a learner that corrected labels teach [n, C]."""
     observed = teaching.validation.observed
     assert observed.inputs is not None
     inputs, scale = observed.inputs, observed.scale
 
     def fit_on(rows: Labels, without: int) -> Callable[[Floats], Array]:
-        model = fit_discriminant(scale.standardised(inputs[rows]), teaching.labels(rows, without))
-        return lambda some: model(scale.standardised(some))
+        model = learner().fit(scale.standardised(inputs[rows]), teaching.labels(rows, without))
+        return lambda some: model.log_proba(scale.standardised(some))
 
     models = [fit_on(teaching.rows[teaching.fold[teaching.rows] != f], EVERYBODY) for f in range(FOLDS)]
 

@@ -155,8 +155,8 @@ def _share(found: Mapping[str, Any], key: str) -> Share | None:
 
 def _before(found: Mapping[str, Any], rows: RowFacts | None) -> Share | None:
     """How many given labels are right: from the estimate, else counted on the clean rows behind it."""
-    if said := _share(found, "given_label_accuracy"):
-        return said
+    if found_share := _share(found, "given_label_accuracy"):
+        return found_share
     good, bad = ((found.get(key) or {}).get("rows", 0) for key in ("good_labels_broken", "wrong_labels_fixed"))
     if good + bad:
         return share(good, good + bad)

@@ -47,12 +47,7 @@ def page(
         connect: Whether the page may send requests to its server.
     """
     sources = [asset(name) for name in scripts]
-    allowed = " ".join(f"'sha256-{_digest(source)}'" for source in sources)
-    asks = "connect-src 'self'; " if connect else ""
-    policy = (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; {asks}base-uri 'none';"
-        " form-action 'none'"
-    )
+    policy = policy_of(scripts, connect)
     return "\n".join(
         [
             "<!doctype html>",
@@ -74,6 +69,16 @@ def page(
             "</html>",
             "",
         ]
+    )
+
+
+def policy_of(scripts: Sequence[str], connect: bool) -> str:
+    """The content security policy of a page: its own scripts, and nothing from elsewhere."""
+    allowed = " ".join(f"'sha256-{_digest(asset(name))}'" for name in scripts)
+    asks = "connect-src 'self'; " if connect else ""
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; {asks}base-uri 'none';"
+        " form-action 'none'"
     )
 
 

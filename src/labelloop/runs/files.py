@@ -6,30 +6,94 @@ import errno
 import hashlib
 import json
 import os
+import re
+import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
+from labelloop.paths import file_in
 
 FULL = os.strerror(errno.ENOSPC)
+PARTIAL = re.compile(r"\.(.+)\.(\d{1,9})-([0-9a-f]{6})\.partial", re.DOTALL)
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a temporary file next to `path`, then moves it there in one step."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_atomically(path: Path, write: Callable[[Path], object], *, new: bool = False) -> None:
+    """Lets `write` fill a temporary file next to `path`, then moves it there in one step.
+
+    Args:
+        path: What to write, or to replace.
+        write: Writes the file that it is given.
+        new: Whether to refuse to replace a file that has appeared meanwhile.
+    """
+    partial = _partial(path)
     try:
         with naming(path):
             write(partial)
             with partial.open("rb+") as file:
                 os.fsync(file.fileno())
             partial.chmod(_usual_mode())  # some libraries write files that only their owner may read
-            partial.replace(path)
+            _move(partial, path, new)
     finally:
         with suppress(OSError):  # on a disk that can only be read, where the write has failed already
             partial.unlink(missing_ok=True)
+
+
+def _partial(path: Path) -> Path:
+    """The name of a temporary file next to `path`, in a folder without those that killed processes left."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent, path.name)
+    return path.with_name(f".{path.name}.{os.getpid()}-{_host()}.partial")
+
+
+@cache
+def _host() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
+
+
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Deletes temporary files that processes of this machine left when they were killed.
+
+    Args:
+        folder: Where to look.
+        name: The file that they were to become; any by default.
+    """
+    for entry in os.scandir(folder):
+        found = PARTIAL.fullmatch(entry.name)
+        if found and found[3] == _host() and (name is None or found[1] == name) and not _lives(int(found[2])):
+            with suppress(OSError):
+                shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process may still be writing; this one writes a file only once at a time."""
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _move(partial: Path, path: Path, new: bool) -> None:
+    if not new:
+        partial.replace(path)
+        return
+    try:
+        os.link(partial, path)  # unlike a rename, fails if there is one
+    except FileExistsError:
+        raise DataError(f"{path} exists and is not overwritten; move it away, or give another path") from None
+    except OSError:  # a file system without links
+        if path.exists():
+            raise DataError(f"{path} exists and is not overwritten; move it away, or give another path") from None
+        partial.replace(path)
 
 
 @contextmanager
@@ -49,30 +113,55 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def fresh_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder next to `path`, which is moved there in one step if all goes well. Nothing is replaced."""
+    partial = _partial(path)
+    try:
+        partial.mkdir()
+        yield partial
+        if os.path.lexists(path):
+            raise DataError(f"{path} exists and is not overwritten; move it away, or give another path")
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
 def _usual_mode() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
 
 
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """The content of a JSON file."""
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Writes a JSON file."""
-    text = json.dumps(content, indent=1) + "\n"
-    write_atomically(path, lambda place: place.write_text(text, encoding="utf-8"))
+    text = json_bytes(content)
+    write_atomically(path, lambda place: place.write_bytes(text))
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a JSON file.
 
     Raises:
-        DataError: It is missing or damaged.
+        DataError: It is missing or damaged, or holds no record.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(file_in(path.parent, path.name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{path} is missing; is {path.parent} the folder of a finished run?") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged ({error}); restore it or start the run again in another folder") from None
+    except DataError:
+        raise
+    except (ValueError, RecursionError) as error:  # not JSON, not text, nested too deep, a number of 5,000 digits
+        why = " ".join(str(error).split())[:100]
+        raise DataError(f"{path} is damaged ({why}); restore it or start the run again in another folder") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} is damaged (it holds no record); restore it or start the run again in another folder")
+    return found
 
 
 def sha256_of(path: Path) -> str:

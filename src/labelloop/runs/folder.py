@@ -6,8 +6,11 @@ run.json · metrics.jsonl · labels.parquet · targets.npy · features.npz · mo
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,9 @@ import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import release
-from labelloop.runs.files import naming, read_json, write_atomically, write_json
+from labelloop.runs.files import json_bytes, naming, read_json, sweep, write_atomically
 from labelloop.runs.lock import lock, unlock
+from labelloop.runs.manifest import MANIFEST, checked, write_manifest
 from labelloop.runs.result_files import ENCODER, FEATURES, MODEL_FILES, PREVIEW, RowArrays, write_row_arrays
 from labelloop.runs.reviews import REVIEWS
 from labelloop.runs.run_json import RunRecord, from_json
@@ -27,7 +31,10 @@ from labelloop.types import Floats
 
 RUN = "run.json"
 LABELS = "labels.parquet"
-OUR_FILES = (RUN, "metrics.jsonl", LABELS, "targets.npy", FEATURES, *MODEL_FILES)
+METRICS = "metrics.jsonl"
+TARGETS = "targets.npy"
+OUR_FILES = (RUN, MANIFEST, METRICS, LABELS, TARGETS, FEATURES, *MODEL_FILES)
+RESULTS = (METRICS, LABELS, TARGETS, FEATURES, *MODEL_FILES, ENCODER, PREVIEW)  # and run.json: those in the manifest
 
 PLAN = "verify.csv"  # of `labelloop plan`
 REPORT = "report.html"
@@ -43,14 +50,18 @@ class RunFolder:
         path: Created if it does not exist.
         resume: Whether to continue the run in it.
         overwrite: Whether to delete the run in it. Other files are never touched.
+        replaces: A kind of run that takes seconds; what is left of a killed one is deleted too.
     """
 
-    def __init__(self, path: str | Path, *, resume: bool = False, overwrite: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, *, resume: bool = False, overwrite: bool = False, replaces: str | None = None
+    ) -> None:
         self.path = Path(path)
         self.checkpoint = self.path / "checkpoint"
         if self.path.exists() and not self.path.is_dir():
             raise DataError(f"{self.path} is a file; give a folder for the run")
         holding = holds_run(self.path)
+        overwrite = overwrite or is_left_of(self.path, replaces)
         if resume and not holding:
             raise DataError(f"{self.path} holds no run to resume; leave out --resume to start one")
         if holding and overwrite and (self.path / REVIEWS).exists():
@@ -69,6 +80,7 @@ class RunFolder:
                 raise DataError(f"{self.path} has a {foreign[0]} that LabelLoop did not write; give another folder")
         self.path.mkdir(parents=True, exist_ok=True)
         lock(self.path)
+        sweep(self.path)
         if holding and overwrite:
             self.clear()
             lock(self.path)
@@ -95,10 +107,26 @@ class RunFolder:
         for ending in (".json", ".png", ".svg"):
             plan.with_suffix(f".curve{ending}").unlink(missing_ok=True)
 
+    @contextmanager
+    def recording(self, record: RunRecord) -> Iterator[None]:
+        """Says in run.json that the run goes on; and, if it is interrupted inside, that it was."""
+        self.write_record(replace(record, state="running"))
+        try:
+            yield
+        except KeyboardInterrupt:
+            with suppress(OSError):
+                self.write_record(replace(record, state="interrupted"))
+            raise
+
     # --- run.json: what was run, and how it ended -------------------------------------------------------------------
 
     def write_record(self, record: RunRecord) -> None:
-        write_json(self.path / RUN, record.to_json())
+        content = json_bytes(record.to_json())
+        if record.state == "finished":
+            write_manifest(self.path, RESULTS, {RUN: content})
+        else:  # what is there will change
+            (self.path / MANIFEST).unlink(missing_ok=True)
+        write_atomically(self.path / RUN, lambda place: place.write_bytes(content))
         if record.state != "running":
             unlock(self.path)
 
@@ -108,9 +136,11 @@ class RunFolder:
     # --- metrics.jsonl: one row per epoch -----------------------------------------------------------------------------
 
     def append_metrics(self, row: dict[str, Any]) -> None:
-        path = self.path / "metrics.jsonl"
+        path = self.path / METRICS
         with naming(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # on disk before the checkpoint that counts on it
 
     def read_metrics(self) -> list[dict[str, Any]]:
         return read_metrics(self.path)
@@ -119,7 +149,7 @@ class RunFolder:
         """Drops the rows written after the checkpoint that the run resumes from."""
         rows = [row for row in self.read_metrics() if row["epoch"] <= epochs]
         text = "".join(json.dumps(row) + "\n" for row in rows)
-        write_atomically(self.path / "metrics.jsonl", lambda p: p.write_text(text, encoding="utf-8"))
+        write_atomically(self.path / METRICS, lambda p: p.write_text(text, encoding="utf-8"))
         return rows
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -132,7 +162,7 @@ class RunFolder:
             with path.open("wb") as file:  # np.save would add .npy to the name
                 np.save(file, targets, allow_pickle=False)
 
-        write_atomically(self.path / "targets.npy", write)
+        write_atomically(self.path / TARGETS, write)
         release()
 
     def write_row_arrays(self, arrays: RowArrays) -> None:
@@ -152,13 +182,27 @@ def holds_run(path: Path) -> bool:
     return (path / RUN).exists()
 
 
+def is_left_of(path: Path, kind: str | None) -> bool:
+    """Whether a folder holds what a killed run of this kind left, and nothing that anybody has worked on since."""
+    if kind is None or not holds_run(path) or (path / REVIEWS).exists():
+        return False
+    try:
+        record = read_record(path)
+    except DataError:
+        return False
+    return record.kind == kind and record.state in ("running", "interrupted")
+
+
 def read_record(path: Path) -> RunRecord:
     """Reads the run.json of a folder.
 
     Raises:
         DataError: It is missing, damaged, or of a newer version.
     """
-    return from_json(read_json(path / RUN), path / RUN)
+    content = read_json(path / RUN)
+    if content.get("state") == "finished":
+        checked(path, RUN)
+    return from_json(content, path / RUN)
 
 
 def write_unreadable(folder: Path, found: pa.Table) -> Path:
@@ -169,15 +213,23 @@ def write_unreadable(folder: Path, found: pa.Table) -> Path:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The rows of metrics.jsonl. A last line cut short by a crash is left out; its epoch runs again."""
-    file = path / "metrics.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return list(_whole_rows(lines, file))
+    try:
+        file = checked(path, METRICS)
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path / METRICS} is damaged ({error}); restore it, or run again in another folder") from None
+    return list(_whole_rows(lines if lines[-1] else lines[:-1], file))
 
 
 def _whole_rows(lines: list[str], file: Path) -> Iterable[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            if number < len(lines):
-                raise DataError(f"{file}, line {number} is damaged; delete the line and try again") from None
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict) and type(row.get("epoch")) is int:
+            yield row
+        elif number < len(lines):
+            raise DataError(f"{file}, line {number} is damaged; delete the line and try again")

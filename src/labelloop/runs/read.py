@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -14,8 +14,10 @@ from labelloop.errors import DataError
 from labelloop.large_arrays import is_large, mapped_file
 from labelloop.runs.folder import read_record
 from labelloop.runs.labels import as_now
+from labelloop.runs.manifest import MANIFEST, checked
 from labelloop.runs.result_files import LARGEST, RowArrays, read_row_arrays
 from labelloop.runs.run_json import RunRecord
+from labelloop.stored_arrays import load_array
 from labelloop.types import Floats
 
 AGAIN = "run `labelloop fit` or `labelloop correct --output-dir` again"
@@ -65,6 +67,8 @@ class Run:
                 f"{error.filename} is missing; it is not kept where features take more than {LARGEST // 2**30} GiB, nor"
                 " by older versions: run it again in another folder, with fewer features if they are many"
             ) from None
+        except DataError:
+            raise
         except (ValueError, OSError) as error:
             raise DataError(f"{self.path} is damaged ({error}); run it again in another folder") from None
         if len(arrays.given) != len(self.targets):
@@ -88,13 +92,17 @@ def read_run(path: Path) -> Run:
         raise DataError(
             f"the run in {path} is not finished (state: {record.state}); continue it with `fit --resume` first"
         )
+    if not (path / MANIFEST).exists():
+        warnings.warn(f"{path} has no {MANIFEST}: an older version wrote it, so damage cannot be noticed", stacklevel=2)
     lacking = [name for name in ("labels.parquet", "targets.npy") if not (path / name).exists()]
     if lacking:
         raise DataError(f"{path} is not a complete run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
     try:
-        labels = as_now(pq.read_table(path / "labels.parquet"))
-        file = path / "targets.npy"
-        targets = mapped_file(file) if is_large(file.stat().st_size) else np.load(file, allow_pickle=False)
+        labels = as_now(pq.read_table(checked(path, "labels.parquet")))
+        file = checked(path, "targets.npy")
+        targets = mapped_file(file) if is_large(file.stat().st_size) else load_array(file)
+    except DataError:
+        raise
     except (pa.ArrowInvalid, OSError, ValueError) as error:
         raise DataError(f"{path}: labels.parquet or targets.npy is damaged ({error}); {AGAIN}") from None
     if len(labels) != len(targets):

@@ -20,7 +20,10 @@ from safetensors.numpy import load_file, save_file
 
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import by_chunks, release, row_chunks
+from labelloop.paths import inside, no_links_out
 from labelloop.runs.files import read_json, write_atomically, write_json
+from labelloop.runs.manifest import check_tree, checked, read_manifest
+from labelloop.stored_arrays import load_arrays
 from labelloop.types import MISSING, Floats, Labels
 
 FEATURES = "features.npz"
@@ -94,8 +97,7 @@ def read_row_arrays(folder: Path) -> RowArrays:
         FileNotFoundError: There is none.
         ValueError: It is damaged.
     """
-    with np.load(folder / FEATURES, allow_pickle=False) as file:
-        arrays = dict(file)
+    arrays = load_arrays(checked(folder, FEATURES))
     try:
         given, clean, validation = (arrays.pop(name) for name in ("given", "clean", "judges"))
     except KeyError as error:
@@ -123,14 +125,19 @@ def read_model(folder: Path, needed: set[str]) -> tuple[dict[str, NDArray], dict
     Raises:
         DataError: They are missing, damaged or not those of a model.
     """
-    if (folder / "labels.parquet").exists() and not (folder / ABOUT).exists():
+    known = read_manifest(folder) or {}
+    if (folder / "labels.parquet").exists() and not (folder / ABOUT).exists() and ABOUT not in known:
         raise DataError(f"{folder} is a run without a model: `labelloop correct` trains none, `labelloop fit` does")
+    if (folder / ABOUT).exists() or ABOUT in known:
+        checked(folder, ABOUT)
     about = read_json(folder / ABOUT)
     lacking = needed - set(about)
     if lacking:
         raise DataError(f"{folder / ABOUT} does not describe a LabelLoop model: no {some(sorted(lacking))}")
     try:
-        return load_file(folder / WEIGHTS), about
+        weights = load_file(checked(folder, WEIGHTS))
+        check_tree(folder, ENCODER)
+        return weights, about
     except FileNotFoundError:
         raise DataError(f"{folder / WEIGHTS} is missing; is {folder} the folder of a finished run?") from None
     except SafetensorError as error:
@@ -141,13 +148,17 @@ def copy_model(source: Path, folder: Path) -> None:
     """Copies the model of a run, if it has one."""
     for name in MODEL_FILES:
         if (source / name).exists():
-            write_atomically(folder / name, lambda path, name=name: path.write_bytes((source / name).read_bytes()))  # type: ignore[misc]
+            content = checked(source, name).read_bytes()
+            write_atomically(folder / name, lambda path, content=content: path.write_bytes(content))  # type: ignore[misc]
     copy_encoder(source, folder)
 
 
 def copy_encoder(source: Path, folder: Path) -> None:
     """Copies the encoder that was trained with a model, if there is one."""
     if (source / ENCODER).is_dir():
+        inside(source, ENCODER, source)
+        no_links_out(source / ENCODER)
+        check_tree(source, ENCODER)
         shutil.copytree(source / ENCODER, folder / ENCODER, dirs_exist_ok=True)
 
 
@@ -186,7 +197,7 @@ def write_preview(folder: Path, preview: Preview) -> None:
 def copy_preview(folder: Path, target: Path) -> None:
     """Copies preview.parquet, if there is one, to another run of the same rows."""
     if (folder / PREVIEW).exists():
-        content = (folder / PREVIEW).read_bytes()
+        content = checked(folder, PREVIEW).read_bytes()
         write_atomically(target / PREVIEW, lambda place: place.write_bytes(content))
 
 
@@ -197,7 +208,7 @@ def read_preview(folder: Path) -> Preview:
         OSError: There is none.
         ValueError: It is damaged.
     """
-    table = pq.read_table(folder / PREVIEW)
+    table = pq.read_table(checked(folder, PREVIEW))
     try:
         about = json.loads((table.schema.metadata or {})[b"labelloop"])
         kind = {"image": "image", "text": "text", "values": "values"}[about["kind"]]

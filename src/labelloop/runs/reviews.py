@@ -5,9 +5,11 @@ A line is one reviewer's answer to one row, or withdraws such an answer. The las
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ except ImportError:  # not on Windows, which has to do with one server at a time
     fcntl = None  # type: ignore[assignment]
 
 REVIEWS = "reviews.jsonl"
+CUT = b"#cut"  # ends a line that a crash cut short, once the next one is added
 ACTIONS = ("keep", "accept", "label", "unsure", "skip", "undo")
 
 
@@ -70,14 +73,16 @@ def append_answers(folder: Path, answers: Sequence[Answer]) -> int:
     Returns:
         The size of the file, in bytes.
     """
-    text = "".join(json.dumps(asdict(answer), ensure_ascii=False) + "\n" for answer in answers).encode()
-    place = os.open(folder / REVIEWS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    text = b"".join(map(_line, answers))
+    place = os.open(folder / REVIEWS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         if fcntl is not None:
             fcntl.flock(place, fcntl.LOCK_EX)
+            with suppress(OSError):  # of another user's file
+                os.fchmod(place, 0o600)
         size = os.fstat(place).st_size
         if size and os.pread(place, 1, size - 1) != b"\n":  # keeps a line cut short by a crash on its own
-            text = b"\n" + text
+            text = CUT + b"\n" + text
         written = 0
         while written < len(text):
             written += os.write(place, text[written:])
@@ -102,23 +107,44 @@ def read_answers(folder: Path, start: int = 0) -> tuple[list[Answer], int]:
         file.seek(start)
         content = file.read()
     whole = content.rfind(b"\n") + 1
-    found = [_answer(line, path) for line in content[:whole].split(b"\n") if line.strip()]
+    found = [_answer(line, path) for line in content[:whole].split(b"\n") if line.strip(b" \t\r")]
     return [answer for answer in found if answer is not None], start + whole
 
 
+def _line(answer: Answer) -> bytes:
+    """A line of the file, which begins with the checksum of the rest: a flipped bit must not become another answer."""
+    content = asdict(answer)
+    return (json.dumps({"sum": _sum(content), **content}, ensure_ascii=False) + "\n").encode()
+
+
+def _sum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def _answer(line: bytes, path: Path) -> Answer | None:
+    damaged = f"{path}: a line is damaged; restore the file from a copy, or delete the line, which loses one answer"
     try:
-        found: dict[str, Any] = json.loads(line)
-    except ValueError:  # cut short by a crash, before a later line was added
-        return None
+        found: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        whole_once = b'"sum"' in line or line.rstrip().endswith(b"}")
+        if line.endswith(CUT) or not whole_once:  # cut short by a crash, before a later line was added
+            return None
+        raise DataError(damaged) from None
+    stored = found.pop("sum", None) if isinstance(found, dict) else ""  # older versions wrote none
+    if not isinstance(found, dict) or (stored is not None and stored != _sum(found)):
+        raise DataError(damaged)
     try:
         answer = Answer(**found)
     except TypeError as error:
         raise DataError(
             f"{path}: a line is not a reviewer's answer ({error}); a newer version may have written it"
         ) from None
+    texts, named = (answer.key, answer.id, answer.reviewer, answer.at), (answer.label, answer.undoes)
+    right = type(answer.row) is int and all(isinstance(text, str) for text in texts)
+    if not right or not all(text is None or isinstance(text, str) for text in named):
+        raise DataError(f"{path}: a line is not a reviewer's answer (a field is of another type)")
     if answer.action not in ACTIONS:
-        raise DataError(f"{path}: unknown action {answer.action!r}; a newer version may have written it")
+        raise DataError(f"{path}: unknown action {answer.action!r:.40}; a newer version may have written it")
     return answer
 
 

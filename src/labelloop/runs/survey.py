@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelloop.errors import DataError
+from labelloop.runs.files import read_json
 from labelloop.runs.folder import OUR_FILES, read_metrics
 from labelloop.runs.labels import as_now
+from labelloop.runs.manifest import MANIFEST, checked
 from labelloop.runs.result_files import PREVIEW, Preview, read_preview
 from labelloop.runs.run_json import from_json, up_to_date
 from labelloop.types import MISSING, Floats, Labels
@@ -109,15 +110,14 @@ def survey(folder: Path) -> Survey:
 
 def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
     try:
-        found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        missing.append("run.json is missing: settings, rounds and the estimate are unknown")
-        return {}
-    except ValueError as error:
-        missing.append(f"run.json is damaged ({error}): settings, rounds and the estimate are unknown")
-        return {}
-    if not isinstance(found, dict):
-        missing.append("run.json holds no record: settings, rounds and the estimate are unknown")
+        if not (folder / "run.json").exists():
+            missing.append("run.json is missing: settings, rounds and the estimate are unknown")
+            return {}
+        found = read_json(folder / "run.json")
+        if found.get("state") == "finished":
+            checked(folder, "run.json")
+    except (DataError, OSError) as error:
+        missing.append(f"run.json cannot be used ({error}): settings, rounds and the estimate are unknown")
         return {}
     try:
         found = up_to_date(found, folder / "run.json")
@@ -138,6 +138,8 @@ def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
         missing.append("the run was interrupted; continue it with `labelloop fit --resume`")
     elif state != "finished":
         missing.append("run.json does not say how the run ended: it is half-written, or an older version wrote it")
+    if state == "finished" and not (folder / MANIFEST).exists():
+        missing.append(f"there is no {MANIFEST}: an older version wrote the run, so damage cannot be noticed")
     if state == "finished" and not found.get("estimate"):
         missing.append("there is no estimate of how good the labels are: an older version wrote the run")
     return found
@@ -154,7 +156,7 @@ def _metrics(folder: Path, missing: list[str]) -> list[dict[str, Any]]:
 
 def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
     try:
-        table = as_now(pq.read_table(folder / "labels.parquet"))
+        table = as_now(pq.read_table(checked(folder, "labels.parquet")))
     except FileNotFoundError:
         missing.append("labels.parquet is missing: nothing is known about single rows yet")
         return None
@@ -169,7 +171,7 @@ def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
 
 def _targets(folder: Path, labels: pa.Table | None, missing: list[str]) -> Floats | None:
     try:
-        targets = np.load(folder / "targets.npy", allow_pickle=False, mmap_mode="r")
+        targets = np.load(checked(folder, "targets.npy"), allow_pickle=False, mmap_mode="r")
     except FileNotFoundError:
         missing.append("targets.npy is missing: the noise matrix is unknown")
         return None

@@ -156,7 +156,7 @@ def _first(item: Any) -> Any:
     return item[0] if isinstance(item, tuple | list) else item
 
 
-class Share(NamedTuple):
+class RankBatch(NamedTuple):
     """A batch, and this process's part of it.
 
     Attributes:
@@ -174,9 +174,9 @@ class Share(NamedTuple):
     share: float
 
 
-def shared_batches(
+def rank_batches(
     rows: Rows, order: Labels, alpha: float, config: TrainingConfig, runtime: Runtime, epoch: int, done: int = 0
-) -> Iterator[Share]:
+) -> Iterator[RankBatch]:
     """The batches of `augmented_batches` for an epoch, blended by mixup, each with this process's part.
 
     Args:
@@ -194,7 +194,7 @@ def shared_batches(
             draw_blend(len(part), alpha, draws)
         for position, x in augmented_batches(rows, order, config.batch_size, config, runtime, epoch, done=done):
             x, partner, share = mix(x, alpha, draws)
-            yield Share(position, slice(None), x, partner, share)
+            yield RankBatch(position, slice(None), x, partner, share)
         return
     sizes = [len(part) for part in in_batches(order, config.batch_size)]
     blends = [draw_blend(size, alpha, draws) for size in sizes]
@@ -206,7 +206,7 @@ def shared_batches(
         own = x[_found(np.arange(mine.start, mine.stop), places)]
         if partner is not None:
             own = torch.lerp(x[_found(partner.numpy()[mine], places)], own, share)
-        yield Share(position, mine, own, partner, share)
+        yield RankBatch(position, mine, own, partner, share)
 
 
 def _needed(mine: slice, blend: Blend) -> Labels:

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import by_chunks, is_on_disk, row_chunks
+from labelloop.paths import inside
 from labelloop.runs.files import read_json, write_atomically
 
 ADVICE = "restore it from a copy, or start again in another folder (nothing was changed)"
@@ -84,6 +86,7 @@ def write_checkpoint(
         "optimizer": settings,
         "values": values,
     }
+    content["sha256"] = _sum(content)
     write_atomically(folder / "state.json", lambda p: p.write_text(json.dumps(content), encoding="utf-8"))
     for old in folder.iterdir():  # of the epoch before, or left by a process that was killed
         if old.name not in files and old.name != "state.json":
@@ -134,15 +137,26 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     if not (folder / "state.json").exists():
         return None
     state = read_json(folder / "state.json")
+    stored = state.pop("sha256", None)  # older versions wrote none
+    if stored is not None and stored != _sum(state):
+        raise DataError(f"{folder / 'state.json'} is damaged: its checksum differs from the one written; {ADVICE}")
     try:
         return _from_state(folder, state)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, SafetensorError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{folder / 'state.json'} is damaged: {error!r}; {ADVICE}") from None
 
 
+def _sum(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
 def _from_state(folder: Path, state: dict[str, Any]) -> Checkpoint:
+    if type(state["epoch"]) is not int or state["epoch"] < 0 or not isinstance(state["values"], dict):
+        raise ValueError(f"epoch {state['epoch']!r:.40}")
+    for name in state["files"]:
+        inside(folder, name, folder / "state.json")
     arrays: dict[str, np.ndarray] = {}
     past: list[dict[str, np.ndarray]] = []
     tensors: dict[str, torch.Tensor] = {}

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from labelloop.large_arrays import Releaser, release, row_chunks, zeros
 from labelloop.models import TwoHeadClassifier, evaluating
 from labelloop.seeds import integer, stream
-from labelloop.training.batches import in_batches, read_batches, shared_batches
+from labelloop.training.batches import in_batches, rank_batches, read_batches
 from labelloop.training.setup import seed_torch, set_learning_rate
 from labelloop.types import Extracted, Floats, Rows
 
@@ -93,7 +93,7 @@ def train_epoch(
     total = torch.full((), loss_so_far, device=runtime.device)
     let_go = Releaser(rows.inputs, targets, noisy)
     whole = (all_labelled(targets), all_labelled(noisy))
-    batches = shared_batches(rows, order, config.mixup, config, runtime, epoch, done)
+    batches = rank_batches(rows, order, config.mixup, config, runtime, epoch, done)
     unused = model.noisy_head.parameters() if noisy_loss_weight == 0 else ()
     with runtime.sharing(model, unused) as network:
         for step, (position, mine, x, partner, share) in enumerate(batches, done + 1):
@@ -134,8 +134,8 @@ def extract(model: TwoHeadClassifier, rows: Rows, runtime: Runtime) -> Extracted
     with evaluating(model), torch.no_grad():
         for position, x in read_batches(rows, mine, workers=runtime.workers):
             out = model(runtime.inputs(x))
-            said = (out.features, out.logits, torch.softmax(out.noisy_logits, dim=1))
-            for array, part in zip(whole, said, strict=True):
+            outputs = (out.features, out.logits, torch.softmax(out.noisy_logits, dim=1))
+            for array, part in zip(whole, outputs, strict=True):
                 array[position] = part.cpu().numpy()
             let_go(len(position))
     if runtime.ranks.count > 1:

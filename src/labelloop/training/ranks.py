@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from labelloop.errors import DataError, ElsewhereError, UsageError
-from labelloop.training.packing import empty_arrays, pack, shapes, unpack
+from labelloop.training.averaging import empty_arrays, pack, shapes, unpack
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=torch.nn.Module)
@@ -220,13 +220,13 @@ class Ranks:
             yield
         except (UsageError, DataError, OSError) as refused:
             error = refused
-        said = self._all_say("" if error is None else str(error) or repr(error))
-        if not any(said):
+        message = self._all_say("" if error is None else str(error) or repr(error))
+        if not any(message):
             return
         if self.is_first:
-            who = next(rank for rank, text in enumerate(said) if text)
-            raise error or DataError(f"process {who} of {self.count}: {said[who]}")
-        raise ElsewhereError(next(filter(None, said)))
+            who = next(rank for rank, text in enumerate(message) if text)
+            raise error or DataError(f"process {who} of {self.count}: {message[who]}")
+        raise ElsewhereError(next(filter(None, message)))
 
     def agree(self, what: str, value: str) -> None:
         """Refuses processes that do not have the same `value`.
@@ -236,8 +236,8 @@ class Ranks:
             value: Any string that identifies it.
         """
         with self.together():
-            said = self._all_say(value) if self.count > 1 else [value]
-            other = next((rank for rank, text in enumerate(said) if text != said[0]), None)
+            message = self._all_say(value) if self.count > 1 else [value]
+            other = next((rank for rank, text in enumerate(message) if text != message[0]), None)
             if other is not None:
                 raise DataError(
                     f"process {other} of {self.count} has other {what} than process 0; start all of them with the same"
@@ -415,7 +415,9 @@ def _connect(ranks: Ranks, environ: Mapping[str, str]) -> None:
             " each other"
         ) from None
     atexit.register(_leave)
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+    now = signal.getsignal(signal.SIGTERM)
+    free = now == signal.SIG_DFL or getattr(now, "gives_way", False)
+    if threading.current_thread() is threading.main_thread() and free:
         signal.signal(signal.SIGTERM, _ended_by_launcher)
 
 

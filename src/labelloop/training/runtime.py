@@ -288,10 +288,10 @@ class Runtime:
             checkpoint = read_checkpoint(self.folder.checkpoint)
             self.history = self.folder.keep_metrics(checkpoint.epoch if checkpoint else 0)
         if self.ranks.count > 1:
-            said = None if checkpoint is None else vars(replace(checkpoint, past=[]))
-            said, self.history = self.ranks.from_first(lambda: (said, self.history))
-            if not self.is_first and said is not None:
-                checkpoint = Checkpoint(**said)
+            checkpointed = None if checkpoint is None else vars(replace(checkpoint, past=[]))
+            checkpointed, self.history = self.ranks.from_first(lambda: (checkpointed, self.history))
+            if not self.is_first and checkpointed is not None:
+                checkpoint = Checkpoint(**checkpointed)
         self._start = checkpoint.epoch if checkpoint else 0
         if self.folder is not None and self.ranks.count == 1:
             self._within = WithinEpoch(self.folder.checkpoint, model, optimizer, average)

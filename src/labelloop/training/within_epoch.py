@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
 from labelloop.errors import DataError
+from labelloop.paths import inside
 from labelloop.runs.files import read_json, write_json
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.checkpoint import packed, read_tensors, unpacked, write_tensors
@@ -56,9 +58,9 @@ class WithinEpoch:
             place = read_json(self.folder / PLACE)
             if place["epoch"] != epoch:
                 return 0, 0.0
-            tensors = read_tensors(self.folder / place["file"], place)
+            tensors = read_tensors(inside(self.folder, place["file"], PLACE), place)
             state, optimizer, arrays = unpacked(tensors, place["optimizer"])
-        except (DataError, KeyError, TypeError):
+        except (DataError, KeyError, TypeError, ValueError, AttributeError, SafetensorError):
             return 0, 0.0
         self.model.load_state_dict(state)
         self.optimizer.load_state_dict(optimizer)

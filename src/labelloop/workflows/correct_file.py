@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from labelloop.data.columns import EMBEDDING_NAMES, ONLY_NAMED, Feature, Understood, Use, are_array_names, together
+from labelloop.data.columns import EMBEDDING_NAMES, ONLY_NAMED, Feature, SchemaSummary, Use, are_array_names, together
 from labelloop.data.readers import ReadOptions
 from labelloop.data.readers.arrow_file import open_columns, parts_of
 from labelloop.data.readers.csv_file import ending_of
@@ -26,8 +26,8 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord, versions
 from labelloop.workflows.correct import CorrectionResult, correct_table
 from labelloop.workflows.encode import hint, read_inputs
-from labelloop.workflows.ending import leave_report
-from labelloop.workflows.summary import next_steps, result_text, understood_text
+from labelloop.workflows.ending import leave_preview, leave_report
+from labelloop.workflows.summary import next_steps, result_text, schema_text
 
 FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".npz")
 PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
@@ -98,7 +98,7 @@ def _correct_file(
         raise DataError(f"{to.file} exists; give another name, or --overwrite")
     names = [] if path.is_dir() and options.encoder is not None else _column_names(path)
     label_column = options.label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
-    options_said, probabilities_said = options, pred_probs_columns or ()
+    asked, named_probabilities = options, pred_probs_columns or ()
     if pred_probs_columns is None:
         pred_probs_columns = ["pred_probs"] if "pred_probs" in names else [n for n in names if n.startswith(PREFIX)]
     options = replace(options, label_column=label_column)
@@ -117,53 +117,53 @@ def _correct_file(
     if has_embedding := bool(embedding_column or options.feature_columns or embedded or not tables):
         tables.append(_readable(read_inputs(path, replace(options, embedding_column=embedding_column))))
     table = tables[0] if class_names is None else replace(tables[0], class_names=tuple(class_names))
-    said = {options_said.label_column, options_said.embedding_column, *probabilities_said}
-    said |= set(options_said.feature_columns or ())
-    table = replace(table, understood=_understood(tables, pred_probs_columns, said))
+    named_columns = {asked.label_column, asked.embedding_column, *named_probabilities}
+    named_columns |= set(asked.feature_columns or ())
+    table = replace(table, schema_summary=_schema_summary(tables, pred_probs_columns, named_columns))
     if dry_run:
-        return f"{understood_text(table)}\nnothing was corrected or written (--dry-run)"
+        return f"{schema_text(table)}\nnothing was corrected or written (--dry-run)"
     probabilities = tables[0].inputs if pred_probs_columns else None
     features = tables[-1].inputs if has_embedding else None
     named = has_embedding and bool(tables[-1].column_names) and not are_array_names(tables[-1].column_names)
     with clock("correcting labels", options.progress):
         result = correct_table(table, probabilities, features, seed, named=named)
     if to.folder is not None:
-        _write_run(RunFolder(to.folder, overwrite=to.overwrite), table, result, seed)
-        leave_report(to.folder, table, result.labels, to.report, options.progress)
+        _write_run(RunFolder(to.folder, overwrite=to.overwrite, replaces="correct"), table, result, seed)
+        leave_report(to.folder, to.report, options.progress)
     if to.file is not None:
         write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
         write_atomically(to.file, lambda place: write(result.labels, place))
-    return f"{understood_text(table)}\n{_summary(result)}\n{_ending(to, tables[-1])}"
+    return f"{schema_text(table)}\n{_summary(result)}\n{_ending(to, tables[-1])}"
 
 
-def _understood(
-    tables: Sequence[Table], probabilities: Sequence[str], said: Collection[str | None]
-) -> Understood | None:
+def _schema_summary(
+    tables: Sequence[Table], probabilities: Sequence[str], named_columns: Collection[str | None]
+) -> SchemaSummary | None:
     """How the file was understood that was read once for its probabilities and once for its features.
 
     Args:
         tables: As they were read.
         probabilities: The columns that hold them.
-        said: The columns that the user named for labels, probabilities, the embedding and the features.
+        named_columns: The columns that the user named for labels, probabilities, the embedding and the features.
     """
-    found = together([table.understood for table in tables])
+    found = together([table.schema_summary for table in tables])
     if found is None or not probabilities:
-        return found if found is None else replace(found, uses=_with_guesses(found.uses, said))
+        return found if found is None else replace(found, uses=_with_guesses(found.uses, named_columns))
     how = f"probabilities of {tables[0].inputs.shape[1]} classes" if len(probabilities) == 1 else "probability"
     features = (Feature(f.column, how) if f.column in probabilities else f for f in found.features)
     uses = (replace(use, what="probabilities") if use.column in probabilities else use for use in found.uses)
     left_out = found.left_out
-    named = {feature.column for feature in found.features} & set(said)
-    if not set(probabilities) <= set(said) and not named - set(probabilities):
+    named = {feature.column for feature in found.features} & set(named_columns)
+    if not set(probabilities) <= set(named_columns) and not named - set(probabilities):
         why = "beside probabilities or an embedding, other columns do not count"
         left_out = tuple(replace(out, why=why) if out.why == ONLY_NAMED else out for out in left_out)
-    return replace(found, uses=_with_guesses(uses, said), features=tuple(features), left_out=left_out)
+    return replace(found, uses=_with_guesses(uses, named_columns), features=tuple(features), left_out=left_out)
 
 
-def _with_guesses(uses: Iterable[Use], said: Collection[str | None]) -> tuple[Use, ...]:
+def _with_guesses(uses: Iterable[Use], named_columns: Collection[str | None]) -> tuple[Use, ...]:
     """The uses, with given labels, probabilities and inputs that the user did not name marked as guessed."""
     ours = ("given label", "probabilities", "inputs")
-    return tuple(replace(use, guessed=use.column not in said) if use.what in ours else use for use in uses)
+    return tuple(replace(use, guessed=use.column not in named_columns) if use.what in ours else use for use in uses)
 
 
 def _readable(table: Table) -> Table:
@@ -178,29 +178,30 @@ def _readable(table: Table) -> Table:
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
     """Writes a run folder like that of `fit`, without a model."""
-    folder.write_targets(result.corrected_proba)
-    folder.write_labels(result.labels)
-    if result.rows is not None:
-        folder.write_row_arrays(result.rows)
-    folder.write_record(
-        RunRecord(
-            kind="correct",
-            method="correct",
-            seed=seed,
-            data=result.data,
-            versions=versions(),
-            source=None if table.origin is None else {**table.origin, "class_names": result.data["classes"]},
-            state="finished",
-            stop_reason="nothing to train",
-            labels_from="correct",
-            estimate=result.estimate,
-            about={
-                "weights": result.weights,
-                "weights_without_label": result.weights_without_label,
-                "guard": result.guard,
-            },
-        )
+    record = RunRecord(
+        kind="correct",
+        method="correct",
+        seed=seed,
+        data=result.data,
+        versions=versions(),
+        source=None if table.origin is None else {**table.origin, "class_names": result.data["classes"]},
+        state="finished",
+        stop_reason="nothing to train",
+        labels_from="correct",
+        estimate=result.estimate,
+        about={
+            "weights": result.weights,
+            "weights_without_label": result.weights_without_label,
+            "guard": result.guard,
+        },
     )
+    with folder.recording(record):
+        folder.write_targets(result.corrected_proba)
+        folder.write_labels(result.labels)
+        if result.rows is not None:
+            folder.write_row_arrays(result.rows)
+        leave_preview(folder.path, table, result.labels)
+        folder.write_record(record)
 
 
 def _column_names(path: Path) -> list[str]:
@@ -234,7 +235,7 @@ def _ending(to: Outputs, table: Table) -> str:
         lines.append(next_steps(to.folder, table.origin))
     else:
         lines.append("next: with --output-dir RUN you can look at the changes and decide (`labelloop review RUN`)")
-    return "\n".join([*lines, *(f"hint: {said}" for said in [hint(table)] if said)])
+    return "\n".join([*lines, *(f"hint: {text}" for text in [hint(table)] if text)])
 
 
 def _summary(result: CorrectionResult) -> str:

@@ -22,11 +22,11 @@ from labelloop.errors import DataError, UsageError, some
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
 from labelloop.runs.files import write_atomically
-from labelloop.types import WORDS, EncoderForm, RawInputs
+from labelloop.trust import PRETRAINED, WORDS
+from labelloop.types import EncoderForm, RawInputs
 
 TRAINED_FACTOR = 0.1  # of the learning rate, for a pretrained encoder
 TRAINABLE = ("labelloop", "closed-loop", "cross-entropy")  # methods with a separate learning rate for the encoder
-NETWORK = "labelloop.encoders.network:pretrained"
 
 
 def read_inputs(
@@ -140,7 +140,7 @@ def trained_config(config: TrainingConfig, table: Table, method: str) -> Trainin
     factor = TRAINED_FACTOR if config.encoder_learning_rate_factor == 1 else config.encoder_learning_rate_factor
     return replace(
         config,
-        network=NETWORK,
+        network=PRETRAINED,
         network_options={"encoder": form.name, "kind": form.kind},
         normalise="none",
         encoder_learning_rate_factor=factor,

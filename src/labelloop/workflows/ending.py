@@ -181,6 +181,8 @@ def _thumbnail_of_file(path: Path) -> bytes | None:
     from PIL import Image
 
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return None
         with Image.open(path) as image:
             image.draft("RGB", (2 * SIDE, 2 * SIDE))
             return _encoded(image.convert("RGB"))
@@ -207,42 +209,39 @@ def _encoded(image: Any) -> bytes:
     return place.getvalue()
 
 
-def leave_report(
-    folder: Path, table: Table, labels: pa.Table, wanted: bool = True, progress: bool | None = None
-) -> None:
-    """Stores a preview of the rows, and writes report.html.
+def leave_preview(folder: Path, table: Table, labels: pa.Table, progress: bool | None = None) -> None:
+    """Stores a preview of the rows, before the run is finished: the manifest knows it.
 
     Args:
-        folder: The folder of a finished run.
+        folder: The run folder.
         table: Its rows.
         labels: Its labels.parquet.
-        wanted: Whether to write the report, which `labelloop report` can do later too.
         progress: Whether to show the time it takes; None shows it only in a terminal.
     """
     try:
-        with clock("writing the report", progress):
+        with clock("looking at the rows", progress):
             preview = make_preview(table, labels)
             if preview is not None:
                 write_preview(folder, preview)
-            if wanted:
-                write_report([folder])
-    except Exception as error:  # the run is finished: whatever happens here must not look as if it had failed
+    except Exception as error:  # the results are written: whatever happens here must not look as if they had failed
         _warn(folder, error)
 
 
-def leave_report_after_refit(folder: Path, old: Path, wanted: bool = True) -> None:
-    """The same after a refit, which keeps the preview of the old run.
-
-    Args:
-        folder: The folder of the new run.
-        old: The folder of the old run.
-        wanted: Whether to write the report.
-    """
+def leave_preview_of(folder: Path, old: Path) -> None:
+    """The same after a refit, which keeps the preview of the old run."""
     try:
-        with clock("writing the report"):
-            copy_preview(old, folder)
-            if wanted:
-                write_report([folder])
+        copy_preview(old, folder)
+    except Exception as error:  # see above
+        _warn(folder, error)
+
+
+def leave_report(folder: Path, wanted: bool = True, progress: bool | None = None) -> None:
+    """Writes report.html into the folder of a finished run, if it is wanted; `labelloop report` can do it later too."""
+    if not wanted:
+        return
+    try:
+        with clock("writing the report", progress):
+            write_report([folder])
     except Exception as error:  # see above
         _warn(folder, error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ from labelloop.workflows.compose import (
     train,
 )
 from labelloop.workflows.encode import encode_table, raw_or_not, shape_of, trained_config
-from labelloop.workflows.ending import leave_report
+from labelloop.workflows.ending import leave_preview, leave_report
 
 
 @dataclass(frozen=True)
@@ -215,16 +216,19 @@ def fit_table(
         if options.before is not None and options.ranks.is_first:
             options.before()
         trained = train(task, options, record, folder)
-        with trained.runtime.clock("predicting all rows"):
-            extracted = _extracted(trained, made)
-        final = trained.fitted.returned or _as_handed_back(task, trained, extracted, made)
-        labels, result = _result(made, task, trained, final, extracted)
-        result = replace(result, record=ended(record, trained.fitted, final))
-        if folder is not None:
-            with trained.runtime.clock("writing the run"):
-                _store(folder, made, trained.fitted.returned, extracted, labels, result)
+        with nullcontext() if folder is None else folder.recording(record):
+            with trained.runtime.clock("predicting all rows"):
+                extracted = _extracted(trained, made)
+            final = trained.fitted.returned or _as_handed_back(task, trained, extracted, made)
+            labels, result = _result(made, task, trained, final, extracted)
+            result = replace(result, record=ended(record, trained.fitted, final))
+            if folder is not None:
+                with trained.runtime.clock("writing the run"):
+                    _store(folder, made, trained.fitted.returned, extracted, labels, result)
+                leave_preview(folder.path, table, labels, options.progress)
                 folder.write_record(result.record)
-            leave_report(folder.path, table, labels, options.report, options.progress)
+        if folder is not None:
+            leave_report(folder.path, options.report, options.progress)
         return result
 
 
@@ -312,8 +316,8 @@ def _extracted(trained: Trained, made: TableProblem) -> Extracted:
     table = made.table
     usable = np.flatnonzero(table.usable)
     rows = Rows(table.inputs, usable, made.given[usable], made.clean_labels[usable])
-    said = extract(trained.fitted.model, rows, trained.runtime)
-    return Extracted(**{name: _in_all_rows(values, usable, len(table)) for name, values in vars(said).items()})
+    outputs = extract(trained.fitted.model, rows, trained.runtime)
+    return Extracted(**{name: _in_all_rows(values, usable, len(table)) for name, values in vars(outputs).items()})
 
 
 def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: TableProblem) -> ReturnedLabels:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import parse_overrides, read_toml
@@ -21,11 +22,12 @@ from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.folder import UNREADABLE, holds_run
 from labelloop.runs.read import read_run
 from labelloop.training.ranks import Ranks, alone_among_others, join
+from labelloop.trust import Stored
 from labelloop.workflows.compose import RunOptions
 from labelloop.workflows.encode import hint, read_inputs, shape_of, trained_config
 from labelloop.workflows.fit import Result, fit_table, list_unreadable
 from labelloop.workflows.noise import with_noisy_labels
-from labelloop.workflows.summary import next_steps, result_text, understood_text
+from labelloop.workflows.summary import next_steps, result_text, schema_text
 
 __all__ = ["ReadOptions", "RunOptions", "Settings", "fit_file", "holds_run", "join", "method_of", "summary"]
 
@@ -41,17 +43,26 @@ class Settings:
         recipe: A name in RECIPES to start from.
         config_file: Settings in TOML.
         overrides: Settings as "key=value".
+        trust_code: Whether the file may name code of its own as the network; overrides always may.
     """
 
     method: str = DEFAULT_METHOD
     recipe: str = DEFAULT_RECIPE
     config_file: Path | None = None
     overrides: Sequence[str] = ()
+    trust_code: bool = False
 
     def config(self) -> TrainingConfig:
         """The method's whole configuration."""
-        layers = [read_toml(self.config_file)] if self.config_file else []
+        layers = [] if self.config_file is None else [self._stored(self.config_file)]
         return recipe_config(self.method, self.recipe, *layers, parse_overrides(self.overrides))
+
+    def _stored(self, file: Path) -> dict[str, Any]:
+        """The settings of the file, which name no code unless they may."""
+        found = read_toml(file)
+        network, options = found.get("network", "auto"), found.get("network_options", {})
+        Stored(file, self.trust_code).check_network(network, options)
+        return found
 
 
 def fit_file(
@@ -98,10 +109,10 @@ def fit_file(
                 _check_unreadable(test_table, max_unreadable, run)
         if run.dry_run:
             check(table, test_table, allow_overlap=allow_overlap)
-            return f"{understood_text(table)}\nnothing was trained or written (--dry-run)"
+            return f"{schema_text(table)}\nnothing was trained or written (--dry-run)"
         if run.progress is not False:
-            said = f"{processes_text(run.ranks)}{understood_text(table)}"
-            run = replace(run, before=lambda: print(said, flush=True))
+            text = f"{processes_text(run.ranks)}{schema_text(table)}"
+            run = replace(run, before=lambda: print(text, flush=True))
         result = fit_table(
             table,
             config,
@@ -116,8 +127,8 @@ def fit_file(
 
 def processes_text(ranks: Ranks) -> str:
     """A line about the number of processes, if there are several or a launcher might have meant to start several."""
-    said = f"{ranks.count} processes take part" if ranks.count > 1 else alone_among_others()
-    return f"{said}\n" if said else ""
+    text = f"{ranks.count} processes take part" if ranks.count > 1 else alone_among_others()
+    return f"{text}\n" if text else ""
 
 
 def _test_rows(path: Path, test: Path | None, columns: ReadOptions, table: Table, device: str) -> Table | None:
@@ -192,6 +203,6 @@ def summary(table: Table, result: Result) -> str:
         lines.insert(1, f"encoder {encoder['name']}: {counts}")
     lines.append(f"everything is in {result.output_dir} (the corrected labels: labels.parquet)")
     lines.append(next_steps(result.output_dir, table.origin))
-    if said := hint(table):
-        lines.append(f"hint: {said}")
+    if text := hint(table):
+        lines.append(f"hint: {text}")
     return "\n".join(lines)

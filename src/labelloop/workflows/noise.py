@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelloop.data.classes import decode, encode, text_of
-from labelloop.data.columns import Understood
+from labelloop.data.columns import SchemaSummary
 from labelloop.data.datasets import DATASETS, LabelledData, load_dataset
 from labelloop.data.datasets.labelled import places
 from labelloop.data.problem import classes_of
@@ -175,11 +175,11 @@ def make_noise_file(
 
 def _ignored(table: Table, noise: str) -> str:
     """A line with the columns that the noise does not look at, if there are any."""
-    said = table.understood or Understood()
+    schema = table.schema_summary or SchemaSummary()
     looked_at = ("given label", "id", "names of the classes", *(["inputs"] if noise == "instance" else []))
-    names = [use.column for use in said.uses if use.what not in looked_at]
-    names += [out.column for out in said.left_out]
-    names += [] if noise == "instance" else [feature.column for feature in said.features]
+    names = [use.column for use in schema.uses if use.what not in looked_at]
+    names += [out.column for out in schema.left_out]
+    names += [] if noise == "instance" else [feature.column for feature in schema.features]
     return f"columns that {noise} noise does not use: {some(map(repr, names))}\n" if names else ""
 
 

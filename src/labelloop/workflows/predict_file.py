@@ -22,7 +22,14 @@ from labelloop.workflows.encode import read_inputs
 
 
 def predict_file(
-    run: Path, path: Path, *, output: Path | None, overwrite: bool = False, columns: ReadOptions, workers: int = 0
+    run: Path,
+    path: Path,
+    *,
+    output: Path | None,
+    overwrite: bool = False,
+    columns: ReadOptions,
+    workers: int = 0,
+    trust_code: bool = False,
 ) -> str:
     """Classifies a file with the model of a run; returns CSV text, or where the result was written."""
     if output is not None:
@@ -32,15 +39,14 @@ def predict_file(
             )
         if output.exists() and not overwrite:
             raise DataError(f"{output} exists; give another name, or --overwrite")
-    model = load_model(run)
+    model = load_model(run, trust_code=trust_code, encoder=columns.encoder)
     form = model.encoder_form
     if form is None and columns.feature_columns is None and columns.embedding_column is None and model.column_names:
         columns = replace(columns, **_columns_of(model))
-    place = columns.encoder or model.encoder_place
     columns = replace(columns, image_form=model.image_form, labels_required=False)
-    table = read_inputs(path, columns, form, shape=model.architecture["input_shape"], place=place)
+    table = read_inputs(path, columns, form, shape=model.architecture["input_shape"], place=model.encoder_place)
     usable = table.usable
-    if table.understood is not None and (ignored := [out.column for out in table.understood.left_out]):
+    if table.schema_summary is not None and (ignored := [out.column for out in table.schema_summary.left_out]):
         warnings.warn(f"{path}: columns that the model does not use: {some(map(repr, ignored))}", stacklevel=2)
     if table.unreadable:
         examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)

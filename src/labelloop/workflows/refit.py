@@ -21,7 +21,7 @@ from labelloop.runs.run_json import data_record, versions
 from labelloop.seeds import stream
 from labelloop.splits import one_hot
 from labelloop.types import MISSING, Floats, Labels
-from labelloop.workflows.ending import leave_report_after_refit
+from labelloop.workflows.ending import leave_preview_of, leave_report
 from labelloop.workflows.stored_run import StoredRun, read_stored_run
 from labelloop.workflows.summary import next_steps
 
@@ -51,6 +51,8 @@ def decided_labels(folder: Path, classes: Sequence[Any], rows: int) -> Labels:
     place = {str(name): k for k, name in enumerate(classes)}
     labels = np.full(rows, MISSING)
     for row, name in decided.items():
+        if not 0 <= row < rows or name not in place:
+            raise DataError(f"{folder}: a review decision is about row {row} and class {name!r:.80}, not of this run")
         labels[row] = place[name]
     return labels
 
@@ -77,12 +79,12 @@ def refit_run(
     new = (labels != MISSING) & (stored.clean == MISSING)  # a row that was clean before judges as it did
     again = stored.with_clean(clean)
     with clock("correcting labels"):
-        targets, said, expected, guard = corrected(again)
+        targets, posterior, expected, guard = corrected(again)
     before, classes = stored.run.record, stored.run.classes
     place: dict[Any, int] = {name: k for k, name in enumerate(classes)}
     predicted = np.array([place.get(name, MISSING) for name in stored.run.labels["predicted_label"].to_pylist()])
     ids = np.array(stored.run.labels["id"].to_pylist())
-    found = _judged(again, said, expected)
+    found = _judged(again, posterior, expected)
     used = np.asarray(~np.isnan(targets).any(axis=1), bool)
     counts = data_record(before.data["source"], before.data["classes"], again.given, clean, used)
     record = replace(
@@ -94,13 +96,15 @@ def refit_run(
         estimate=found,
         about={**_of_before(before.about, guard), "refitted_from": str(folder), "newly_verified": int(new.sum())},
     )
-    destination = RunFolder(output_dir, overwrite=overwrite)
-    destination.write_targets(targets)
-    destination.write_labels(label_table(ids, classes, stored.given, clean, targets, predicted))
-    destination.write_row_arrays(again.arrays)
-    copy_model(folder, output_dir)
-    destination.write_record(record)
-    leave_report_after_refit(output_dir, folder, report)
+    destination = RunFolder(output_dir, overwrite=overwrite, replaces="refit")
+    with destination.recording(record):
+        destination.write_targets(targets)
+        destination.write_labels(label_table(ids, classes, stored.given, clean, targets, predicted))
+        destination.write_row_arrays(again.arrays)
+        copy_model(folder, output_dir)
+        leave_preview_of(output_dir, folder)
+        destination.write_record(record)
+    leave_report(output_dir, report)
     moved = int((np.nan_to_num(targets).argmax(axis=1) != np.nan_to_num(stored.targets).argmax(axis=1)).sum())
     return "\n".join(
         [
@@ -129,21 +133,21 @@ def corrected(stored: StoredRun) -> tuple[Floats, Floats, Floats | None, dict[st
         `estimate`; and what the guard decided, if there is one.
     """
     known = np.flatnonzero(~np.isnan(stored.targets).any(axis=1))
-    targets, unseen = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
+    targets, oof = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
     clean, verified = stored.clean[known], np.flatnonzero(stored.clean != MISSING)
     expected, guard = None, None
     if stored.relabels:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
         found = stored.corrected(known, clean)
-        targets[known], unseen[known] = found.targets, found.cross_fitted
+        targets[known], oof[known] = found.targets, found.cross_fitted
         expected = np.full((len(stored.given), found.expected_right.shape[1]), np.nan, np.float32)
         expected[known], guard = found.expected_right, found.guard
     else:
         targets[known] = stored.on(known)(clean)
         if len(verified) >= MIN_CLEAN:
             rng = stream(stored.seed, "estimate")
-            unseen[verified] = cross_fitted(stored.on(verified), stored.clean[verified], stored.given[verified], rng)
+            oof[verified] = cross_fitted(stored.on(verified), stored.clean[verified], stored.given[verified], rng)
     targets[verified] = one_hot(stored.clean[verified], targets.shape[1])
-    return targets, unseen, expected, guard
+    return targets, oof, expected, guard
 
 
 def has_row_numbers(stored: StoredRun) -> bool:
@@ -167,7 +171,7 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
     return labels
 
 
-def _judged(stored: StoredRun, said: Floats, expected: Floats | None) -> dict[str, Any]:
+def _judged(stored: StoredRun, posterior: Floats, expected: Floats | None) -> dict[str, Any]:
     validation = stored.validation
     if validation.sum() < MIN_CLEAN:
         return no_estimate(
@@ -176,4 +180,4 @@ def _judged(stored: StoredRun, said: Floats, expected: Floats | None) -> dict[st
     notes = [CHOSEN] if (validation != (stored.clean != MISSING)).any() else []
     notes += [] if stored.relabels else [LAST_EPOCH]
     expected = None if expected is None else expected[validation]
-    return estimate(said[validation], stored.given[validation], stored.clean[validation], notes, expected)
+    return estimate(posterior[validation], stored.given[validation], stored.clean[validation], notes, expected)

@@ -9,6 +9,8 @@ import numpy as np
 from labelloop.errors import DataError, UsageError
 from labelloop.report.review.server import ReviewServer
 from labelloop.report.review.session import Neighbours, Session
+from labelloop.runs.folder import is_left_of
+from labelloop.runs.lock import in_use
 from labelloop.runs.survey import survey
 from labelloop.types import MISSING
 from labelloop.workflows.plan import rows_to_verify
@@ -53,7 +55,7 @@ def open_review(folder: Path, port: int = 0, reviewer: str = "") -> ReviewServer
 
 
 def next_folder(folder: Path) -> Path:
-    """A folder for a refit that does not exist yet: RUN-refit, RUN-refit-2, ..."""
+    """A folder for a refit that does not exist yet, or that a killed refit left: RUN-refit, RUN-refit-2, ..."""
     folder = folder.resolve()
-    names = (f"{folder.name}-refit{f'-{k}' if k > 1 else ''}" for k in range(1, 10_000))
-    return next(folder.with_name(name) for name in names if not folder.with_name(name).exists())
+    places = (folder.with_name(f"{folder.name}-refit{f'-{k}' if k > 1 else ''}") for k in range(1, 10_000))
+    return next(place for place in places if not place.exists() or (is_left_of(place, "refit") and not in_use(place)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from labelloop.data.columns import Feature, Understood
+from labelloop.data.columns import Feature, SchemaSummary
 from labelloop.data.problem import classes_of, encoded
 from labelloop.data.table import Table
 from labelloop.errors import some
@@ -24,24 +24,24 @@ LOUD = 10  # the most shrunken classes that are named
 SHRUNK = 0.5  # a class that keeps a smaller share of its rows is reported
 
 
-def understood_text(table: Table) -> str:
+def schema_text(table: Table) -> str:
     """How the rows were understood: columns, classes with counts, features by kind, what is left out or missing."""
     lines = [f"{table.source}: {len(table)} rows"]
-    said = table.understood or Understood()
-    lines += [f"  {use.what}: {use.column!r}{' (guessed by its name)' if use.guessed else ''}" for use in said.uses]
+    schema = table.schema_summary or SchemaSummary()
+    lines += [f"  {use.what}: {use.column!r}{' (guessed by its name)' if use.guessed else ''}" for use in schema.uses]
     clean_file = (table.origin or {}).get("options", {}).get("clean_file")
     if clean_file:
         lines.append(f"  clean labels: from {clean_file}")
-    lines += _features(table, said)
-    lines += [f"  left out: {out.column!r} ({out.why})" for out in said.left_out]
-    lines += [f"  {remark}" for remark in said.remarks]
+    lines += _features(table, schema)
+    lines += [f"  left out: {out.column!r} ({out.why})" for out in schema.left_out]
+    lines += [f"  {remark}" for remark in schema.remarks]
     if table.unreadable:
         lines.append(f"  unreadable: {len(table.unreadable)} images, such as {table.unreadable[0].path}")
     return "\n".join([*lines, *_classes(table)])
 
 
-def _features(table: Table, said: Understood) -> Iterator[str]:
-    if not said.features:
+def _features(table: Table, schema: SchemaSummary) -> Iterator[str]:
+    if not schema.features:
         shape = getattr(table.inputs, "shape", None)
         pixels = shape if shape is not None and len(shape) == 4 else None
         form, encoder = table.image_form, table.encoder_form
@@ -54,13 +54,13 @@ def _features(table: Table, said: Understood) -> Iterator[str]:
             what = f"{encoder.kind}s, through the encoder {encoder.name}"
         yield f"  inputs: {what if shape is not None or form is not None or encoder is not None else 'a dataset'}"
     kinds: dict[str, list[Feature]] = {}
-    for feature in said.features:
+    for feature in schema.features:
         kinds.setdefault(feature.how.split(" ")[0], []).append(feature)
     for kind, features in kinds.items():
         simple = kind == "number"
         names = some((repr(f.column) if simple else f"{f.column!r} ({f.how})" for f in features), NAMES)
         yield f"  features, {kind}: {len(features)}: {names}" if simple else f"  features: {names}"
-    gaps = sorted((feature for feature in said.features if feature.blank), key=lambda feature: -feature.blank)
+    gaps = sorted((feature for feature in schema.features if feature.blank), key=lambda feature: -feature.blank)
     if gaps:
         names = some((f"{feature.column!r} in {feature.blank} rows" for feature in gaps), NAMES)
         yield f"  blank: {names} (filled in, and marked in a column of their own)"
@@ -84,7 +84,7 @@ def _classes(table: Table) -> list[str]:
     absent = [
         f"{int((values == MISSING).sum())} {what} labels" for what, values in (("given", given), ("clean", clean))
     ]
-    found = table.understood.markers if table.understood is not None else None
+    found = table.schema_summary.markers if table.schema_summary is not None else None
     found = tuple(mark for mark in table.markers if mark and _occurs(table, mark)) if found is None else found
     marks = ", ".join(map(repr, found))
     return [*lines, f"  read as missing: {' and '.join(absent)} (blank{', ' + marks if marks else ''})"]

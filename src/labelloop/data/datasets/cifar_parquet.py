@@ -94,10 +94,10 @@ def _files(folder: Path, split: str) -> list[Path]:
 def _check_complete(files: list[Path], split: str, folder: Path) -> None:
     if not files:
         raise DataError(f"{folder}: has no {split}-*.parquet: download it again")
-    said = re.search(r"-of-(\d+)\.parquet$", files[0].name)
-    if said and int(said[1]) != len(files):
+    named = re.search(r"-of-(\d+)\.parquet$", files[0].name)
+    if named and int(named[1]) != len(files):
         raise DataError(
-            f"{folder}: only {len(files)} of {int(said[1])} {split} files found ({some(f.name for f in files)}):"
+            f"{folder}: only {len(files)} of {int(named[1])} {split} files found ({some(f.name for f in files)}):"
             " download the others"
         )
 

@@ -151,8 +151,8 @@ def check_flags(**flags: bool) -> None:
 
 def places(root: str | Path | None) -> list[Path]:
     """The folder to look in: `root`, else LABELLOOP_DATA; none if neither is set."""
-    said = root if root is not None else os.environ.get(VARIABLE)
-    return [Path(said).expanduser()] if said else []
+    named = root if root is not None else os.environ.get(VARIABLE)
+    return [Path(named).expanduser()] if named else []
 
 
 def not_found(name: str, root: str | Path | None, needed: str) -> DataError:

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from labelloop.data.images.pillow import Peculiarities, need_pillow, to_rgb
-from labelloop.data.images.transforms import EvalTransform, TrainTransform, Transform, planes
+from labelloop.data.images.pillow import (
+    EvalTransform,
+    ImageWarnings,
+    TrainTransform,
+    Transform,
+    need_pillow,
+    planes,
+    to_rgb,
+)
 from labelloop.errors import DataError, UsageError
 from labelloop.types import Floats
 
@@ -63,7 +70,7 @@ class ImageFiles:
 
         index = range(len(self))[index]  # supports negative indices; raises IndexError outside, which ends a loop
         try:
-            with open(os.fsdecode(self._paths[index]), "rb", buffering=0) as file:
+            with open(os.fsdecode(self._paths[index]), "rb", buffering=0, opener=_no_waiting) as file:
                 content = io.BytesIO(file.read())  # at once: Pillow would read it in many small parts
             with Image.open(content) as image:
                 image.load()
@@ -123,12 +130,17 @@ class Resized:
         return np.ascontiguousarray(planes(image))
 
 
+def _no_waiting(path: str, flags: int) -> int:
+    """Opens a file; a pipe without a writer would be waited for, and reads as an empty file here."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def load_images(
     paths: Sequence[Path | bytes],
     image_size: int | None = None,
     form: ImageForm | None = None,
     progress: bool | None = None,
-    seen: Peculiarities | None = None,
+    seen: ImageWarnings | None = None,
 ) -> tuple[Any, ImageForm, list[Unreadable]]:
     """Checks every image, and decodes all of them if they fit into memory.
 
@@ -197,10 +209,12 @@ def _default_size(paths: Sequence[Path | bytes]) -> tuple[int, int]:
 def _open(path: Path | bytes) -> Image:
     from PIL import Image
 
+    if isinstance(path, Path) and not path.is_file():  # a pipe would be waited for
+        raise FileNotFoundError(path)
     return Image.open(io.BytesIO(path) if isinstance(path, bytes) else path)
 
 
-def _decode(path: Path | bytes, seen: Peculiarities | None = None) -> Image:
+def _decode(path: Path | bytes, seen: ImageWarnings | None = None) -> Image:
     with _open(path) as image:
         colours = to_rgb(image)
         if seen is not None:
@@ -215,7 +229,7 @@ def _bar(paths: Iterable[Any], name: str, progress: bool | None) -> Iterable[Any
     return tqdm(paths, desc=name, unit="image", total=total, disable=hide, leave=False, delay=2)
 
 
-def _check_all(paths: Sequence[Path], progress: bool | None, seen: Peculiarities | None) -> list[Unreadable]:
+def _check_all(paths: Sequence[Path], progress: bool | None, seen: ImageWarnings | None) -> list[Unreadable]:
     def problem(path: Path) -> str | None:
         try:
             _decode(path, seen)

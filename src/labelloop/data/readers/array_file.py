@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
-from labelloop.data.columns import LeftOut, Understood, Use, names_of_array
+from labelloop.data.columns import LeftOut, SchemaSummary, Use, names_of_array
 from labelloop.data.questions import ask_about_markers
 from labelloop.data.readers.options import ReadOptions, origin_of
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, nearest
 from labelloop.large_arrays import is_large, mapped_file, row_chunks, zeros
+from labelloop.stored_arrays import check_archive, load_array
 
 INPUT_KEYS = ("X", "x", "features", "embeddings", "embedding", "images")
 LABEL_KEYS = ("y", "label", "labels")
@@ -72,28 +73,28 @@ def read_npz(path: Path, options: ReadOptions) -> Table:
                 },
             ),
         )
-        said = (options.embedding_column, options.label_column, options.clean_column, options.id_column)
+        asked = (options.embedding_column, options.label_column, options.clean_column, options.id_column)
         keys = (input_key, label_key, clean_key, id_key)
-        understood = _understood(archive.files, keys, said, split_key, options.extra_columns)
-    return _checked(replace(table, understood=understood), options)
+        schema_summary = _schema_summary(archive.files, keys, asked, split_key, options.extra_columns)
+    return _checked(replace(table, schema_summary=schema_summary), options)
 
 
-def _understood(
+def _schema_summary(
     files: Sequence[str],
     keys: Sequence[str | None],
-    said: Sequence[str | None],
+    asked: Sequence[str | None],
     split: str | None,
     extra: Sequence[str],
-) -> Understood:
+) -> SchemaSummary:
     """The use of every array: inputs, given label, clean label and id as found and as the user said."""
     words = ("inputs", "given label", "clean label", "id")
-    uses = [Use(word, key, by is None) for word, key, by in zip(words, keys, said, strict=True) if key is not None]
+    uses = [Use(word, key, by is None) for word, key, by in zip(words, keys, asked, strict=True) if key is not None]
     uses += [] if split is None else [Use("split", split, True)]
     uses += [Use("for the correction network", key, False) for key in extra or ("extra",) if key in files]
     uses += [Use("names of the classes", "class_names", True)] if "class_names" in files else []
     used = {use.column for use in uses}
     left_out = [LeftOut(key, "an array with an unknown name") for key in files if key not in used]
-    return Understood(tuple(uses), left_out=tuple(left_out))
+    return SchemaSummary(tuple(uses), left_out=tuple(left_out))
 
 
 def read_npy(path: Path, options: ReadOptions) -> Table:
@@ -123,12 +124,12 @@ class _Archive:
     path: Path
     archive: Any
 
-    def find(self, said: str | None, guesses: Sequence[str], argument: str = "") -> str | None:
+    def find(self, asked: str | None, guesses: Sequence[str], argument: str = "") -> str | None:
         """The name in the options, else the guess that exists."""
         keys = self.archive.files
-        if said is not None and said not in keys:
-            raise DataError(f"{self.path}: no array {said!r}; {nearest(said, keys)}")
-        found = [said] if said is not None else [key for key in keys if key in guesses]
+        if asked is not None and asked not in keys:
+            raise DataError(f"{self.path}: no array {asked!r}; {nearest(asked, keys)}")
+        found = [asked] if asked is not None else [key for key in keys if key in guesses]
         if len(found) > 1:
             raise DataError(f"{self.path}: {' and '.join(found)} could both be meant; say which with {argument}")
         return found[0] if found else None
@@ -166,8 +167,15 @@ def _counts(labels: NDArray) -> Counter[str]:
 
 def _load(file: BinaryIO, path: Path, large: bool = False) -> Any:
     try:
-        return mapped_file(path) if large and file.read(6) == b"\x93NUMPY" else np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        start = file.read(6)
+        file.seek(0)
+        if start == np.lib.format.MAGIC_PREFIX:
+            return mapped_file(path) if large else load_array(path)
+        if start.startswith(b"PK"):
+            with zipfile.ZipFile(path) as archive:
+                check_archive(archive, path.stat().st_size)
+        return np.load(file, allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise DataError(
             f"{path}: cannot be read as arrays ({error}); write it with np.save or np.savez, text labels as an array"
             " of dtype str and not of objects"

@@ -17,7 +17,7 @@ from labelloop.data.columns import (
     Feature,
     LeftOut,
     Roles,
-    Understood,
+    SchemaSummary,
     Use,
     is_number,
     plain,
@@ -26,16 +26,16 @@ from labelloop.data.columns import (
 )
 from labelloop.data.encoding import Column
 from labelloop.data.features import features_of, numbers
-from labelloop.data.images.pillow import Peculiarities
+from labelloop.data.images.pillow import ImageWarnings
 from labelloop.data.images.store import ENDINGS, ImageForm, Unreadable, load_images
 from labelloop.data.questions import ask_about_markers, name_spellings
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.hub import HubData, read_hub_dataset
-from labelloop.data.readers.image_folder import inside
 from labelloop.data.readers.label_columns import ids_of, labels_of, refuse_lists, without_flags, written
 from labelloop.data.readers.options import ReadOptions, origin_of
 from labelloop.data.table import Table, from_arrays, split_names
-from labelloop.errors import DataError, UsageError
+from labelloop.errors import DataError, UsageError, some
+from labelloop.paths import all_inside
 from labelloop.types import RawInputs
 
 
@@ -85,16 +85,16 @@ def read_column_file(path: Path, options: ReadOptions) -> Table:
 
 def _with_padded(table: Table, padded: Mapping[str, str]) -> Table:
     """Names the features that are read as numbers although leading zeros make them look like codes."""
-    said = table.understood
-    if said is None or not padded:
+    schema = table.schema_summary
+    if schema is None or not padded:
         return table
     remarks = tuple(
         f"{feature.column!r} is read as numbers, without its leading zeros ({padded[feature.column]!r}); if it is a"
         " code, put a letter before it"
-        for feature in said.features
+        for feature in schema.features
         if feature.how == "number" and feature.column in padded
     )
-    return replace(table, understood=replace(said, remarks=(*said.remarks, *remarks)))
+    return replace(table, schema_summary=replace(schema, remarks=(*schema.remarks, *remarks)))
 
 
 def read_hub(path: Path, options: ReadOptions) -> Table:
@@ -108,14 +108,14 @@ def _roles(names: Sequence[str], path: Path, options: ReadOptions) -> Roles:
     features = options.feature_columns if options.text_column is None else [options.text_column]
     if options.encoding is not None:
         features = [column.name for column in options.encoding]
-    said = Roles(
+    schema = Roles(
         label=options.label_column,
         clean=options.clean_column,
         id=options.id_column,
         split=options.split_column,
         extra=tuple(options.extra_columns),
     )
-    return roles_of(names, str(path), said, features, options.labels_required)
+    return roles_of(names, str(path), schema, features, options.labels_required)
 
 
 def _table(source: _Source, options: ReadOptions) -> Table:
@@ -166,7 +166,7 @@ def _table(source: _Source, options: ReadOptions) -> Table:
         encoding=inputs.encoding,
         image_form=inputs.image_form,
         unreadable=inputs.unreadable,
-        understood=replace(_understood(source, inputs, image_column, id_column), markers=markers),
+        schema_summary=replace(_schema_summary(source, inputs, image_column, id_column), markers=markers),
     )
 
 
@@ -196,7 +196,7 @@ def _without(arrow: pa.Table, roles: Roles, na: Sequence[str]) -> pa.Table:
     return arrow
 
 
-def _understood(source: _Source, inputs: _Inputs, image_column: str | None, id_column: str | None) -> Understood:
+def _schema_summary(source: _Source, inputs: _Inputs, image_column: str | None, id_column: str | None) -> SchemaSummary:
     roles = source.roles
     uses = [
         Use(what, name, guessed)
@@ -220,7 +220,7 @@ def _understood(source: _Source, inputs: _Inputs, image_column: str | None, id_c
     done = {*(use.column for use in uses), *(use.column for use in used), *(out.column for out in left_out)}
     what = "images" if image_column is not None else "texts"
     left_out += [LeftOut(name, f"the {what} are the inputs") for name in source.arrow.column_names if name not in done]
-    return Understood(tuple(uses), tuple(used), tuple(left_out), (*source.remarks, *inputs.remarks))
+    return SchemaSummary(tuple(uses), tuple(used), tuple(left_out), (*source.remarks, *inputs.remarks))
 
 
 def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
@@ -273,8 +273,8 @@ def _texts(source: _Source, options: ReadOptions) -> _Inputs:
 def _image_column(source: _Source, options: ReadOptions) -> str | None:
     """The column of images or of image file names, if images are the inputs."""
     name, path = options.file_name_column, source.path
-    said = (options.feature_columns, options.embedding_column, options.encoding or None, name, options.text_column)
-    if all(word is None for word in said):
+    schema = (options.feature_columns, options.embedding_column, options.encoding or None, name, options.text_column)
+    if all(word is None for word in schema):
         name = _guessed_files(source) if source.hub is None else _guessed_images(source.hub, path)
     elif options.image_form is not None and source.hub is not None and name is None:
         name = _guessed_images(source.hub, path)
@@ -296,14 +296,17 @@ def _image_column(source: _Source, options: ReadOptions) -> str | None:
 
 def _images(source: _Source, column: str, options: ReadOptions) -> _Inputs:
     if source.hub is None:
-        files: Sequence[Path | bytes] = inside(source.path.parent, _file_names(source, column), str(source.path))
+        names = _file_names(source, column)
+        if blank := [row for row, name in enumerate(names) if not name.strip()]:
+            raise DataError(f"{source.path}: no file name in row {some(blank)} (the first row is 0); fill it in")
+        files: Sequence[Path | bytes] = all_inside(source.path.parent, names, str(source.path))
     elif column in source.hub.image_columns:
         files = source.hub.images(column)
     else:
         raise DataError(f"{source.path}: column {column!r} holds no images")
     if options.encoder is not None:
         return _Inputs(RawInputs("image", files))
-    seen = Peculiarities()
+    seen = ImageWarnings()
     values, form, unreadable = load_images(files, options.image_size, options.image_form, options.progress, seen)
     return _Inputs(values, image_form=form, unreadable=tuple(unreadable), remarks=seen.remarks)
 

@@ -105,18 +105,3 @@ def _check_classes(root: Path, names: Sequence[str], firsts: Sequence[str], clas
             f"{root}: images of {len(classes)} class{'' if len(classes) == 1 else 'es'} only"
             f" ({', '.join(classes) or 'none'}); a classifier needs a folder for each of two or more"
         )
-
-
-def inside(root: Path, names: Sequence[str], source: str) -> list[Path]:
-    """The files that a table names, inside its folder. A name that leads out of it is refused."""
-    blank = [row for row, name in enumerate(names) if not name.strip()]
-    if blank:
-        raise DataError(f"{source}: no file name in row {some(blank)} (the first row is 0); fill it in")
-    leaving = [
-        name for name in names if Path(name).is_absolute() or ".." in PurePosixPath(name.replace("\\", "/")).parts
-    ]
-    if leaving:
-        raise DataError(
-            f"{source}: {len(leaving)} file names lead out of {root}: {some(leaving)}; use paths inside that folder"
-        )
-    return [root / name for name in names]

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.data.columns import Understood
-from labelloop.data.images.pillow import Peculiarities
+from labelloop.data.columns import SchemaSummary
+from labelloop.data.images.pillow import ImageWarnings
 from labelloop.data.images.store import ENDINGS, load_images
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.data.readers.column_file import read_column_file
@@ -27,9 +27,9 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 def read_image_tree(root: Path, options: ReadOptions) -> Table:
     """The images in a folder. Images that are only in the clean folder come last."""
     names, labels, classes = read_image_folder(root, options.labels_required)
-    paths = [root / name for name in names]
-    said: dict[str, Any] = {"image_size": options.image_size, "clean_folder": options.clean_folder}
-    said["encoder"] = options.encoder
+    own, paths = names, [root / name for name in names]
+    schema: dict[str, Any] = {"image_size": options.image_size, "clean_folder": options.clean_folder}
+    schema["encoder"] = options.encoder
     clean_labels = None
     if options.clean_folder is not None:
         found = read_clean_folder(options.clean_folder, root, names, classes)
@@ -37,9 +37,9 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
         names = names + [name for name, _, _ in found.added]
         paths += [path for _, path, _ in found.added]
         labels = np.concatenate([labels, np.full(len(found.added), "", labels.dtype)])
-        said["added_rows"] = len(found.added)
+        schema["added_rows"] = len(found.added)
     inputs: Any
-    seen = Peculiarities()
+    seen = ImageWarnings()
     if options.encoder is None:
         inputs, form, bad = load_images(paths, options.image_size, options.image_form, options.progress, seen)
     else:
@@ -51,14 +51,14 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
         ids=names,
         class_names=classes if options.labels_required else None,
         source=str(root),
-        origin=origin_of("image-folder", root, options=said),
+        origin=origin_of("image-folder", root, options=schema, names=own),
     )
     deeper = [name for name in names if name.count("/") > 1] if options.labels_required else []
     nested = [f"{len(deeper)} images in folders below a class folder are of that class: {some(deeper, 3)}"] * bool(
         deeper
     )
-    understood = Understood(remarks=(*seen.remarks, *nested, *left_out_of(root)))
-    return replace(table, image_form=form, unreadable=tuple(bad), understood=understood)
+    schema_summary = SchemaSummary(remarks=(*seen.remarks, *nested, *left_out_of(root)))
+    return replace(table, image_form=form, unreadable=tuple(bad), schema_summary=schema_summary)
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ def read_metadata(folder: Path, options: ReadOptions) -> Table:
     named = {(path.parent / str(name)).as_posix() for name in own_columns(path)[column].to_pylist()}
     found = [file for file in sorted(folder.rglob("*")) if file.suffix.lower() in ENDINGS]
     others = [str(file.relative_to(folder)) for file in found if file.as_posix() not in named]
-    if not others or table.understood is None:
+    if not others or table.schema_summary is None:
         return table
     remark = f"left out: {len(others)} images that {path.name} does not name: {some(others)}"
     remark = remark.encode("utf-8", "backslashreplace").decode()
-    return replace(table, understood=replace(table.understood, remarks=(*table.understood.remarks, remark)))
+    return replace(table, schema_summary=replace(table.schema_summary, remarks=(*table.schema_summary.remarks, remark)))

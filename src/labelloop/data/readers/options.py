@@ -11,6 +11,7 @@ from typing import Any
 from labelloop.data.classes import MISSING_TEXT
 from labelloop.data.encoding import Column
 from labelloop.data.images.store import ImageForm
+from labelloop.paths import files_of, listing_of
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ def origin_of(
     id_column: str | None = None,
     file_name_column: str | None = None,
     options: Mapping[str, Any] | None = None,
+    names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The record of a source.
 
@@ -99,15 +101,17 @@ def origin_of(
         id_column: The same for the ids.
         file_name_column: The same for the image file names.
         options: The other reading options; values of None are left out.
+        names: The files of a folder that are rows; all of them by default.
 
     Returns:
-        These, with an absolute path and, if it is a file, its checksum.
+        These, with an absolute path and a checksum: of a file, or of the names and sizes of the files of a folder.
     """
     place = Path(path)
     return {
         "kind": kind,
         "path": str(place.absolute()) if place.exists() else str(path),
         "sha256": file_sha256(place) if place.is_file() else None,
+        "listing": listing_of(place, files_of(place) if names is None else names) if place.is_dir() else None,
         "label_column": label_column,
         "clean_column": clean_column,
         "id_column": id_column,

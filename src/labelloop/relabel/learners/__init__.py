@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from labelloop.relabel.learners.discriminant import discriminant_scores
+from labelloop.relabel.learners.discriminant import Discriminant, discriminant_scores
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.learners.trees import boosted_scores, forest_scores
 from labelloop.seeds import integer, stream
@@ -15,6 +15,21 @@ from labelloop.types import NARROW, Floats, Labels
 WIDEST = 2048  # the most columns for a discriminant
 MOST_SCORES = 50_000_000  # rows times classes: beyond this, only networks and discriminants of a sample learn
 TABLE, ARRAY = "table_inputs", "inputs"
+
+
+class Learner(Protocol):
+    """A model of rows of numbers. Relabelling cross-fits it, so it needs no folds of its own."""
+
+    def fit(self, inputs: Array, soft_targets: Array) -> Self:
+        """Learns from standardised rows [n, D] and soft labels that sum to 1 [n, C]."""
+
+    def log_proba(self, inputs: Array) -> Array:
+        """Log-probabilities of rows that it may not have seen [n, C]."""
+
+
+LEARNERS: dict[str, type[Learner]] = {
+    "discriminant": Discriminant,  # corrected labels teach all of these: self_training.py
+}
 
 
 def suit_trees(columns: int, named: bool) -> bool:

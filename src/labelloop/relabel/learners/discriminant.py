@@ -5,7 +5,7 @@ One pass over the rows gives the sums of every fold; a fold is then scored by th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Self
 
 import numpy as np
 
@@ -56,10 +56,17 @@ def discriminant_scores(embeddings: Floats, given: Labels, num_classes: int, rng
     return by_chunks(scored, (len(embeddings), num_classes), np.float64, width=width)
 
 
-def fit_discriminant(x: Array, soft: Array) -> Callable[[Array], Array]:
-    """The discriminant of rows [n, D] with soft labels [n, C], as a function from rows to log-probabilities."""
-    weights, bias = _discriminant(soft.sum(axis=0), soft.T @ x, x.T @ x)
-    return lambda rows: log_softmax(rows @ weights + bias)
+class Discriminant:
+    """The discriminant of rows with soft labels, as a learner."""
+
+    def fit(self, inputs: Array, soft_targets: Array) -> Self:
+        """Estimates it from standardised rows [n, D] and soft labels [n, C]."""
+        self._weights, self._bias = _discriminant(soft_targets.sum(axis=0), soft_targets.T @ inputs, inputs.T @ inputs)
+        return self
+
+    def log_proba(self, inputs: Array) -> Array:
+        """Log-probabilities of rows [n, C]."""
+        return log_softmax(inputs @ self._weights + self._bias)
 
 
 def _discriminant(counts: Array, sums: Array, squares: Array) -> tuple[Array, Array]:

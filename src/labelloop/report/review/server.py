@@ -1,73 +1,42 @@
-"""The page of a review: its frame as HTML; the rest is review.js."""
+"""The server of a review: one run, for this machine only, with a token that a cookie keeps out of the address."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hmac
 import json
-import secrets
 import threading
 from collections.abc import Callable, Mapping
-from html import escape
 from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from labelloop.errors import DataError, UsageError
-from labelloop.report.page import data_block, page
+from labelloop.paths import file_in
+from labelloop.report.review.review_page import review_page, review_policy
 from labelloop.report.review.session import Session, seat_of
+from labelloop.report.review.stored_token import Place, recall, remember
 from labelloop.runs.folder import REPORT
-
-BODY = """
-<header class="bar-top">
-<h1>{title}</h1>
-<label>Your name <input id="reviewer" maxlength="60" autocomplete="off" value="{reviewer}"></label>
-<nav aria-label="Ways to review"><button type="button" id="show-one" aria-pressed="true">One row (1)</button>
-<button type="button" id="show-grid" aria-pressed="false">Grid of a class pair (2)</button></nav>
-<p class="links"><a id="export" href="#" download="reviews.csv">Export as CSV</a> <a id="report" href="#">Report</a>
-<button type="button" id="refit"{refit}>Refit with the decisions</button></p>
-</header>
-<main>
-<section id="progress" aria-label="Progress"><div id="numbers" role="status"></div>
-<div id="message" role="alert"></div></section>
-<section id="one" aria-label="One row">
-<div id="card" tabindex="-1"></div>
-<div id="keys" role="group" aria-label="Answers"></div>
-<div id="chooser" hidden><label for="search">Another class: type to search, press Enter for the first match</label>
-<input id="search" role="combobox" aria-expanded="true" aria-controls="found" autocomplete="off">
-<ul id="found" role="listbox" aria-label="Classes"></ul></div>
-<aside id="near" aria-label="Nearest clean rows"></aside>
-</section>
-<section id="many" aria-label="Grid of a class pair" hidden></section>
-</main>
-"""
 
 HOST = "127.0.0.1"
 LARGEST = 1 << 20  # bytes of a request
 MOST_ROWS = 100  # that one request may ask for
 TOKEN_HEADER = "X-LabelLoop-Token"
+MOST_CONNECTIONS = 64
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+NO_FRAME = "frame-ancestors 'none'"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+REPORT_POLICY = (
+    "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
+    " img-src data:; base-uri 'none'"
+)
 
 Refit = Callable[[], tuple[str, Path]]  # a summary for people, and the folder of the new run
 Reply = tuple[str, bytes]  # type and content
-
-
-def review_page(session: Session, reviewer: str, can_refit: bool) -> str:
-    """The whole page of a review, as HTML."""
-    name = session.run.name
-    body = BODY.format(
-        title=f"Review of {escape(name)}",
-        reviewer=escape(reviewer, quote=True),
-        refit="" if can_refit else " disabled title='This run does not store what a refit needs'",
-    )
-    return page(
-        f"Review of {name} · LabelLoop",
-        body,
-        styles=("report.css", "review.css"),
-        scripts=("unpack.js", "review.js"),
-        blocks=[data_block("review-data", {"classes": session.classes})],
-        connect=True,
-    )
 
 
 class Refused(Exception):
@@ -84,7 +53,7 @@ class ReviewServer(ThreadingHTTPServer):
     Args:
         session: The review.
         refit: Fits the correction again with the decisions, or None if the run cannot be refitted.
-        port: The port; 0 chooses a free one.
+        port: The port; 0 takes the one that this run had the last time, or a free one.
         reviewer: The initial name of the reviewer.
     """
 
@@ -92,12 +61,39 @@ class ReviewServer(ThreadingHTTPServer):
     request_queue_size = 128  # connections that may wait
 
     def __init__(self, session: Session, refit: Refit | None = None, port: int = 0, reviewer: str = "") -> None:
-        super().__init__((HOST, port), _Handler)
+        before = recall(session.folder)
+        try:
+            super().__init__((HOST, port or before.port), _Handler)
+        except OSError:
+            if port or not before.port:
+                raise
+            super().__init__((HOST, 0), _Handler)  # the old one is taken
         self.session, self.refit, self.reviewer = session, refit, reviewer
-        self.token = secrets.token_urlsafe(24)
+        self.token = before.token
         self.refitting = threading.Lock()
         self.refitted: Path | None = None
         self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
+        self.cookie = f"labelloop-{self.server_port}"  # cookies do not know ports
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        remember(session.folder, Place(self.server_port, self.token))
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answers in a thread of its own, as long as there are not too many."""
+        if not self._free.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                request.sendall(BUSY)
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing: a connection that breaks is no event, and errors are answered where they happen."""
 
     @property
     def address(self) -> str:
@@ -127,17 +123,33 @@ class _Handler(BaseHTTPRequestHandler):
             body = self._body()
             parts = urlsplit(self.path)
             query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-            self._check(query)
+            if self._check(parts.path, query):
+                self._redirect()
+                return
             self._data = json.loads(body) if body else {}
             kind, content = make(parts.path, query)
             self._send(HTTPStatus.OK, kind, content)
-        except Refused as refused:
-            self._send_json(refused.status, {"error": str(refused)})
-        except (UsageError, DataError) as error:
-            self._send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
-        except (ValueError, AttributeError, TypeError) as error:
-            self._send_json(HTTPStatus.BAD_REQUEST, {"error": f"the request cannot be read ({error})"})
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
+            self.close_connection = True
+        except Exception as error:  # whatever it is, the page hears of it
+            self._send_error(error)
+
+    def _send_error(self, error: Exception) -> None:
+        status, text = HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"
+        if isinstance(error, Refused):
+            status, text = error.status, str(error)
+        elif isinstance(error, UsageError | DataError):
+            status, text = HTTPStatus.BAD_REQUEST, str(error)
+        elif isinstance(error, ValueError | AttributeError | TypeError | RecursionError):
+            status, text = HTTPStatus.BAD_REQUEST, f"the request cannot be read ({error!s:.200})"
+        elif isinstance(error, OSError) and error.errno in FULL:
+            status, text = (
+                HTTPStatus.INSUFFICIENT_STORAGE,
+                "the disk is full, so this is not saved; free some space",
+            )
+        try:
+            self._send_json(status, {"error": text})
+        except OSError:
             self.close_connection = True
 
     def _body(self) -> bytes:
@@ -151,18 +163,48 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request may have at most {LARGEST} bytes")
         return self.rfile.read(length) if length else b""
 
-    def _check(self, query: Mapping[str, str]) -> None:
-        """Refuses other hosts, other origins and requests without the token."""
+    def _check(self, path: str, query: Mapping[str, str]) -> bool:
+        """Refuses other hosts, other origins and requests without the token.
+
+        Returns:
+            Whether the token came in the address, from which a redirect takes it.
+        """
         if self.headers.get("Host") not in self.server.hosts:
             raise Refused(HTTPStatus.FORBIDDEN, "this server is for this machine only")
-        origin = self.headers.get("Origin")
-        if origin is not None and origin not in {f"http://{host}" for host in self.server.hosts}:
+        origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site", "none")
+        ours = {f"http://{host}" for host in self.server.hosts}
+        opens = self.command == "GET" and path == "/" and self.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
+        if (origin is not None and origin not in ours) or (site not in ("none", "same-origin") and not opens):
             raise Refused(HTTPStatus.FORBIDDEN, "this server does not answer other pages")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            raise Refused(HTTPStatus.FORBIDDEN, "this server does not answer other pages")
-        token = self.headers.get(TOKEN_HEADER) or ("" if self.command == "POST" else query.get("token", ""))
-        if not hmac.compare_digest(token.encode(), self.server.token.encode()):
+        said = query.get("token", "") if self.command == "GET" else ""
+        if self._is_token(said):
+            return path == "/"
+        if self._is_token(self.headers.get(TOKEN_HEADER) or ""):
+            return False
+        by_page = self.command == "GET" or origin in ours or site == "same-origin"
+        if not by_page or not self._is_token(self._cookie()):
             raise Refused(HTTPStatus.FORBIDDEN, "open the address that `labelloop review` printed, with its token")
+        return False
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(), self.server.token.encode())
+
+    def _cookie(self) -> str:
+        try:
+            found = SimpleCookie(self.headers.get("Cookie") or "").get(self.server.cookie)
+        except CookieError:
+            return ""
+        return "" if found is None else found.value
+
+    def _redirect(self) -> None:
+        """To the page without the token in its address, which a cookie holds from now on."""
+        self.send_response(HTTPStatus.SEE_OTHER)
+        self.send_header("Location", "/")
+        self.send_header("Set-Cookie", f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Lax; Path=/")
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _get(self, path: str, query: Mapping[str, str]) -> Reply:
         session = self.server.session
@@ -217,7 +259,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _report(self, folder: Path) -> bytes:
         try:
-            return (folder / REPORT).read_bytes()
+            return file_in(folder, REPORT).read_bytes()
         except FileNotFoundError:
             raise Refused(HTTPStatus.NOT_FOUND, f"write it first: labelloop report {folder}") from None
 
@@ -237,6 +279,9 @@ class _Handler(BaseHTTPRequestHandler):
             ("Cross-Origin-Opener-Policy", "same-origin"),
         ):
             self.send_header(name, value)
+        if kind.startswith("text/html"):
+            page = urlsplit(self.path).path == "/"
+            self.send_header("Content-Security-Policy", review_policy() if page else f"{REPORT_POLICY}; {NO_FRAME}")
         if kind.startswith("text/csv"):
             self.send_header("Content-Disposition", 'attachment; filename="reviews.csv"')
         self.end_headers()

@@ -187,12 +187,12 @@ class Session:
             head = ["id", "given_label", "corrected_label", "corrected_confidence", "clean_label", "disputed"]
             writer.writerow([*head, *(f"answer of {name}" for name in names)])
             for row, found in sorted(self.tally.verdicts.items()):
-                said = [_said(self.tally.standing[row].get(name)) for name in names]
+                answers = [_answer_text(self.tally.standing[row].get(name)) for name in names]
                 known = [self.ids[row], self._name(self.rows.given[row]), self._name(self.rows.corrected[row])]
                 sure = _number(self.rows.confidence[row])
                 settled = [found.label or "", "yes" if found.disputed else ""]
                 writer.writerow(
-                    [*(value or "" for value in known), "" if sure is None else f"{sure:.4f}", *settled, *said]
+                    [*(value or "" for value in known), "" if sure is None else f"{sure:.4f}", *settled, *answers]
                 )
             return place.getvalue()
 
@@ -332,7 +332,7 @@ def seat_of(reviewer: Any, tab: Any) -> Seat:
     return Seat(name, str(tab or "")[:80])
 
 
-def _said(answer: Answer | None) -> str:
+def _answer_text(answer: Answer | None) -> str:
     if answer is None:
         return ""
     return answer.label if answer.label is not None else answer.action

@@ -37,9 +37,9 @@ class LiveEstimate:
         doubt = np.where(self._open, 1 - np.nan_to_num(confidence), 0.0)
         found = estimate.get("corrected_label_accuracy")
         self._share = dict(found) if is_share(found) else None
-        said = float(doubt.sum())
-        errors = self._open_rows * (1 - self._share["value"]) if self._share else said
-        self._doubt = np.minimum(doubt * (errors / said if said > 0 else 0.0), 1.0)
+        expected = float(doubt.sum())
+        errors = self._open_rows * (1 - self._share["value"]) if self._share else expected
+        self._doubt = np.minimum(doubt * (errors / expected if expected > 0 else 0.0), 1.0)
         self._all = float(self._doubt.sum())
         self._decided, self._foreseen, self._wrong = 0, 0.0, 0
 

@@ -5,7 +5,6 @@
   const { make, percent, count } = LabelLoop;
   const { classes } = LabelLoop.read("review-data");
   const at = (id) => document.getElementById(id);
-  const token = new URLSearchParams(location.search).get("token");
   const tab = crypto.randomUUID();
   const waiting = []; // rows fetched ahead
   const done = []; // keys of the answers given in this tab, the newest last
@@ -19,7 +18,7 @@
   async function ask(path, options = {}) {
     let reply;
     try {
-      reply = await fetch(path, { ...options, headers: { "X-LabelLoop-Token": token, ...(options.body ? { "Content-Type": "application/json" } : {}) } });
+      reply = await fetch(path, { ...options, headers: options.body ? { "Content-Type": "application/json" } : {} });
     } catch {
       throw new Error("the server does not respond; start `labelloop review` again (everything saved so far is kept)");
     }
@@ -270,7 +269,7 @@
       const reply = await post("/api/refit");
       say("");
       at("message").replaceChildren(make("pre", { tabindex: "0" }, reply.summary),
-        reply.report ? make("a", { href: `/refitted?token=${encodeURIComponent(token)}`, target: "_blank", rel: "noopener" }, "Report of the new run") : "");
+        reply.report ? make("a", { href: "/refitted", target: "_blank", rel: "noopener" }, "Report of the new run") : "");
       document.body.dataset.refitted = reply.folder;
     } catch (error) {
       say(error.message, "wrong");
@@ -282,8 +281,8 @@
   at("show-one").addEventListener("click", () => turnTo("one"));
   at("show-grid").addEventListener("click", () => turnTo("grid"));
   at("refit").addEventListener("click", refit);
-  at("export").href = `/api/export?token=${encodeURIComponent(token)}`;
-  at("report").href = `/report?token=${encodeURIComponent(token)}`;
+  at("export").href = "/api/export";
+  at("report").href = "/report";
   named.addEventListener("change", () => {
     localStorage.setItem("labelloop-reviewer", named.value.trim());
     waiting.length = 0;

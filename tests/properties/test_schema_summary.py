@@ -19,7 +19,7 @@ from made_tables import MadeTable, draw_image, image_folders, tables
 from labelloop.data.problem import encoded
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError, UsageError
-from labelloop.workflows.summary import understood_text
+from labelloop.workflows.summary import schema_text
 
 MADE = MadeTable(
     ".csv",
@@ -36,13 +36,13 @@ MANY = settings(
 )
 
 
-def understood(path: Path, options: ReadOptions | None = None):
+def schema_summary(path: Path, options: ReadOptions | None = None):
     """The table and all that was said of it, warnings included; or None and the refusal."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
             table = read_table(path, options)
-            text = understood_text(table)
+            text = schema_text(table)
         except (DataError, UsageError) as error:
             return None, str(error)
     return table, "\n".join([text, *(str(warning.message) for warning in said)])
@@ -54,17 +54,20 @@ def understood(path: Path, options: ReadOptions | None = None):
 def test_every_column_and_class_of_a_table_is_spoken_of(made):
     with tempfile.TemporaryDirectory() as folder:
         path = made.write(Path(folder))
-        table, said = understood(path)
+        table, said = schema_summary(path)
         if table is None:
             assert str(path) in said, f"a refusal that names no file: {said}"
             return
-        names = [*(use.column for use in table.understood.uses), *(use.column for use in table.understood.features)]
-        names += [out.column for out in table.understood.left_out]
+        names = [
+            *(use.column for use in table.schema_summary.uses),
+            *(use.column for use in table.schema_summary.features),
+        ]
+        names += [out.column for out in table.schema_summary.left_out]
         columns = made.as_written
         assert Counter(names) == Counter(list(columns)), "every column once"
         for name in columns:
             assert repr(name) in said
-        uses = {use.what: use.column for use in table.understood.uses}
+        uses = {use.what: use.column for use in table.schema_summary.uses}
         wanted = columns[uses["given label"]]
         assert len(table) == len(wanted), "no row is lost"
         classes = _classes(table)
@@ -109,7 +112,7 @@ def test_every_file_of_a_folder_is_a_row_or_named_unreadable(made):
                 continue
             files[f"{label}/{path.name}"] = mode
             draw_image(image, path, mode, size)
-        table, said = understood(root)
+        table, said = schema_summary(root)
         if table is None:
             assert "class" in said or "images" in said
             return

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from labelloop.relabel import correct_labels, correct_scores
+from labelloop.relabel import correct_labels
 from labelloop.relabel import relabel as correction
 from labelloop.relabel import self_training as again
 from labelloop.relabel.calibration import Inputs, Observations
-from labelloop.relabel.learners.discriminant import fit_discriminant
+from labelloop.relabel.learners import clean_rows
+from labelloop.relabel.learners.discriminant import Discriminant
 from labelloop.relabel.noise_posterior import estimate_noise
 from labelloop.relabel.relabel import families_without_given
 from labelloop.relabel.self_training import Teaching, self_train, self_trained_scores
@@ -127,17 +128,17 @@ def test_the_weights_are_of_all_that_spoke():
     q = noise_only(validation)
     found = self_train(validation, q, estimate_noise(validation, q.final).pooled(q))
     assert sum(found.weights.values()) == pytest.approx(1)
-    assert set(found.weights) == {"taught again", *q.weights}
+    assert set(found.weights) == {"taught by corrected labels", *q.weights}
 
 
 def test_a_discriminant_of_soft_labels_by_hand():
     """Classes at -1 and 1 with variance 1, and 1% of it more: the log-odds at x are 2 x / 1.01."""
-    model = fit_discriminant(np.array([[-2.0], [0], [0], [2]]), np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]]))
-    odds = model(np.array([[0.5], [-3.0]]))
+    model = Discriminant().fit(np.array([[-2.0], [0], [0], [2]]), np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]]))
+    odds = model.log_proba(np.array([[0.5], [-3.0]]))
     np.testing.assert_allclose(odds[:, 1] - odds[:, 0], [1 / 1.01, -6 / 1.01], atol=1e-9)
     soft = np.array([[1.0, 0], [0.5, 0.5], [0.5, 0.5], [0, 1]])
-    model = fit_discriminant(np.array([[-2.0], [0], [0], [2]]), soft)
-    odds = model(np.array([[1.0]]))
+    model = Discriminant().fit(np.array([[-2.0], [0], [0], [2]]), soft)
+    odds = model.log_proba(np.array([[1.0]]))
     np.testing.assert_allclose(odds[0, 1] - odds[0, 0], 2 / 1.01, atol=1e-9)  # again means of ±1 and (8 - 4) / 4
 
 
@@ -181,9 +182,6 @@ def test_fewer_than_twenty_clean_rows_teach_once(monkeypatch):
     assert not asked
     correct_labels(given, clean, 10, embeddings=inputs, table=True)
     assert asked == [60]
-    scores = np.zeros((900, 10), np.float32)
-    correct_scores(scores, given, clean, 10, inputs=Inputs(inputs, table=True, again=False))
-    assert asked == [60]
 
 
 def test_only_some_rows_are_learnt_from_where_there_are_many(monkeypatch):
@@ -193,3 +191,19 @@ def test_only_some_rows_are_learnt_from_where_there_are_many(monkeypatch):
     assert len(lesson.rows) == 110
     assert set(range(60)) <= set(lesson.rows)
     assert all(len(scores) == 240 and np.isfinite(scores).all() for scores in self_trained_scores(lesson))
+
+
+def test_learners_of_the_clean_rows_alone_are_fitted_once_for_all_rounds(monkeypatch):
+    """A second round with other scores gives bit for bit what it gives without the fits of the first."""
+    inputs, _, given, clean = noisy_digits(1)
+    first, second = np.random.default_rng(0).normal(size=(2, 900, 10)).astype(np.float32)
+    counts, fit, kept = [], clean_rows.clean_logistic, {}
+    monkeypatch.setattr(clean_rows, "clean_logistic", lambda *args: counts.append(1) or fit(*args))
+    correction.relabel(first, given, clean, 10, inputs=Inputs(inputs), clean_fits=kept)
+    assert len(counts) == len(kept) >= 15  # three strengths, without each of five folds
+    found = correction.relabel(second, given, clean, 10, inputs=Inputs(inputs), clean_fits=kept)
+    fresh = len(kept)
+    counts.clear()
+    again = correction.relabel(second, given, clean, 10, inputs=Inputs(inputs))
+    assert fresh < len(counts) + 6
+    np.testing.assert_array_equal(found.posterior.final, again.posterior.final)
