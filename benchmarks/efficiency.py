@@ -42,9 +42,10 @@ ROWS = {
 def one(name: str) -> None:
     """Runs a row and prints its seconds and the memory that training added, in MiB."""
     from labelloop.bench.experiment import Experiment
-    from labelloop.large_arrays import keep_freed_memory, resolve
+    from labelloop.large_arrays import keep_freed_memory
     from labelloop.methods import METHODS
     from labelloop.training.runtime import Runtime
+    from labelloop.training.setup import resolve
     from labelloop.workflows.compose import load_data, noisy_problem
 
     class Clocked(Runtime):

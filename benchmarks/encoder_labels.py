@@ -34,8 +34,7 @@ from labelloop.splits import clean_split
 IMAGES = 500
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-TRAINED = ["--train-encoder", "--set", "epochs=6", "--set", "warm_up=2", "--set", "correct_every=1"]
-TRAINED += ["--set", "batch_size=32"]
+TRAINED = ["--train-encoder", "--set", "epochs=6", "--set", "batch_size=32"]
 
 
 def measure(stored: dict[str, Any], seeds: list[int], only: list[str], keep: Callable[[], None]) -> None:
@@ -66,7 +65,7 @@ def measure(stored: dict[str, Any], seeds: list[int], only: list[str], keep: Cal
     with tempfile.TemporaryDirectory() as folder:  # so that no run is charged for imports
         for data, flags in (("page-texts", ["--encoder", sentences]), ("page-images", small)):
             (Path(folder) / data).mkdir()
-            _run(data, Path(folder) / data, [*flags, "--set", "epochs=6", "--set", "warm_up=2"], 0)
+            _run(data, Path(folder) / data, [*flags, "--set", "epochs=6"], 0)
     done = {(one["data"], one["way"], one["seed"]) for one in found}
     for data, way, flags, seed in wanted:
         if (data, way, seed) in done or (only and data not in only):

@@ -166,10 +166,10 @@ def throughput(sizes: Sizes) -> list[Measured]:
 PHASES = ("extract", "corrector", "combination", "update")
 
 
-def correction_cost(problem: Problem, recipe: str, network: str, repeats: int) -> tuple[list[float], dict[str, Any]]:
-    """The processor seconds of a correction by those of an epoch, for every repeat; and by phase."""
+def correction_cost(problem: Problem, network: str, repeats: int) -> tuple[list[float], dict[str, Any]]:
+    """The processor seconds of a correction of the paper's loop by those of an epoch; and by phase."""
     changes = {"network": network, "epochs": 4, "warm_up": 1, "correct_every": 1}
-    config = resolve(recipe_config("closed-loop", recipe, changes), problem)
+    config = resolve(recipe_config("closed-loop", "paper", changes), problem)
     found, by_phase = [], []
     with one_thread():
         for _ in range(repeats):
@@ -182,21 +182,34 @@ def correction_cost(problem: Problem, recipe: str, network: str, repeats: int) -
     return found, {"seconds": by_phase, "rows": len(problem.train), "clean": len(problem.clean)}
 
 
+def rounds_cost(problem: Problem, network: str, repeats: int) -> tuple[list[float], dict[str, Any]]:
+    """The processor seconds of two rounds of the default by those of an epoch of its classifier; and by phase."""
+    config = resolve(recipe_config("labelloop", "default", {"network": network, "epochs": 4, "rounds": 1}), problem)
+    found, by_phase = [], []
+    with one_thread():
+        for _ in range(repeats):
+            runtime = Clocked()
+            METHODS["labelloop"].fit(problem, config, runtime)
+            spent = {name: runtime.spent[name] for name in ("train", "rounds")}
+            found.append(spent["rounds"] / (spent["train"] / config.epochs))
+            by_phase.append(spent)
+    return found, {"seconds": by_phase, "rows": len(problem.train), "clean": len(problem.clean)}
+
+
 def corrections(sizes: Sizes) -> list[Measured]:
-    """A correction in epochs, and the share of 12 corrections in 100 epochs of images."""
+    """A correction in epochs, and the share of 12 corrections in 100 epochs of images; and rounds of the default."""
     repeats = max(1, sizes.repeats // 2)
     problem = embeddings(sizes.rows, max(sizes.rows // 45, 40))
-    cost, about = correction_cost(problem, "default", "mlp", repeats)
-    found = [Measured("a correction of embeddings, default recipe", cost, Target(1.0), "epochs", about)]
-    cost, about = correction_cost(problem, "paper", "mlp", repeats)
-    found.append(Measured("the same, the paper's correction network", cost, None, "epochs", about))
+    cost, about = correction_cost(problem, "mlp", repeats)
+    found = [Measured("a correction of embeddings, the paper's correction network", cost, None, "epochs", about)]
     pictures = images(sizes.images, max(sizes.images // 9, 40))
-    for recipe, target in (("default", Target(5.0)), ("paper", None)):
-        cost, about = correction_cost(pictures, recipe, "small-cnn", repeats)
-        shares = [100 * ROUNDS * each / (EPOCHS + ROUNDS * each) for each in cost]
-        who = "default recipe" if recipe == "default" else "the paper's correction network"
-        name = f"corrections of images, 12 in 100 epochs, {who}"
-        found.append(Measured(name, shares, target, "% of the total", about | {"epochs_each": cost}))
+    cost, about = correction_cost(pictures, "small-cnn", repeats)
+    shares = [100 * ROUNDS * each / (EPOCHS + ROUNDS * each) for each in cost]
+    name = "corrections of images, 12 in 100 epochs, the paper's correction network"
+    found.append(Measured(name, shares, Target(5.0), "% of the total", about | {"epochs_each": cost}))
+    for what, rows, network in (("embeddings", problem, "mlp"), ("images", pictures, "small-cnn")):
+        cost, about = rounds_cost(rows, network, repeats)
+        found.append(Measured(f"two rounds of the default, one epoch each, {what}", cost, None, "epochs", about))
     return found
 
 
@@ -212,10 +225,10 @@ def growth(sizes: Sizes) -> list[Measured]:
         for count in counts:
             clean, classes = (3 * sizes.classes[-1], count) if name == "class" else (count, 10)
             problem = embeddings(rows + clean, clean, classes)
-            changes = {"network": "mlp", "epochs": 2, "warm_up": 1, "correct_every": 1}
+            changes = {"network": "mlp", "epochs": 2, "rounds": 0}
             start = time.process_time()
             with one_thread():
-                _fit(problem, resolve(recipe_config("closed-loop", "default", changes), problem))
+                _fit(problem, resolve(recipe_config("labelloop", "default", changes), problem))
             seconds.append(time.process_time() - start)
         few, some, many = counts
         early, late = (seconds[1] - seconds[0]) / (some - few), (seconds[2] - seconds[1]) / (many - some)
@@ -228,11 +241,12 @@ def growth(sizes: Sizes) -> list[Measured]:
 def _fit(problem: Problem, config: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few epochs are meant
-        METHODS["closed-loop"].fit(problem, config, Runtime(0, device="cpu", progress=False))
+        METHODS["labelloop"].fit(problem, config, Runtime(0, device="cpu", progress=False))
 
 
-SETTINGS = ("--set", "epochs=2", "--set", "warm_up=1", "--set", "correct_every=1", "--no-report", "--quiet")
-PLAIN_LOOP = ("--method", "closed-loop")
+SETTINGS = ("--set", "epochs=2", "--no-report", "--quiet")
+ONE_ROUND = ("--set", "rounds=0")
+PLAIN_LOOP = ("--method", "closed-loop", "--set", "warm_up=1", "--set", "correct_every=1")
 
 
 def fitted(place: Path, rows: int, width: int, classes: int, clean: int, limit: str, *more: str) -> Usage:
@@ -251,7 +265,8 @@ def fit_rows(sizes: Sizes) -> list[Measured]:
     few, many = sizes.small, 10 * sizes.small
     classes = 100 if few >= 10_000 else 5
     with tempfile.TemporaryDirectory() as place:
-        used = [fitted(Path(place), rows, 256, classes, max(rows // 100, 60), sizes.limit) for rows in (few, many)]
+        clean = {rows: max(rows // 100, 60) for rows in (few, many)}
+        used = [fitted(Path(place), rows, 256, classes, clean[rows], sizes.limit, *ONE_ROUND) for rows in clean]
     return of_fits(few, many, *used, sizes.limit)
 
 

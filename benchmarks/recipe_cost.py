@@ -1,4 +1,4 @@
-"""What the default recipe costs beside cross-entropy on the image protocol, and what GLC and FasTEN cost there.
+"""What the default costs beside cross-entropy on the image protocol, and what GLC and FasTEN cost there.
 
     python benchmarks/recipe_cost.py --repeats 3 --store evidence/recipe_cost.json
 
@@ -23,10 +23,11 @@ import torch
 
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.paper.grids import read_item
+from labelloop.paper.tally import DEFAULT_ROW
 from labelloop.runs.run_json import versions
 
 STORED = Path(__file__).resolve().parents[1] / "evidence" / "recipe_cost.json"
-ROWS = ("cross-entropy", "closed loop, default recipe", "FasTEN", "GLC")
+ROWS = ("cross-entropy", DEFAULT_ROW, "FasTEN", "GLC")
 BOUND = 1.25  # of the default on images, in runs of cross-entropy
 SEED = 9  # no table reports it
 

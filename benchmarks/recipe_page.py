@@ -48,7 +48,7 @@ def summary(item: Item, runs: Runs) -> str:
     ahead = sorted({duel.rival for duel in others if duel.mean < 0})
     named = f" Best where it is not: {', '.join(ahead)}." if ahead else ""
     return (
-        f"In {len(others)} cells of data, noise and number of clean rows, the default recipe against the best of all "
+        f"In {len(others)} cells of data, noise and number of clean rows, the default against the best of all "
         f"other methods there, after the last epoch: {_counts(others)} (mean difference {_mean(others)} points); "
         f"against the best simple baseline: {_counts(simple)}; its labels against those of the best other method: "
         f"{_counts(labels)}, against the given ones: {_counts(given)}.{named}"
@@ -175,10 +175,7 @@ def _corrected() -> list[dict]:
 
 
 def correct_tally(stored: list[dict] | None = None) -> str:
-    """In how many cells of `correct` its labels are first, tied and behind, against each of the others.
-
-    Deviations are pooled over the noises of a data set with as many clean rows.
-    """
+    """In how many cells of `correct` its labels are first, tied and behind, against each of the others."""
     cells: Cells = {}
     for one in _corrected() if stored is None else stored:
         how = f"{one['clean']}, {'paired' if one['paired'] else 'unpaired'}"

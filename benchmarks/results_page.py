@@ -16,10 +16,11 @@ from labelloop.bench.tables import best, last, setting
 from labelloop.bench.tables import cell as cell_of
 from labelloop.paper.grids import Part, read_items
 from labelloop.paper.items import accuracy_table, measured_resources, phase_table, records_of, stored_runs
+from labelloop.paper.tally import DEFAULT_ROW, LITERAL_ROW
 
 ROOT = Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "evidence"
-OURS, DEFAULT = "closed loop", "closed loop, default recipe"
+OURS, DEFAULT = LITERAL_ROW, DEFAULT_ROW
 THEIRS = ("cross-entropy", "FasTEN", "MW-Net", "L2B", "EMLC")  # the baselines of the paper
 SIMPLE = ("cross-entropy", "clean rows only", "noisy + clean", "fine-tune on clean")
 NOT_RIVALS = (OURS, DEFAULT, "closed loop, practical recipe", "true labels", "closed loop, clean rows train too")
@@ -251,7 +252,7 @@ class Page:
                 if OURS in rows and rivals:
                     top = max(rivals, key=lambda row: rivals[row].mean)
                     won += rows[OURS].mean > rivals[top].mean
-                    default = f", default recipe {rows[DEFAULT]}" if DEFAULT in rows else ""
+                    default = f", {DEFAULT} {rows[DEFAULT]}" if DEFAULT in rows else ""
                     texts.append(f"{cell}: {rows[OURS]}{default}, against {top} {rivals[top]}")
         missing = "" if complete else "so far (runs of other baselines are missing) "
         ahead = f"ahead in {won} of {len(texts)} cells: {missing}" + "; ".join(texts)

@@ -24,11 +24,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import numpy as np
 import torch
 
-from labelloop.large_arrays import keep_freed_memory, resolve
+from labelloop.large_arrays import keep_freed_memory
 from labelloop.methods import METHODS, l2b, mwnet
 from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.training.runtime import Runtime
+from labelloop.training.setup import resolve
 from labelloop.types import MISSING, Problem, Rows
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "methods"))

@@ -63,7 +63,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "rows": 10000,
         "clean": 1000,
         "C": 0.01,
-        "loop": {"epochs": 20, "warm_up": 4, "correct_every": 4},
+        "loop": {"epochs": 20},
         "noises": {
             "human 17%": ["recorded", 1],
             "symmetric 20%": ["symmetric", 0.2],
@@ -169,7 +169,7 @@ def corrected(case: Case, **further: Any) -> Found:
     return Found(found.corrected_labels, found.label_score, found.labels["is_label_issue"].to_numpy())
 
 
-def closed_loop(case: Case) -> Found:
+def fitted(case: Case) -> Found:
     found = fit(case.inputs, case.given, case.clean, config=case.loop, seed=case.seed, progress=False)
     flagged = found.corrected_labels != case.given
     return Found(found.corrected_labels, found.label_score, flagged, model=found.model)
@@ -183,7 +183,7 @@ METHODS: dict[str, Callable[[Case], Found]] = {
     "cleanlab, recalibrated, chosen": cleanlab_recalibrated,
     "labelloop.correct": corrected,
     "labelloop.correct, embeddings too": lambda case: corrected(case, embeddings=case.inputs),
-    "labelloop.fit": closed_loop,
+    "labelloop.fit": fitted,
 }
 NEED_PROBABILITIES = [name for name in METHODS if name != "labelloop.fit"]
 

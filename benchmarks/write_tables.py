@@ -27,6 +27,7 @@ from vs_cleanlab_page import page as vs_cleanlab_page
 from labelloop.paper.evidence import read_evidence
 from labelloop.paper.figures import draw
 from labelloop.paper.items import panels
+from labelloop.paper.tally import DEFAULT_ROW
 from labelloop.workflows.demo import demo_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -77,7 +78,7 @@ def encoder_record() -> dict[str, Any]:
 PAGE = Page()
 WHERE = {
     "closed-loop": "closed loop",
-    "default": "closed loop, default recipe",
+    "default": DEFAULT_ROW,
     "glc": "GLC",
     "fasten": "FasTEN",
     "mw-net": "MW-Net",

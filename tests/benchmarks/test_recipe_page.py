@@ -25,9 +25,8 @@ def run(test: float, labels: float) -> dict:
 
 
 def item_of(titles: tuple[str, ...]) -> Item:
-    config = {"epochs": 50, "warm_up": 5}
     experiments = [
-        Experiment(name=title, seed=seed, config=config | {"correct_every": 5 + number})
+        Experiment(name=title, seed=seed, config={"epochs": 50, "rounds": number})
         for number, title in enumerate(titles)
         for seed in (0, 1)
     ]
@@ -50,7 +49,7 @@ def test_the_summary_counts_cells_and_names_who_is_ahead():
     experiments = [e for part in item.at("small") for e in part.experiments if e.title in (DEFAULT_ROW, "GLC")]
     runs = {e.key: run(0.6 if e.title == DEFAULT_ROW else 0.7, 0.6) for e in experiments}
     text = recipe_page.summary(item, runs)
-    assert "the default recipe against the best of all other methods there, after the last epoch: first in 0" in text
+    assert "the default against the best of all other methods there, after the last epoch: first in 0" in text
     assert text.endswith("Best where it is not: GLC.")
     assert recipe_page.summary(item, {}) == "not measured yet"
 
@@ -103,9 +102,9 @@ def test_cells_of_correct_are_counted_against_each_of_the_others():
 def test_costs_are_compared_repeat_by_repeat_without_evaluation():
     plain = [{"train": 10.0}, {"train": 20.0}, {"train": 10.0}]
     ours = [{"train": 9.0, "halves": 3.0}, {"train": 20.0, "halves": 2.0}, {"train": 13.0, "extract": 1.0}]
-    record = {"runs": {"cross-entropy": plain, "closed loop, default recipe": ours}}
-    assert recipe_cost.ratios(record) == {"closed loop, default recipe": [1.2, 1.1, 1.4]}
-    assert recipe_cost.cost(record).startswith("closed loop, default recipe 1.20 (1.10 to 1.40); median and range of 3")
+    record = {"runs": {"cross-entropy": plain, DEFAULT_ROW: ours}}
+    assert recipe_cost.ratios(record) == {DEFAULT_ROW: [1.2, 1.1, 1.4]}
+    assert recipe_cost.cost(record).startswith(f"{DEFAULT_ROW} 1.20 (1.10 to 1.40); median and range of 3")
 
 
 def test_the_cost_is_measured_on_what_the_tables_have():
@@ -114,5 +113,5 @@ def test_the_cost_is_measured_on_what_the_tables_have():
     assert {one.seed for one in found.values()} == {recipe_cost.SEED}
     tables = [part for part in read_item("cells").at("small") if part.protocol == "images"]
     assert all(one.seed != recipe_cost.SEED for part in tables for one in part.experiments)
-    loop = next(one for part in tables for one in part.experiments if one.name == "closed loop, default recipe")
-    assert found["closed loop, default recipe"].config == loop.config
+    ours = next(one for part in tables for one in part.experiments if one.name == DEFAULT_ROW)
+    assert found[DEFAULT_ROW].config == ours.config
