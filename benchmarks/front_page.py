@@ -18,6 +18,7 @@ from labelloop.paper.tally import DEFAULT_ROW, LITERAL_ROW, Duel, count, of_labe
 NOISE = "instance 0.4"
 PROTOCOLS = ("embeddings", "images")
 PLAIN_ROW = "cross-entropy"
+WITHOUT_ROUNDS = "- rounds (labels corrected once)"
 NOT_RIVALS = ("closed-loop", "labelloop", "oracle")  # methods: the paper's, ours, and the true labels
 NAMES = {LITERAL_ROW: "`closed-loop`, the paper's method", DEFAULT_ROW: "`labelloop`, ours and the default"}
 Runs = Mapping[str, Mapping[str, Any]]
@@ -82,6 +83,51 @@ def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
     )
 
 
+def loop_worth(items: Mapping[str, Item], runs: Runs) -> str:
+    """What the rounds are worth: the default against itself without them, seed by seed."""
+    sentences = []
+    for part in items["recipe"].at("small"):
+        if not part.title.startswith("All but one part, "):
+            continue
+        words = []
+        for what, value in (("labels", of_labels("corrected_label_accuracy")), ("test accuracy", test_accuracy)):
+            numbers: dict[str, dict[int, float]] = {}
+            for record in records_of(part, runs):
+                numbers.setdefault(record["title"], {})[record["experiment"]["seed"]] = value(record) or 0.0
+            ours, once = numbers.get(DEFAULT_ROW, {}), numbers.get(WITHOUT_ROUNDS, {})
+            if shared := sorted(ours.keys() & once.keys()):
+                gain, spread, _ = cell_of([ours[seed] - once[seed] for seed in shared])
+                words.append(f"{100 * gain:+.1f} ± {100 * spread:.1f} points of {what}")
+        if words:
+            where = part.title.removeprefix("All but one part, ")
+            sentences.append(f"{where}: {' and '.join(words)} ({len(shared)} seeds)")
+    return "; ".join(sentences) or "not measured yet"
+
+
+def against_before(items: Mapping[str, Item], runs: Runs, before: Runs) -> str:
+    """The default beside that of version 0.1.0, which relabelled once: every cell with seeds of both."""
+    old = {_cell(run): run for run in before.values()}
+    values = (of_labels("corrected_label_accuracy"), test_accuracy)
+    rows: dict[tuple[str, str], list[list[float]]] = {}
+    for part in items["cells"].at("small"):
+        for run in records_of(part, runs):
+            if run["title"] == DEFAULT_ROW and (then := old.get(_cell(run))) is not None:
+                numbers = [value(each) or 0.0 for value in values for each in (then, run)]
+                rows.setdefault((part.title, setting(run["experiment"])), []).append(numbers)
+    lines = ["| where | noise | seeds | labels, 0.1.0 | labels, now | test, 0.1.0 | test, now |", "|---" * 7 + "|"]
+    for (where, noise), numbers in rows.items():
+        means = [100 * sum(column) / len(column) for column in zip(*numbers, strict=True)]
+        lines.append(f"| {where} | {noise} | {len(numbers)} | " + " | ".join(f"{mean:.1f}" for mean in means) + " |")
+    return "\n".join(lines)
+
+
+def _cell(run: Mapping[str, Any]) -> str:
+    """What a run of the default was given: rows, noise and seed."""
+    known = run["experiment"]
+    keys = ("dataset", "dataset_options", "clean", "paired", "noise", "rate", "noise_options", "seed")
+    return repr([known[key] for key in keys] + [known["config"].get("augment")])
+
+
 def named(text: str) -> str:
     """The text with our row called what a reader of the short pages knows it by."""
     return text.replace(DEFAULT_ROW, "the default")
@@ -101,19 +147,19 @@ def _parts(items: Mapping[str, Item], protocol: str) -> list[Part]:
 
 
 def _scores(items: Mapping[str, Item], runs: Runs, protocol: str, value: Value) -> Scores:
-    """Mean and deviation, in per cent, and the seeds of every row that has as many as any."""
+    """Mean and deviation, in per cent, over the seeds of ours and plain training; rows that lack one are left out."""
     numbers: dict[str, dict[int, float]] = {}
     for part in _parts(items, protocol):
         for record in records_of(part, runs):
             number = value(record)
             if number is not None and setting(record["experiment"]) == NOISE:
                 numbers.setdefault(record["title"], {})[record["experiment"]["seed"]] = number
-    seeds = max((len(some) for some in numbers.values()), default=0)
+    seeds = numbers.get(DEFAULT_ROW, {}).keys() & numbers.get(PLAIN_ROW, {}).keys()
     found = {}
     for title, some in numbers.items():
-        if len(some) == seeds:
-            mean, deviation, _ = cell_of([some[seed] for seed in sorted(some)])
-            found[title] = (100 * mean, 100 * deviation, seeds)
+        if seeds and seeds <= some.keys():
+            mean, deviation, _ = cell_of([some[seed] for seed in sorted(seeds)])
+            found[title] = (100 * mean, 100 * deviation, len(seeds))
     return found
 
 

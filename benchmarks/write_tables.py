@@ -24,6 +24,7 @@ from believe_page import page as believe_page
 from results_page import Page, correction_shares, overhead_setting
 from vs_cleanlab_page import page as vs_cleanlab_page
 
+from labelloop.paper.evidence import read_evidence
 from labelloop.paper.figures import draw
 from labelloop.paper.items import panels
 from labelloop.paper.tally import DEFAULT_ROW
@@ -98,6 +99,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "standing": partial(front_page.standing, PAGE.items, PAGE.runs),
     "tally-counts": partial(front_page.counts, PAGE.items, PAGE.runs),
     "default-runs": partial(front_page.default_runs, PAGE.items, PAGE.runs),
+    "loop-worth": partial(front_page.loop_worth, PAGE.items, PAGE.runs),
+    "against-before": lambda: front_page.against_before(PAGE.items, PAGE.runs, read_evidence(EVIDENCE / "version-0.1")),
     "overhead": overhead,
     "costs": costs,
     "vs-cleanlab": vs_cleanlab,
