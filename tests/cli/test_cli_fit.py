@@ -38,6 +38,7 @@ pytestmark = pytest.mark.slow
 DATA = small()
 FILES = (
     "run.json",
+    "manifest.json",
     "metrics.jsonl",
     "labels.parquet",
     "targets.npy",
@@ -566,6 +567,7 @@ def test_run_json_says_where_the_rows_came_from(labelloop, tmp_path):
         "clean_column": "clean_label",
         "id_column": "id",
         "file_name_column": None,
+        "listing": None,
         "options": {"feature_columns": ["b", "a"]},
         "class_names": list(NAMES),
     }

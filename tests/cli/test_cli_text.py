@@ -52,18 +52,18 @@ def test_predict_embeds_as_fit_did(labelloop, texts, tmp_path):
     assert run_json(run)["source"]["options"] == {"text_column": "review", "encoder": "cli_texts:make"}
     assert "texts are empty" in done.err
 
-    assert labelloop("predict", run, texts, "--output", tmp_path / "p.csv").code == 0
+    assert labelloop("predict", run, texts, "--output", tmp_path / "p.csv", "--trust-code").code == 0
     with (tmp_path / "p.csv").open() as file:
         predicted = [row["predicted_label"] for row in csv.DictReader(file)]
     assert predicted == labels_of(run)["predicted_label"]
 
     # Another name of the column, and no label: the run's function all the same.
     new = write_csv(tmp_path / "new.csv", {"comment": ["purr milk", "honey queen"]})
-    told = labelloop("predict", run, new)
+    told = labelloop("predict", run, new, "--trust-code")
     assert told.code == 1
     assert "no column 'review'; " in told.err
-    assert labelloop("predict", run, new, "--text", "comment").code == 0
-    told = labelloop("predict", run, new, "--text", "comment", "--encoder", "cli_texts:wider")
+    assert labelloop("predict", run, new, "--text", "comment", "--trust-code").code == 0
+    told = labelloop("predict", run, new, "--text", "comment", "--encoder", "cli_texts:wider", "--trust-code")
     assert told.code == 1
     assert "12 numbers per row, but 9 before" in told.err
 
