@@ -18,8 +18,6 @@ SHARED = {
     "safe_pickle",
     "large_arrays",
     "cache_folder",
-    "paths",
-    "stored_arrays",
     "trust",
 }  # the nouns: anyone may import these
 # A room, and what it may import beside itself and the nouns: rooms, or single modules of one.

@@ -10,7 +10,7 @@ import numpy as np
 
 from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.export import table_files
-from labelloop.export.decision import Decision, decide, write_changes
+from labelloop.export.decision import Decision, decide, marked, write_changes
 from labelloop.export.model_card import write_model
 from labelloop.export.other_formats import (
     ORIENTATIONS,
@@ -24,11 +24,10 @@ from labelloop.export.other_formats import (
     write_tree,
 )
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
-from labelloop.export.unfinished import marked
-from labelloop.paths import all_inside, files_of, listing_of
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN
 from labelloop.runs.read import Run, read_run
+from labelloop.trust import all_inside, files_of, listing_of
 
 OF_THE_RUN = ("issues", "noise-matrix", "model")  # formats that do not need the input
 OF_THE_DATA = (*table_files.FORMATS, "imagefolder", "hf")

@@ -17,7 +17,7 @@ from labelloop.runs.labels import as_now
 from labelloop.runs.manifest import MANIFEST, checked
 from labelloop.runs.result_files import LARGEST, RowArrays, read_row_arrays
 from labelloop.runs.run_json import RunRecord
-from labelloop.stored_arrays import load_array
+from labelloop.trust import load_array
 from labelloop.types import Floats
 
 AGAIN = "run `labelloop fit` or `labelloop correct --output-dir` again"

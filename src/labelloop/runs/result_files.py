@@ -20,10 +20,9 @@ from safetensors.numpy import load_file, save_file
 
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import by_chunks, release, row_chunks
-from labelloop.paths import inside, no_links_out
 from labelloop.runs.files import read_json, write_atomically, write_json
 from labelloop.runs.manifest import check_tree, checked, read_manifest
-from labelloop.stored_arrays import load_arrays
+from labelloop.trust import inside, load_arrays, no_links_out
 from labelloop.types import MISSING, Floats, Labels
 
 FEATURES = "features.npz"
