@@ -41,7 +41,7 @@ class ForkedWorker:
     """Stands in for subprocess.Popen: the worker of a bench as a fork."""
 
     def __init__(self, command: list[str], env: dict[str, str], **_: Any) -> None:
-        assert command == [sys.executable, "-m", "labelloop.bench.worker"]
+        assert command == [sys.executable, "-m", "labelloop.bench.worker", str(os.getpid())]
         (read_requests, write_requests), (read_answers, write_answers) = os.pipe(), os.pipe()
         self._ended: int | None = None
         self.pid = os.fork()

@@ -115,7 +115,8 @@ def test_from_a_fit_to_a_file_that_fit_accepts_again_and_a_model(labelloop, tmp_
 
     done = labelloop("export", run, "--to", "model", "--output", tmp_path / "model")
     assert done.code == 0, done.err
-    assert {p.name for p in (tmp_path / "model").iterdir()} == {"model.safetensors", "model.json", "MODEL_CARD.md"}
+    files = {"model.safetensors", "model.json", "MODEL_CARD.md", "manifest.json"}
+    assert {p.name for p in (tmp_path / "model").iterdir()} == files
     same = library.load_model(tmp_path / "model").predict_proba(X.astype(np.float32))
     np.testing.assert_array_equal(same, library.load_model(run).predict_proba(X.astype(np.float32)))
     out = tmp_path / "predictions.csv"

@@ -86,7 +86,10 @@ def test_a_network_of_ones_own_is_made_again(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     config = QUICK | {"network": "my_networks:wide", "network_options": {"width": 6}}
     found = quick_fit(ROWS, config=config, output_dir=tmp_path / "run")
-    loaded = labelloop.load_model(tmp_path / "run")
+    with pytest.raises(labelloop.DataError, match="names code to run, 'my_networks:wide'"):
+        labelloop.load_model(tmp_path / "run")
+    with pytest.warns(UserWarning, match="imports 'my_networks:wide', as trust_code allows"):
+        loaded = labelloop.load_model(tmp_path / "run", trust_code=True)
     assert loaded.transform(ROWS.X).shape == (90, 6)
     np.testing.assert_array_equal(loaded.predict_proba(ROWS.X), found.predicted_proba)
     assert same_result(quick_fit(ROWS, config=config, output_dir=tmp_path / "run", resume=True), found)

@@ -322,21 +322,20 @@ def _open_run(options: RunOptions, record: RunRecord) -> RunFolder | None:
     folder = RunFolder(options.folder, resume=options.resume, overwrite=options.overwrite)
     if options.resume:
         _check_same_run(folder.read_record(), record, folder.path)
-        _check_epoch(folder, record)
+        _check_epoch(folder)
     folder.write_record(record)
     return folder
 
 
-def _check_epoch(folder: RunFolder, record: RunRecord) -> None:
+def _check_epoch(folder: RunFolder) -> None:
     """Refuses a damaged checkpoint before run.json changes, and one of epochs that never ran."""
     checkpoint = read_checkpoint(folder.checkpoint)
     if checkpoint is None:
         return
     ran = max((row["epoch"] for row in folder.read_metrics()), default=0)
-    most = min(ran, record.config.get("epochs", ran))
-    if checkpoint.epoch > most:
+    if checkpoint.epoch > ran:
         raise DataError(
-            f"{folder.checkpoint / 'state.json'} is damaged: epoch is {checkpoint.epoch}, but {most} is the last one"
+            f"{folder.checkpoint / 'state.json'} is damaged: epoch is {checkpoint.epoch}, but {ran} is the last one"
             " that the run can have finished; restore it from a copy, or start again in another folder"
         )
 
