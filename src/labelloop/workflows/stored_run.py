@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.config.build import build_config
-from labelloop.errors import UsageError
+from labelloop.errors import DataError, UsageError
 from labelloop.relabel import Corrected, correct_scores
 from labelloop.relabel.calibration import Inputs
 from labelloop.relabel.estimate import Correct
@@ -105,6 +105,9 @@ def _of_the_paper(run: Run, arrays: RowArrays) -> Callable[[Labels], Correct]:
     from labelloop.methods.closed_loop.one_correction import NetworkOutputs, single_round
 
     config, stored = build_config(Config, run.record.config), arrays.inputs
+    lacking = [name for name in ("features", "logits", "noisy_posterior") if name not in stored]
+    if lacking:
+        raise DataError(f"{run.path} stores no {lacking[0]} of its rows; run it again in another folder")
     outputs = Extracted(*(stored[name].astype(np.float32) for name in ("features", "logits", "noisy_posterior")))
     extra = stored["extra"].astype(np.float32) if "extra" in stored else None
     every = NetworkOutputs(arrays.given, outputs, extra)
