@@ -150,6 +150,11 @@ def _delimiter(run: Run, kind: str) -> str:
     return run.source["options"].get("delimiter") or DELIMITERS[kind]
 
 
+def delimiter_of(run: Run, source: Path, to: str) -> str:
+    """The delimiter of the output: that of the input if its bytes are edited."""
+    return _delimiter(run, to) if source.suffix.lower() == f".{to}" else DELIMITERS[to]
+
+
 def _read(run: Run, source: Path) -> pa.Table:
     packed = PACKED.get(source.suffix.lower())
     kind = (source.with_suffix("") if packed else source).suffix.lower().removeprefix(".")

@@ -77,6 +77,7 @@ RUN = {
     "seconds?": (NUMBERS, None),
     "experiment?": {"method?": str, "seed?": int},
     "refitted_from?": str,
+    "threads?": {},
     "newly_verified?": int,
 }
 EPOCH = {"epoch": int, "seconds?": (NUMBERS, None)}
