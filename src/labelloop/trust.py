@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -30,6 +31,8 @@ _CODE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".joblib", ".bin", ".pt", ".pt
 _LARGEST = 2**26  # bytes of a JSON file that is looked through; a vocabulary has a few million
 _OWN_PARTS = "sentence_transformers."
 
+# What numpy raises for a damaged header.
+NO_HEADER = (ValueError, EOFError, SyntaxError, RecursionError, MemoryError, OverflowError, TypeError, TokenError)
 SUSPICIOUS = 2**30  # bytes; an archive that grows beyond this and by more than MOST_GROWTH is a bomb
 MOST_GROWTH = 200
 
@@ -241,7 +244,7 @@ def check_header(file: IO[bytes], size: int, name: str, *, objects: bool = False
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(file)
-    except (ValueError, EOFError, SyntaxError, RecursionError, MemoryError, OverflowError, TypeError) as error:
+    except NO_HEADER as error:
         raise ValueError(f"{name} is not an array ({' '.join(str(error).split())[:100]})") from None
     if dtype.hasobject and objects:
         return
@@ -264,6 +267,13 @@ def load_array(path: Path) -> NDArray:
         check_header(file, os.fstat(file.fileno()).st_size, path.name)
         file.seek(0)
         return np.load(file, allow_pickle=False)
+
+
+def mapped_array(path: Path) -> NDArray:
+    """The array of an .npy file, read when it is looked at; see `load_array`."""
+    with path.open("rb") as file:
+        check_header(file, os.fstat(file.fileno()).st_size, path.name)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def check_archive(archive: zipfile.ZipFile, size: int, *, compressed: bool = True) -> None:

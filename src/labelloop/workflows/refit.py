@@ -124,6 +124,9 @@ def _of_the_paper(run: Run, arrays: RowArrays) -> Callable[[Labels], Correct]:
     from labelloop.methods.closed_loop.one_correction import NetworkOutputs, single_round
 
     config, stored = build_config(Config, run.record.config), arrays.inputs
+    lacking = [name for name in ("features", "logits", "noisy_posterior") if name not in stored]
+    if lacking:
+        raise DataError(f"{run.path} stores no {lacking[0]} of its rows; run it again in another folder")
     outputs = Extracted(*(stored[name].astype(np.float32) for name in ("features", "logits", "noisy_posterior")))
     extra = stored["extra"].astype(np.float32) if "extra" in stored else None
     every = NetworkOutputs(arrays.given, outputs, extra)

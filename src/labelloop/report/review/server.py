@@ -37,7 +37,7 @@ MOST_CONNECTIONS = 64
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 NO_FRAME = "frame-ancestors 'none'"
 FULL = (errno.ENOSPC, errno.EDQUOT)
-REPORT_POLICY = (
+REPORT_POLICY = (  # a stranger may have made the report: its scripts run, but not as part of our page
     "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
     " img-src data:; base-uri 'none'"
 )
