@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from strangers import ROWS, told
 
-from labelloop.export.safe_cells import safe
+from labelloop.export.text_edits import safe
 
 TINY = ("epochs=2", "warm_up=1", "correct_every=1", "network=mlp", "augment=none", "network_options.hidden=[4]")
 PAPER = ("--recipe", "paper", "--quiet", "--no-report", *(f"--set={text}" for text in TINY))

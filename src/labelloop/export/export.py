@@ -23,7 +23,7 @@ from labelloop.export.other_formats import (
     write_noise_matrix,
     write_tree,
 )
-from labelloop.export.safe_cells import safely
+from labelloop.export.text_edits import safely
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN
