@@ -32,8 +32,7 @@ from labelloop.seeds import stream
 from labelloop.training.checkpoint import read_checkpoint
 from labelloop.types import MISSING, Floats, Labels
 from labelloop.workflows.plan import rows_to_verify
-from labelloop.workflows.refit import refit_run
-from labelloop.workflows.stored_run import read_stored_run
+from labelloop.workflows.refit import read_stored_run, refit_run
 
 ROOT = Path(__file__).resolve().parents[1]
 HUMAN = Path("cifar-n") / "CIFAR-10_human.pt"

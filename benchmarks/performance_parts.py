@@ -21,9 +21,9 @@ from made_rows import arrays, write_parts
 from processes import compared
 from torch.nn import functional as F
 
-from labelloop.cache_folder import cache_folder
 from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError
+from labelloop.large_arrays import cache_folder
 from labelloop.methods import METHODS
 from labelloop.methods.configure import recipe_config
 from labelloop.seeds import stream

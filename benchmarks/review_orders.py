@@ -37,8 +37,7 @@ from labelloop.runs.reviews import Answer, append_answers
 from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.workflows.plan import rows_to_verify
-from labelloop.workflows.refit import refit_run
-from labelloop.workflows.stored_run import read_stored_run
+from labelloop.workflows.refit import read_stored_run, refit_run
 
 COUNTS = (100, 300, 1000)
 RIGHT = 0.95

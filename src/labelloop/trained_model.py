@@ -19,7 +19,7 @@ from labelloop.data.table import Table, from_arrays
 from labelloop.encoders.encoder import raw_inputs
 from labelloop.encoders.inputs import encoded_inputs, save_trained, trained_place
 from labelloop.errors import DataError
-from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
+from labelloop.models import NETWORKS, Normalise, TwoHeadClassifier, build_encoder
 from labelloop.runs.result_files import ABOUT, ENCODER, read_model, write_model
 from labelloop.training.batches import input_shape
 from labelloop.training.epoch import extract
@@ -142,12 +142,14 @@ def load_model(folder: str | Path, *, trust_code: bool = False, encoder: str | N
     _check_names(Stored(folder / ABOUT, trust_code), about["network"], options, text, place)
     if place is not None and about["network"] == PRETRAINED:
         options = {**options, "encoder": place, "with_weights": False}
+    if about["network"] in NETWORKS:
+        _check_size(folder / ABOUT, about, shape, weights)
     with torch.random.fork_rng(devices=[]):
         made = build_encoder(about["network"], shape, options)
         network = TwoHeadClassifier(made, len(about["classes"]), Normalise.identity(shape[0]))
     try:
         network.load_state_dict({name: torch.from_numpy(values) for name, values in weights.items()})
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise DataError(f"{folder}: the weights are not of the network in model.json: {error}") from None
     network.eval()
     architecture = {key: about[key] for key in ("network", "network_options", "input_shape")}
@@ -164,6 +166,21 @@ def _check_names(stored: Stored, network: Any, options: Any, text: EncoderForm |
     if text is not None and place is None:
         stored.check_encoder(text.name, "encoder_form.name")
     stored.check_folder(stored.file.parent / ENCODER, ENCODER)
+
+
+def _check_size(path: Path, about: Mapping[str, Any], shape: tuple[int, ...], weights: Mapping[str, NDArray]) -> None:
+    """Refuses a network that is larger than the stored weights, before any memory is taken for it."""
+    if not 1 <= len(shape) <= 3 or any(side < 1 for side in shape) or not about["classes"]:
+        raise DataError(f"{path}: input_shape {list(shape)!r:.60} or classes cannot be those of a model")
+    try:
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            made = build_encoder(about["network"], shape, about["network_options"])
+            network = TwoHeadClassifier(made, len(about["classes"]), Normalise.identity(shape[0]))
+        wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    except (RuntimeError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise DataError(f"{path}: network_options do not make a network ({error!s:.100})") from None
+    if wanted != {name: values.shape for name, values in weights.items()}:
+        raise DataError(f"{path.parent}: the weights are not of the network in model.json")
 
 
 def _encoder_form(about: Mapping[str, Any]) -> EncoderForm | None:

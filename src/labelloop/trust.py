@@ -1,15 +1,27 @@
-"""The trust boundary: a stored file may name what is on our lists. Code that it names runs only if the user says so."""
+"""The trust boundary: what a stored file may name, where its paths may lead, how much its arrays may claim.
+
+Code that it names runs only if the user says so.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import os
+import stat
 import warnings
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PureWindowsPath
+from tokenize import TokenError
+from typing import IO, Any
 
-from labelloop.errors import DataError
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.errors import DataError, some
 
 PRETRAINED = "labelloop.encoders.network:pretrained"  # the one network of this form that is built in: an exact match
 WORDS = "words"
@@ -18,6 +30,11 @@ LIBRARIES = ("sentence-transformers", "transformers", "timm")
 _CODE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".joblib", ".bin", ".pt", ".pth", ".ckpt", ".npy", ".npz")
 _LARGEST = 2**26  # bytes of a JSON file that is looked through; a vocabulary has a few million
 _OWN_PARTS = "sentence_transformers."
+
+# What numpy raises for a damaged header.
+NO_HEADER = (ValueError, EOFError, SyntaxError, RecursionError, MemoryError, OverflowError, TypeError, TokenError)
+SUSPICIOUS = 2**30  # bytes; an archive that grows beyond this and by more than MOST_GROWTH is a bomb
+MOST_GROWTH = 200
 
 
 @dataclass(frozen=True)
@@ -103,3 +120,202 @@ def _named_in(path: Path) -> Iterator[str]:
         yield from (kind for kind in kinds if not kind.startswith(_OWN_PARTS))
     elif isinstance(content, dict):
         yield from (f"{key} {content[key]!r:.60}" for key in ("auto_map", "custom_pipelines") if content.get(key))
+
+
+def is_inside(name: Any) -> bool:
+    """Whether a name can only mean something below the folder that it is looked up in."""
+    if not isinstance(name, str) or not name.strip("./\\ ") or "\0" in name:
+        return False
+    as_windows = PureWindowsPath(name)  # takes / and \, and knows drives
+    return (
+        not name.startswith(("/", "\\")) and ".." not in as_windows.parts and not (os.name == "nt" and as_windows.drive)
+    )
+
+
+def inside(root: Path, name: Any, source: object) -> Path:
+    """The path of a name that a file gave, below a folder.
+
+    Args:
+        root: The folder, which need not exist.
+        name: A relative path in POSIX form.
+        source: What gave the name, for the message.
+
+    Raises:
+        DataError: It is absolute, has a part "..", or a link on the way leads out of the folder.
+    """
+    if not is_inside(name):
+        raise DataError(
+            f"{source}: {name!r:.200} leads out of {root}, or is no name of a file; nothing was done with it"
+        )
+    place = root / name
+    if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(root)):
+        raise DataError(f"{source}: {name!r:.200} is a link that leads out of {root}; put the file there instead")
+    return place
+
+
+def all_inside(root: Path, names: Sequence[str], source: str) -> list[Path]:
+    """The files that a table names, all of them inside its folder."""
+    leaving = [name for name in names if not is_inside(name)]
+    if leaving:
+        raise DataError(
+            f"{source}: {len(leaving)} file names lead out of {root}: {some(leaving)}; use paths inside that folder"
+        )
+    return [inside(root, name, source) for name in names]
+
+
+def single_name(name: Any, source: object) -> str:
+    """A name as one folder or file, not a path.
+
+    Raises:
+        DataError: It is a path, or cannot be the name of a folder.
+    """
+    text = str(name)
+    if not is_inside(text) or "/" in text or "\\" in text or len(os.fsencode(text)) > 255:
+        raise DataError(f"{source} {text!r:.80} cannot be the name of a folder; rename it and run again")
+    return text
+
+
+def file_in(folder: Path, name: str) -> Path:
+    """A file of a run folder: there, a real file, and not a link to one elsewhere.
+
+    Raises:
+        FileNotFoundError: There is none.
+        DataError: It is a folder, a pipe, a device, or a link that leads out of the folder.
+    """
+    path = folder / name
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{path} is not a file but {_kind(mode)}; take it away, or give another folder")
+    if path.is_symlink():
+        inside(folder, name, folder)
+    return path
+
+
+def no_links_out(folder: Path) -> None:
+    """Refuses a tree that holds links out of it, pipes or devices.
+
+    Raises:
+        DataError: It holds one.
+    """
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place) / name
+            if path.is_symlink():
+                inside(folder, path.relative_to(folder).as_posix(), folder)
+            elif not stat.S_ISREG(mode := path.lstat().st_mode) and not stat.S_ISDIR(mode):
+                raise DataError(f"{path} is not a file but {_kind(mode)}; take it away, or give another folder")
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
+    return next((words for is_kind, words in kinds.items() if is_kind(mode)), "a device")
+
+
+def listing_of(root: Path, names: Iterable[str]) -> str:
+    """A checksum of the names and sizes of files in a folder: tells whether it is still the same one."""
+    digest = hashlib.sha256()
+    for name in names:
+        try:
+            size = os.stat(root / name).st_size
+        except (OSError, ValueError):
+            size = -1
+        digest.update(f"{name}\0{size}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def files_of(root: Path) -> list[str]:
+    """The files of a tree, sorted, as paths below it; links to folders are not followed."""
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+
+def check_header(file: IO[bytes], size: int, name: str, *, objects: bool = False) -> None:
+    """Reads the header of an .npy file, and compares what it claims with the size of the file.
+
+    Args:
+        file: At its beginning.
+        size: The bytes of the whole file.
+        name: For the message.
+        objects: Whether an array of Python objects may stand there, which nobody reads.
+
+    Raises:
+        ValueError: It is no array, one of objects, or one that is larger or smaller than the file.
+    """
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    except NO_HEADER as error:
+        raise ValueError(f"{name} is not an array ({' '.join(str(error).split())[:100]})") from None
+    if dtype.hasobject and objects:
+        return
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects, which are never unpickled (allow_pickle=False)")
+    if any(length < 0 for length in shape):
+        raise ValueError(f"{name} has a negative length")
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed != size - file.tell():
+        raise ValueError(f"{name} claims {claimed} bytes of values, but the file holds {size - file.tell()}")
+
+
+def load_array(path: Path) -> NDArray:
+    """The array of an .npy file.
+
+    Raises:
+        ValueError: It is damaged, or claims more than it holds.
+    """
+    with path.open("rb") as file:
+        check_header(file, os.fstat(file.fileno()).st_size, path.name)
+        file.seek(0)
+        return np.load(file, allow_pickle=False)
+
+
+def mapped_array(path: Path) -> NDArray:
+    """The array of an .npy file, read when it is looked at; see `load_array`."""
+    with path.open("rb") as file:
+        check_header(file, os.fstat(file.fileno()).st_size, path.name)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def check_archive(archive: zipfile.ZipFile, size: int, *, compressed: bool = True) -> None:
+    """Checks the arrays of an .npz file.
+
+    Args:
+        archive: The file, open.
+        size: Its bytes.
+        compressed: Whether its arrays may be compressed.
+
+    Raises:
+        ValueError: A name or a header is wrong, or it would grow as no data does.
+    """
+    listed = archive.infolist()
+    if len({info.filename for info in listed}) < len(listed):
+        raise ValueError("two arrays have the same name")
+    total = sum(info.file_size for info in listed)
+    if not compressed and (total > size or any(info.compress_type != zipfile.ZIP_STORED for info in listed)):
+        raise ValueError(f"it claims {total} bytes of arrays, but has {size}")
+    if total > max(SUSPICIOUS, MOST_GROWTH * size):
+        raise ValueError(f"its {size} bytes would become {total}; write it with np.savez, not np.savez_compressed")
+    for info in listed:
+        if info.flag_bits & 1:
+            raise ValueError(f"{info.filename} is encrypted")
+        if info.filename.endswith(".npy"):
+            with archive.open(info) as member:
+                check_header(member, info.file_size, info.filename, objects=compressed)
+
+
+def load_arrays(path: Path) -> dict[str, NDArray]:
+    """The arrays of an .npz file that we wrote, by name.
+
+    Raises:
+        ValueError: It is damaged, compressed, or claims more than it holds.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            check_archive(archive, path.stat().st_size, compressed=False)
+        with np.load(path, allow_pickle=False) as file:
+            found: dict[str, Any] = dict(file)
+    except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, OverflowError) as error:
+        raise ValueError(str(error)) from None
+    if not all(isinstance(values, np.ndarray) for values in found.values()):
+        raise ValueError("it holds something that is not an array")
+    return found

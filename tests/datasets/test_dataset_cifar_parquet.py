@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from cifar_files import write_folder, write_parquet
 
-from labelloop.cache_folder import cache_folder
 from labelloop.data.datasets import cifar_parquet, load_dataset
 from labelloop.errors import DataError, UsageError
+from labelloop.large_arrays import cache_folder
 
 
 def write(folder, name, **options):

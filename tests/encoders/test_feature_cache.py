@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 from tiny_encoders import some_images
 
-from labelloop.cache_folder import cache_folder
 from labelloop.encoders.cache import FeatureCache
 from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import Encoder, Loaded, raw_inputs
 from labelloop.errors import DataError
-from labelloop.large_arrays import memory_limit
+from labelloop.large_arrays import cache_folder, memory_limit
 from labelloop.types import RawInputs
 
 

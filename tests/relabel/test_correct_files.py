@@ -17,7 +17,7 @@ from worlds import class_conditional
 import labelloop
 from labelloop.cli import main
 from labelloop.workflows.refit import corrected as corrected_again
-from labelloop.workflows.stored_run import read_stored_run
+from labelloop.workflows.refit import read_stored_run
 
 pytestmark = pytest.mark.slow
 

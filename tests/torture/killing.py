@@ -1,4 +1,4 @@
-"""Kills, or fails, every command at every event of writing, repeats it, and compares the bytes with a whole run's.
+"""Kills, or fails, every command at every event of writing, repeats it, and compares the bytes with a whole run.
 
     python tests/torture/killing.py --step 1 --commands correct,refit
 

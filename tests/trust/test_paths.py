@@ -22,10 +22,9 @@ from strangers import ROWS, change, corrected_run, model, told
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
 from labelloop.export.undo import undo, write_tree_undo
-from labelloop.paths import file_in, inside, is_inside, single_name
 from labelloop.runs.read import read_run
 from labelloop.runs.result_files import copy_encoder
-from labelloop.stored_arrays import load_array, load_arrays
+from labelloop.trust import file_in, inside, is_inside, load_array, load_arrays, single_name
 
 LEAVING = [
     "../victim.txt",

@@ -20,8 +20,7 @@ from labelloop.errors import DataError, UsageError
 from labelloop.relabel.learning_curve import _power_law
 from labelloop.workflows.correct_file import Outputs, correct_file
 from labelloop.workflows.plan import plan_run, rows_to_verify
-from labelloop.workflows.refit import refit_run
-from labelloop.workflows.stored_run import read_stored_run
+from labelloop.workflows.refit import read_stored_run, refit_run
 
 pytestmark = pytest.mark.slow
 

@@ -33,7 +33,7 @@ SLOW = {
     "workflows.ending.write_report": "writing the report",
     "workflows.plan.read_stored_run": "reading the run",
     "workflows.plan._shown": "reading your file",
-    "workflows.stored_run.correct_scores": "learning curve|correcting labels",
+    "workflows.refit.correct_scores": "learning curve|correcting labels",
     "export.export.export": "writing the export",
     "report.html.write_report": "writing the report",
     "trained_model.extract": "predicting",

@@ -17,8 +17,7 @@ from importlib import import_module
 from typing import Protocol
 
 from labelloop import __version__
-from labelloop.cli.messages import is_full, of_the_system, show_warning, with_flags
-from labelloop.cli.signals import INTERRUPTED, as_interrupts
+from labelloop.cli.messages import INTERRUPTED, as_interrupts, is_full, of_the_system, show_warning, with_flags
 from labelloop.errors import DataError, ElsewhereError, UsageError
 
 COMMANDS = {

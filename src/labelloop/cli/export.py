@@ -42,6 +42,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--replace", action="store_true", help="overwrite the label column instead of adding columns")
     parser.add_argument("--copy", action="store_true", help="copy images instead of linking to them")
+    parser.add_argument(
+        "--safe-cells", action="store_true", help="escape cells of CSV and TSV that a spreadsheet takes for a formula"
+    )
     parser.add_argument("--no-undo", action="store_true", help="write no undo file (it holds a copy of the input)")
     parser.add_argument(
         "--orientation",
@@ -72,4 +75,5 @@ def _export(options: argparse.Namespace) -> str:
         orientation=options.orientation,
         keep_undo=not options.no_undo,
         source=options.input,
+        safe_cells=options.safe_cells,
     )

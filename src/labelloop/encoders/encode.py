@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from labelloop.cache_folder import cache_folder
 from labelloop.encoders.cache import FeatureCache
 from labelloop.encoders.encoder import (
     IMAGE,
@@ -28,7 +27,7 @@ from labelloop.encoders.encoder import (
     why_unreadable,
 )
 from labelloop.errors import DataError, some
-from labelloop.large_arrays import Releaser, zeros
+from labelloop.large_arrays import Releaser, cache_folder, zeros
 from labelloop.types import Floats, RawInputs
 
 READ_AT_ONCE = 4096  # rows read from the cache at a time

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelloop.errors import UsageError, nearest
+from labelloop.errors import DataError, UsageError, nearest
+from labelloop.runs.lock import hold, release
 
 ACTIONS = ("relabel", "drop", "keep")
 
@@ -152,3 +154,44 @@ def write_changes(path: Path, ids: list[str], decision: Decision, column: str, r
 
 def _text(label: Any) -> str:
     return "" if label is None else str(label)
+
+
+@contextmanager
+def marked(output: Path, beside: Sequence[Path], what: str) -> Iterator[bool]:
+    """Keeps a mark next to the output while an export is written.
+
+    What stands beside an output that does not exist, and has a mark, is of an export that was killed: nothing had these
+    names when the mark was made. It is deleted.
+
+    Args:
+        output: What is written last.
+        beside: What is written before.
+        what: The export in words; the same words mean the same files.
+
+    Yields:
+        Whether the killed export was the same one, and had written everything.
+
+    Raises:
+        DataError: A file or folder has one of these names, and is not of a killed export.
+    """
+    mark = output.parent.resolve() / f".{output.name}.export"
+    if not mark.exists():
+        _refuse_existing(output, *beside)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    left = hold(mark, what)
+    try:
+        if left is not None and not output.exists():
+            for path in beside:
+                path.unlink(missing_ok=True)
+        done = left == what and output.exists()
+        if not done:
+            _refuse_existing(output, *beside)
+        yield done
+    finally:
+        release(mark)
+
+
+def _refuse_existing(*paths: Path) -> None:
+    for path in paths:
+        if path.exists() or path.is_symlink():
+            raise DataError(f"{path} exists and is not overwritten; give another name with --output, or move it away")

@@ -10,7 +10,7 @@ import numpy as np
 
 from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.export import table_files
-from labelloop.export.decision import Decision, decide, write_changes
+from labelloop.export.decision import Decision, decide, marked, write_changes
 from labelloop.export.model_card import write_model
 from labelloop.export.other_formats import (
     ORIENTATIONS,
@@ -23,12 +23,12 @@ from labelloop.export.other_formats import (
     write_noise_matrix,
     write_tree,
 )
+from labelloop.export.text_edits import safely
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
-from labelloop.export.unfinished import marked
-from labelloop.paths import all_inside, files_of, listing_of
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN
 from labelloop.runs.read import Run, read_run
+from labelloop.trust import all_inside, files_of, listing_of
 
 OF_THE_RUN = ("issues", "noise-matrix", "model")  # formats that do not need the input
 OF_THE_DATA = (*table_files.FORMATS, "imagefolder", "hf")
@@ -53,6 +53,7 @@ def export(
     orientation: str = "true-noisy",
     keep_undo: bool = True,
     source: Path | None = None,
+    safe_cells: bool = False,
 ) -> str:
     """Writes the results of a run in another format, and returns a summary as text.
 
@@ -68,6 +69,7 @@ def export(
         orientation: The orientation of the noise matrix: "true-noisy" or "cleanlab".
         keep_undo: Whether to write the undo file, which holds a compressed copy of a table or a data set.
         source: Where the input is now; by default where the run read it.
+        safe_cells: Put an apostrophe before cells of CSV and TSV files that a spreadsheet would take for a formula.
     """
     if to not in FORMATS:
         raise UsageError(f"no format {to!r}; {nearest(to, FORMATS)}")
@@ -77,10 +79,10 @@ def export(
     if to not in OF_THE_RUN:
         run = _without_added_rows(run)
     decision = decide(run.labels, action, min_confidence)
-    named = (to, min_confidence, action, replace, copy, orientation, keep_undo)
+    named = (to, min_confidence, action, replace, copy, orientation, keep_undo, safe_cells)
     what = f"{sha256_of(run.path / RUN)} {named}"
     if to in OF_THE_RUN:
-        return _export_run(run, to, output, orientation, what)
+        return _export_run(run, to, output, orientation, what, safe_cells)
     source = _checked_source(run, to, source)
     stem = (source.with_suffix("") if source.suffix.lower() in table_files.PACKED else source).stem
     output = output or Path(f"{stem}-corrected{'' if to in ('imagefolder', 'hf') else f'.{to}'}")
@@ -92,9 +94,11 @@ def export(
         )
     changes, undo_file = _companions(output)
     with marked(output, (changes, undo_file), what) as done:
-        write_data, write_undo = _writers(run, to, source, decision, output, replace=replace, copy=copy)
+        write_data, write_undo = _writers(
+            run, to, source, decision, output, replace=replace, copy=copy, safe_cells=safe_cells
+        )
         steps: list[tuple[Path, Callable[[], object]]] = [
-            (changes, lambda: _write_changes(changes, run, decision, replace)),
+            (changes, lambda: _write_changes(changes, run, decision, replace, safe_cells)),
             (output, write_data),  # last, so that an output always has its list of changes and its undo file
         ]
         if keep_undo and write_undo is not None:
@@ -119,7 +123,7 @@ def _all_or_none(steps: list[tuple[Path, Callable[[], object]]]) -> None:
         raise
 
 
-def _export_run(run: Run, to: str, output: Path | None, orientation: str, what: str) -> str:
+def _export_run(run: Run, to: str, output: Path | None, orientation: str, what: str, safe_cells: bool) -> str:
     """The exports that need only the run: label issues, noise matrix and model."""
     output = output or Path(f"{run.path.name}-{to}{'' if to == 'model' else '.csv'}")
     if to == "issues" and output.suffix not in (".csv", ".parquet"):
@@ -129,10 +133,13 @@ def _export_run(run: Run, to: str, output: Path | None, orientation: str, what: 
             pass
         elif to == "model":
             write_model(run, output)
-        elif to == "issues":
-            write_atomically(output, lambda path: write_issues(run, path, output.suffix))
         else:
-            write_atomically(output, lambda path: write_noise_matrix(run, orientation, path))
+            suffix = output.suffix
+
+            def write(path: Path) -> None:
+                write_issues(run, path, suffix) if to == "issues" else write_noise_matrix(run, orientation, path)
+
+            write_atomically(output, safely(write, ",") if safe_cells and suffix == ".csv" else write)
     if to == "model":
         return f"the model of {run.path}, with a model card, is in {output}"
     if to == "issues":
@@ -192,7 +199,7 @@ def _companions(output: Path) -> tuple[Path, Path]:
 
 
 def _writers(
-    run: Run, to: str, source: Path, decision: Decision, output: Path, *, replace: bool, copy: bool
+    run: Run, to: str, source: Path, decision: Decision, output: Path, *, replace: bool, copy: bool, safe_cells: bool
 ) -> tuple[Callable[[], object], Callable[[Path], object] | None]:
     """The functions that write the output and its undo file, if there is something to undo."""
 
@@ -201,6 +208,8 @@ def _writers(
 
     if to in table_files.FORMATS:
         writer = table_files.table_writer(run, source, to, decision, replace)
+        if safe_cells and to in table_files.DELIMITERS:
+            writer = safely(writer, table_files.delimiter_of(run, source, to))
         return lambda: write_atomically(output, writer), undo_file if source.is_file() else None
     if to == "hf":
         data = corrected_dataset(run, source, decision, replace)
@@ -240,11 +249,15 @@ def _said_to_be_left_out(names: Collection[str], source: Path) -> list[str]:
     return sorted(names)
 
 
-def _write_changes(path: Path, run: Run, decision: Decision, replace: bool) -> None:
+def _write_changes(path: Path, run: Run, decision: Decision, replace: bool, safe_cells: bool) -> None:
     column = run.source["label_column"] if replace else table_files.ADDED[0]
     ids = run.labels["id"].to_pylist()
     where = "folder" if run.source["kind"] == "image-folder" else column
-    write_atomically(path, lambda partial: write_changes(partial, ids, decision, where, run.path.absolute()))
+
+    def write(partial: Path) -> None:
+        write_changes(partial, ids, decision, where, run.path.absolute())
+
+    write_atomically(path, safely(write, ",") if safe_cells else write)
 
 
 def _summary(decision: Decision, output: Path, beside: list[Path]) -> str:

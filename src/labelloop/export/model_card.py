@@ -13,6 +13,7 @@ from labelloop.runs.folder import read_metrics
 from labelloop.runs.manifest import checked, write_manifest
 from labelloop.runs.read import Run
 from labelloop.runs.result_files import ABOUT, ENCODER, MODEL_FILES, copy_encoder
+from labelloop.runs.schema import MODEL, check
 
 NUMBERS = {
     "test_accuracy": "accuracy on the test rows, after the last epoch",
@@ -54,7 +55,12 @@ def write_model(run: Run, output: Path) -> None:
 def model_card(run: Run) -> str:
     """The model card, from the records of the run."""
     record, about = run.record, read_json(run.path / ABOUT)
-    data = record.data
+    check(about, MODEL, run.path / ABOUT)
+    data = {"source": "unknown", "sha256": None, **record.data}
+
+    def count(name: str) -> str:
+        return f"{data.get(name, 0):,}"
+
     changed = sum(run.labels["changed"].to_pylist())
     settings = json.dumps({"method": record.method, "seed": record.seed, **record.config}, indent=1)
     return "\n".join(
@@ -69,9 +75,9 @@ def model_card(run: Run) -> str:
             " noisy labels and some clean ones.",
             "",
             "## Data",
-            f"- source: `{Path(data['source']).name}`, {data['rows']:,} rows (sha256 of the rows `{data['sha256']}`)",
-            f"- labels: {data['noisy']:,} noisy, {data['clean_paired']:,} with both labels,"
-            f" {data['clean_unpaired']:,} with only a clean label, {data['unlabelled']:,} without a label",
+            f"- source: `{Path(data['source']).name}`, {count('rows')} rows (sha256 of the rows `{data['sha256']}`)",
+            f"- labels: {count('noisy')} noisy, {count('clean_paired')} with both labels,"
+            f" {count('clean_unpaired')} with only a clean label, {count('unlabelled')} without a label",
             f"- given labels that the run changed: {changed:,}",
             f"- inputs: {_inputs(about)}",
             "",

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from labelloop.errors import DataError, UsageError, some
 from labelloop.export.decision import Decision, spelling
 from labelloop.export.table_files import ADDED
-from labelloop.paths import inside, single_name
 from labelloop.runs.files import fresh_folder
 from labelloop.runs.labels import label_counts
 from labelloop.runs.labels import noise_matrix as shares_of
 from labelloop.runs.read import Run
+from labelloop.trust import inside, single_name
 
 HUB = "hf:"  # before a name on the hub
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,14 @@ def column_of(run: Run, source: Path, name: str) -> list[str]:
     return [str(value) for value in _read(run, source)[name].to_pylist()]
 
 
-def _check(names: Iterable[str], rows: int, run: Run, source: Path, replace: bool) -> None:
+def _check(names: Collection[str], rows: int, run: Run, source: Path, replace: bool) -> None:
     if rows != len(run.labels):
         raise DataError(f"{source} has {rows} rows, but the run has {len(run.labels)}; run it again on this file")
-    taken = [name for name in ADDED if name in set(names)]
+    names = set(names)
+    lacking = [name for name in [run.source["label_column"]] if name is not None and name not in names]
+    if lacking and source.is_file():
+        raise DataError(f"{source} has no column {lacking[0]!r:.80}, from which the run says it took the labels")
+    taken = [name for name in ADDED if name in names]
     if taken and not replace:
         raise UsageError(
             f"{source} already has a column {taken[0]!r}; use --replace, or rename the column and run again"
@@ -144,6 +148,11 @@ def _of(decision: Decision, changed: NDArray[np.bool_], row: int) -> tuple[float
 def _delimiter(run: Run, kind: str) -> str:
     """The delimiter of the input."""
     return run.source["options"].get("delimiter") or DELIMITERS[kind]
+
+
+def delimiter_of(run: Run, source: Path, to: str) -> str:
+    """The delimiter of the output: that of the input if its bytes are edited."""
+    return _delimiter(run, to) if source.suffix.lower() == f".{to}" else DELIMITERS[to]
 
 
 def _read(run: Run, source: Path) -> pa.Table:

@@ -1,7 +1,8 @@
-"""Edits the bytes of CSV, TSV and JSON lines: values are replaced and added, and all else stays as it was."""
+"""Cells that a spreadsheet would take for a formula, with an apostrophe in front: for files that people open there."""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,9 @@ from typing import Any
 
 from labelloop.errors import DataError
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?")
+
 BOM = b"\xef\xbb\xbf"
 END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 # A field that begins with a quote ends at the closing one; two quotes in it mean one. Other quotes are characters.
@@ -18,6 +22,30 @@ FIELD = {mark: re.compile(rb'(?:"(?:[^"]|"")*+")?[^' + mark + rb"\r\n]*+") for m
 
 BLANK = re.compile(r"[ \t\r\n]*")
 DECODER = json.JSONDecoder()
+
+
+def safe(cell: str) -> str:
+    """The cell as a spreadsheet shows it, and does not run it; a number stays one."""
+    if cell.lstrip(" ").startswith(FORMULA) and not NUMBER.fullmatch(cell.strip(" ")):
+        return f"'{cell}"
+    return cell
+
+
+def safely(write: Callable[[Path], object], delimiter: str) -> Callable[[Path], object]:
+    """A function that writes a delimited file, followed by a pass over its cells."""
+
+    def write_safely(path: Path) -> None:
+        whole = path.with_name(f"{path.name}.cells")
+        try:
+            write(whole)
+            with whole.open(encoding="utf-8", newline="") as old, path.open("w", encoding="utf-8", newline="") as new:
+                csv.field_size_limit(2**31 - 1)
+                writer = csv.writer(new, delimiter=delimiter)
+                writer.writerows([safe(cell) for cell in row] for row in csv.reader(old, delimiter=delimiter))
+        finally:
+            whole.unlink(missing_ok=True)
+
+    return write_safely
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from labelloop.errors import DataError, UsageError, nearest, some
-from labelloop.models.resnet import resnet18, resnet34, resnet50
-from labelloop.models.small import mlp, small_cnn
+from labelloop.models.networks import mlp, resnet18, resnet34, resnet50, small_cnn
 
 Factory = Callable[..., nn.Module]
 

@@ -12,6 +12,7 @@ from labelloop.report.facts import facts, percent, row_facts, within
 from labelloop.report.run_page import run_page
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import REPORT, is_report
+from labelloop.runs.manifest import MANIFEST
 from labelloop.runs.survey import Survey, survey
 
 HEIGHT = 620  # height of the frame in pixels
@@ -34,7 +35,15 @@ def write_report(folders: Sequence[Path], output: Path | None = None) -> Path:
     runs = [survey(folder) for folder in folders]
     if output is None:
         output = folders[0] / REPORT if len(folders) == 1 else Path(REPORT)
-    text = run_page(runs[0]) if len(runs) == 1 else compare_page(runs)
+    try:
+        text = run_page(runs[0]) if len(runs) == 1 else compare_page(runs)
+    except Exception as error:
+        if all((folder / MANIFEST).exists() for folder in folders):
+            raise
+        raise DataError(  # what we did not write need not be what we read
+            f"{', '.join(map(str, folders))}: a file holds something that no run writes ({type(error).__name__}:"
+            f" {error!s:.80}), so there is nothing to report"
+        ) from error
     return save_page(text, output)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
-from labelloop.paths import file_in
+from labelloop.trust import file_in
 
 FULL = os.strerror(errno.ENOSPC)
 PARTIAL = re.compile(r"\.(.+)\.(\d{1,9})-([0-9a-f]{6})\.partial", re.DOTALL)

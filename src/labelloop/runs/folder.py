@@ -27,6 +27,7 @@ from labelloop.runs.manifest import MANIFEST, checked, write_manifest
 from labelloop.runs.result_files import ENCODER, FEATURES, MODEL_FILES, PREVIEW, RowArrays, write_row_arrays
 from labelloop.runs.reviews import REVIEWS
 from labelloop.runs.run_json import RunRecord, from_json
+from labelloop.runs.schema import EPOCH, check
 from labelloop.types import Floats
 
 RUN = "run.json"
@@ -229,7 +230,8 @@ def _whole_rows(lines: list[str], file: Path) -> Iterable[dict[str, Any]]:
             row = json.loads(line)
         except (ValueError, RecursionError):
             row = None
-        if isinstance(row, dict) and type(row.get("epoch")) is int:
+        if isinstance(row, dict) and "epoch" in row:
+            check(row, EPOCH, f"{file}, line {number}")
             yield row
         elif number < len(lines):
             raise DataError(f"{file}, line {number} is damaged; delete the line and try again")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
-from labelloop.paths import file_in, files_of, inside
 from labelloop.runs.files import read_json, sha256_of, write_json
+from labelloop.trust import file_in, files_of, inside
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import is_large, mapped_file
-from labelloop.runs.folder import read_record
+from labelloop.runs.folder import LABELS, read_record
 from labelloop.runs.labels import as_now
 from labelloop.runs.manifest import MANIFEST, checked
-from labelloop.runs.result_files import LARGEST, RowArrays, read_row_arrays
+from labelloop.runs.result_files import FEATURES, LARGEST, RowArrays, read_row_arrays
 from labelloop.runs.run_json import RunRecord
-from labelloop.stored_arrays import load_array
+from labelloop.runs.schema import check_classes, check_labels, check_rows, check_targets, classes_as
+from labelloop.trust import load_array
 from labelloop.types import Floats
 
 AGAIN = "run `labelloop fit` or `labelloop correct --output-dir` again"
@@ -42,11 +43,7 @@ class Run:
     @property
     def classes(self) -> list[Any]:
         """The classes in the type of the labels, in the order of the columns of `targets`."""
-        names = self.record.data["classes"]
-        kind = self.labels["corrected_label"].type
-        if pa.types.is_integer(kind):
-            return [int(name) for name in names]
-        return [name == "True" for name in names] if pa.types.is_boolean(kind) else list(names)
+        return classes_as(self.record.data["classes"], self.labels["corrected_label"].type, self.path / "run.json")
 
     @property
     def source(self) -> dict[str, Any]:
@@ -56,7 +53,8 @@ class Run:
                 f"{self.path / 'run.json'} does not say which file its rows came from: they were arrays in memory, or"
                 f" an older version made the run; {AGAIN} on a file, or use --to issues"
             )
-        return self.record.source
+        named = ("sha256", "label_column", "clean_column", "id_column", "file_name_column")
+        return {**dict.fromkeys(named), "kind": "", "options": {}, **self.record.source}
 
     def row_arrays(self) -> RowArrays:
         """The correction's inputs for every row."""
@@ -71,8 +69,10 @@ class Run:
             raise
         except (ValueError, OSError) as error:
             raise DataError(f"{self.path} is damaged ({error}); run it again in another folder") from None
-        if len(arrays.given) != len(self.targets):
+        if arrays.given.ndim and len(arrays.given) != len(self.targets):
             raise DataError(f"{self.path}: its files belong to different runs; run it again in another folder")
+        listed = {"given": arrays.given, "clean": arrays.clean, "judges": arrays.validation, **arrays.inputs}
+        check_rows(listed, len(self.targets), self.targets.shape[1], self.path / FEATURES)
         return arrays
 
 
@@ -98,13 +98,20 @@ def read_run(path: Path) -> Run:
     if lacking:
         raise DataError(f"{path} is not a complete run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
     try:
-        labels = as_now(pq.read_table(checked(path, "labels.parquet")))
+        labels = pq.read_table(checked(path, LABELS))
+        check_labels(labels, path / LABELS, complete=True)
+        labels = as_now(labels)
         file = checked(path, "targets.npy")
         targets = mapped_file(file) if is_large(file.stat().st_size) else load_array(file)
     except DataError:
         raise
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: labels.parquet or targets.npy is damaged ({error}); {AGAIN}") from None
-    if len(labels) != len(targets):
+    if targets.ndim and len(labels) != len(targets):
         raise DataError(f"{path}: {len(labels)} rows in labels.parquet and {len(targets)} in targets.npy; {AGAIN}")
-    return Run(path, record, labels, targets)
+    if not record.data.get("classes"):
+        raise DataError(f"{path / 'run.json'}: data.classes is missing; {AGAIN}")
+    run = Run(path, record, labels, targets)
+    check_classes(labels, run.classes, path / LABELS)
+    check_targets(targets, len(labels), len(run.classes), path / "targets.npy")
+    return run

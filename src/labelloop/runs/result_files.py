@@ -20,10 +20,10 @@ from safetensors.numpy import load_file, save_file
 
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import by_chunks, release, row_chunks
-from labelloop.paths import inside, no_links_out
 from labelloop.runs.files import read_json, write_atomically, write_json
 from labelloop.runs.manifest import check_tree, checked, read_manifest
-from labelloop.stored_arrays import load_arrays
+from labelloop.runs.schema import MODEL, check
+from labelloop.trust import inside, load_arrays, no_links_out
 from labelloop.types import MISSING, Floats, Labels
 
 FEATURES = "features.npz"
@@ -134,6 +134,7 @@ def read_model(folder: Path, needed: set[str]) -> tuple[dict[str, NDArray], dict
     lacking = needed - set(about)
     if lacking:
         raise DataError(f"{folder / ABOUT} does not describe a LabelLoop model: no {some(sorted(lacking))}")
+    check(about, MODEL, folder / ABOUT)
     try:
         weights = load_file(checked(folder, WEIGHTS))
         check_tree(folder, ENCODER)
@@ -213,6 +214,9 @@ def read_preview(folder: Path) -> Preview:
         about = json.loads((table.schema.metadata or {})[b"labelloop"])
         kind = {"image": "image", "text": "text", "values": "values"}[about["kind"]]
         rows, shown = table["row"].to_pylist(), table["shown"].to_pylist()
-    except KeyError as error:
+        columns, types = about.get("columns", []), (table.schema.field("row").type, table.schema.field("shown").type)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it has no {error}") from None
-    return Preview(kind, rows, shown, tuple(map(str, about.get("columns", ()))), str(about.get("sample", "")))
+    if not isinstance(columns, list) or types != (pa.int64(), KINDS[kind]) or None in rows:
+        raise ValueError("its columns are of other types")
+    return Preview(kind, rows, shown, tuple(map(str, columns)), str(about.get("sample", "")))

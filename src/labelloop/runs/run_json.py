@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.errors import DataError
+from labelloop.runs.schema import RUN as SHAPE
+from labelloop.runs.schema import check
 from labelloop.types import MISSING, Labels
 
 SCHEMA_VERSION = 3
@@ -130,7 +132,9 @@ def from_json(content: Mapping[str, Any], path: Path) -> RunRecord:
     Raises:
         DataError: A newer version wrote it, or it uses a setting that no longer exists.
     """
+    check(content, SHAPE, path)
     content = up_to_date(content, path)
+    check(content, SHAPE, path)
     about = {key: value for key, value in content.items() if key not in (*OWN, "schema_version")}
     own = {key: content[key] for key in OWN if key in content}
     return RunRecord(**own | {"rounds": tuple(own.get("rounds", ()))}, about=about)

@@ -17,7 +17,9 @@ from labelloop.runs.folder import OUR_FILES, read_metrics
 from labelloop.runs.labels import as_now
 from labelloop.runs.manifest import MANIFEST, checked
 from labelloop.runs.result_files import PREVIEW, Preview, read_preview
-from labelloop.runs.run_json import from_json, up_to_date
+from labelloop.runs.run_json import from_json
+from labelloop.runs.schema import check_labels
+from labelloop.trust import mapped_array
 from labelloop.types import MISSING, Floats, Labels
 
 COLUMNS = ("id", "given_label", "corrected_label", "corrected_confidence", "verified", "label_score")
@@ -120,14 +122,10 @@ def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
         missing.append(f"run.json cannot be used ({error}): settings, rounds and the estimate are unknown")
         return {}
     try:
-        found = up_to_date(found, folder / "run.json")
+        found = from_json(found, folder / "run.json").to_json()
     except DataError as error:
         missing.append(str(error))
         return {}
-    try:
-        found = from_json(found, folder / "run.json").to_json()
-    except (DataError, TypeError, AttributeError) as error:  # shown as stored
-        missing.append(f"run.json cannot be brought up to date: {error}")
     state = found.get("state")
     if state == "running":
         missing.append("the run is still running, or was killed: its labels come at the end; continue a killed run with"
@@ -156,11 +154,13 @@ def _metrics(folder: Path, missing: list[str]) -> list[dict[str, Any]]:
 
 def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
     try:
-        table = as_now(pq.read_table(checked(folder, "labels.parquet")))
+        table = pq.read_table(checked(folder, "labels.parquet"))
+        check_labels(table, folder / "labels.parquet", complete=False)
+        table = as_now(table)
     except FileNotFoundError:
         missing.append("labels.parquet is missing: nothing is known about single rows yet")
         return None
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         missing.append(f"labels.parquet is damaged ({error}): nothing is known about single rows")
         return None
     lacking = [name for name in COLUMNS if name not in table.column_names]
@@ -171,14 +171,17 @@ def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
 
 def _targets(folder: Path, labels: pa.Table | None, missing: list[str]) -> Floats | None:
     try:
-        targets = np.load(checked(folder, "targets.npy"), allow_pickle=False, mmap_mode="r")
+        targets = mapped_array(checked(folder, "targets.npy"))
     except FileNotFoundError:
         missing.append("targets.npy is missing: the noise matrix is unknown")
         return None
     except (OSError, ValueError, EOFError) as error:
         missing.append(f"targets.npy is damaged ({error}): the noise matrix is unknown")
         return None
-    if labels is not None and (targets.ndim != 2 or len(targets) != len(labels)):
+    if targets.ndim != 2 or targets.dtype.kind != "f" or not targets.shape[1]:
+        missing.append(f"targets.npy holds no soft labels but {targets.dtype} values of shape {targets.shape}")
+        return None
+    if labels is not None and len(targets) != len(labels):
         missing.append(
             f"{len(labels)} rows in labels.parquet and {len(targets)} in targets.npy: they belong to different runs"
         )
@@ -192,6 +195,6 @@ def _preview(folder: Path, missing: list[str]) -> Preview | None:
     except FileNotFoundError:
         if (folder / "labels.parquet").exists():
             missing.append(f"{PREVIEW} is missing: rows are shown without their texts, values or images")
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         missing.append(f"{PREVIEW} is damaged ({error}): rows are shown without their texts, values or images")
     return None

@@ -23,8 +23,8 @@ from safetensors.torch import save as save_tensors
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import by_chunks, is_on_disk, row_chunks
-from labelloop.paths import inside
 from labelloop.runs.files import read_json, write_atomically
+from labelloop.trust import inside
 
 ADVICE = "restore it from a copy, or start again in another folder (nothing was changed)"
 

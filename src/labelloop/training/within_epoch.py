@@ -16,10 +16,10 @@ import torch
 from safetensors import SafetensorError
 
 from labelloop.errors import DataError
-from labelloop.paths import inside
 from labelloop.runs.files import read_json, write_json
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.checkpoint import packed, read_tensors, unpacked, write_tensors
+from labelloop.trust import inside
 
 EVERY = 300.0  # seconds between two checkpoints
 PLACE = "within.json"

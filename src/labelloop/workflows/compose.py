@@ -7,6 +7,8 @@ Task, which is checked, tried out, and trained in memory or in a run folder.
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -244,8 +246,13 @@ def new_record(
         data=data,
         versions=versions(),
         source=None if source is None else {**source, "class_names": list(task.problem.class_names)},
-        about=dict(about or {}),
+        about={"threads": threads(), **(about or {})},
     )
+
+
+def threads() -> dict[str, Any]:
+    """How many threads compute. Sums over another number of them differ in their last digits."""
+    return {"torch": torch.get_num_threads(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
 
 
 def ended(record: RunRecord, fitted: Fitted, final: ReturnedLabels | None) -> RunRecord:
@@ -363,6 +370,13 @@ def _check_same_run(stored: RunRecord, run: RunRecord, folder: Path) -> None:
         )
     if stored.data["test"] != run.data["test"]:
         raise DataError(f"{folder} was started with other test rows, or without any; {advice}")
+    before, now = ((one.about.get("threads") or {}).get("torch") for one in (stored, run))
+    if None not in (before, now) and before != now:
+        warnings.warn(
+            f"{folder} was started with {before} threads, and goes on with {now}: the result can differ in the last"
+            " digits of its confidences; set OMP_NUM_THREADS to get the same bytes",
+            stacklevel=4,
+        )
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -18,8 +18,7 @@ from labelloop.relabel.estimate import MIN_CLEAN
 from labelloop.relabel.learning_curve import learning_curve
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.types import MISSING, Labels
-from labelloop.workflows.refit import LAST_EPOCH, has_row_numbers
-from labelloop.workflows.stored_run import StoredRun, read_stored_run
+from labelloop.workflows.refit import LAST_EPOCH, StoredRun, has_row_numbers, read_stored_run
 
 COUNT = 200
 CHANGED_SOONER = (

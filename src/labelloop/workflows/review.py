@@ -14,8 +14,7 @@ from labelloop.runs.lock import in_use
 from labelloop.runs.survey import survey
 from labelloop.types import MISSING
 from labelloop.workflows.plan import rows_to_verify
-from labelloop.workflows.refit import refit_run
-from labelloop.workflows.stored_run import StoredRun, read_stored_run
+from labelloop.workflows.refit import StoredRun, read_stored_run, refit_run
 
 
 def open_review(folder: Path, port: int = 0, reviewer: str = "") -> ReviewServer:

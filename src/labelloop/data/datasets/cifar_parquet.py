@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.cache_folder import cache_folder
 from labelloop.data.datasets.cifar_archive import SIZE, Cifar, Split, Variant, concatenated
 from labelloop.data.images.pillow import decode_all, need_pillow
 from labelloop.errors import DataError, UsageError, some
+from labelloop.large_arrays import cache_folder
 
 VERSION = "1"  # version of the decoding
 FEWEST = 1000  # fewer images are not worth a file

@@ -20,7 +20,7 @@ from labelloop.data.readers.options import ReadOptions, origin_of
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, nearest
 from labelloop.large_arrays import is_large, mapped_file, row_chunks, zeros
-from labelloop.stored_arrays import check_archive, load_array
+from labelloop.trust import check_archive, load_array
 
 INPUT_KEYS = ("X", "x", "features", "embeddings", "embedding", "images")
 LABEL_KEYS = ("y", "label", "labels")

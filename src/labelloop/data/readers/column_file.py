@@ -35,7 +35,7 @@ from labelloop.data.readers.label_columns import ids_of, labels_of, refuse_lists
 from labelloop.data.readers.options import ReadOptions, origin_of
 from labelloop.data.table import Table, from_arrays, split_names
 from labelloop.errors import DataError, UsageError, some
-from labelloop.paths import all_inside
+from labelloop.trust import all_inside
 from labelloop.types import RawInputs
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from labelloop.data.classes import MISSING_TEXT
 from labelloop.data.encoding import Column
 from labelloop.data.images.store import ImageForm
-from labelloop.paths import files_of, listing_of
+from labelloop.trust import files_of, listing_of
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The server of a review: one run, for this machine only, with a token that a cookie keeps out of the address."""
+"""The port and token of a review, kept so that an open tab goes on after a restart."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import contextlib
 import errno
 import hmac
 import json
+import os
+import secrets
+import stat
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,11 +21,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from labelloop.errors import DataError, UsageError
-from labelloop.paths import file_in
 from labelloop.report.review.review_page import review_page, review_policy
 from labelloop.report.review.session import Session, seat_of
-from labelloop.report.review.stored_token import Place, recall, remember
 from labelloop.runs.folder import REPORT
+from labelloop.trust import file_in
+
+NAME = ".review.json"
+LENGTH = 32  # letters of a token
 
 HOST = "127.0.0.1"
 LARGEST = 1 << 20  # bytes of a request
@@ -30,13 +37,62 @@ MOST_CONNECTIONS = 64
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 NO_FRAME = "frame-ancestors 'none'"
 FULL = (errno.ENOSPC, errno.EDQUOT)
-REPORT_POLICY = (
+REPORT_POLICY = (  # a stranger may have made the report: its scripts run, but not as part of our page
     "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
     " img-src data:; base-uri 'none'"
 )
 
 Refit = Callable[[], tuple[str, Path]]  # a summary for people, and the folder of the new run
 Reply = tuple[str, bytes]  # type and content
+
+
+@dataclass(frozen=True)
+class Place:
+    """The port and the token of a server."""
+
+    port: int
+    token: str
+
+
+def recall(folder: Path) -> Place:
+    """What `remember` kept, or a new token.
+
+    A file that others may read, or that came with a copied folder, is not believed: whoever made it knows the token.
+    """
+    new = Place(0, secrets.token_urlsafe(LENGTH * 3 // 4))
+    try:
+        with open(folder / NAME, "rb", opener=_no_link) as file:
+            about = os.fstat(file.fileno())
+            content = json.loads(file.read(4096))
+        found = Place(content["port"], content["token"])
+        private = stat.S_ISREG(about.st_mode) and not about.st_mode & 0o077
+        mine = not hasattr(os, "getuid") or about.st_uid == os.getuid()
+        right = type(found.port) is int and 1024 <= found.port <= 65535 and isinstance(found.token, str)
+        if private and mine and right and content["folder"] == _identity(folder) and len(found.token) >= LENGTH:
+            return found
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return new
+
+
+def remember(folder: Path, place: Place) -> None:
+    """Keeps it for the next start, where only this user can read it. Without a writable folder nothing is kept."""
+    content = json.dumps({**asdict(place), "folder": _identity(folder)}).encode()
+    with suppress(OSError):
+        (folder / NAME).unlink(missing_ok=True)
+        handle = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
+def _identity(folder: Path) -> str:
+    """Names this folder on this machine: a copy of it is another one."""
+    about = os.stat(folder)
+    return f"{about.st_dev}-{about.st_ino} {folder.resolve()}"
 
 
 class Refused(Exception):
