@@ -11,10 +11,14 @@ from typing import Any
 
 from labelloop.errors import DataError, some
 
+LONGEST, LONGEST_PART = 4000, 255  # letters that a path and a name of a file may have
+
 
 def is_inside(name: Any) -> bool:
     """Whether a name can only mean something below the folder that it is looked up in."""
     if not isinstance(name, str) or not name.strip("./\\ ") or "\0" in name:
+        return False
+    if len(name) > LONGEST or any(len(part) > LONGEST_PART for part in name.split("/")):
         return False
     as_windows = PureWindowsPath(name)  # takes / and \, and knows drives
     return (

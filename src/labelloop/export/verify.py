@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from labelloop.errors import DataError
+from labelloop.paths import inside
 from labelloop.runs.files import read_json, sha256_of
 from labelloop.runs.folder import PLAN, REPORT, RUN, UNREADABLE
 from labelloop.runs.lock import LOCK
@@ -52,10 +53,10 @@ def _checkpoint(folder: Path) -> list[Checked]:
     try:
         files = read_json(folder / "state.json")["files"]
         return [
-            Checked(f"{CHECKPOINT}/{name}", "whole" if _as_written(folder / name, entry) else "damaged")
+            Checked(f"{CHECKPOINT}/{name}", "whole" if _as_written(inside(folder, name, folder), entry) else "damaged")
             for name, entry in files.items()
         ]
-    except (DataError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OSError):
         return [Checked(f"{CHECKPOINT}/state.json", "damaged")]
 
 
