@@ -15,7 +15,7 @@ export LABELLOOP_DATA ?= $(wildcard ../shared/data)
 
 test quick coverage docs: export OMP_NUM_THREADS := 1  # the tests run in as many processes as there are cores
 
-.PHONY: demo test quick check docs bench bench-methods dist coverage matrix browser screenshots web clean
+.PHONY: demo test quick check docs bench bench-methods torture dist coverage matrix browser screenshots web clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,7 +31,7 @@ demo: $(READY)
 	$(BIN)/labelloop demo
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not page"
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not page and not torture"
 
 # An answer in under a minute on two cores: all tests that are not marked as slow.
 quick: $(READY)
@@ -53,6 +53,11 @@ docs: $(VENV)/.docs
 bench: $(READY)
 	$(BIN)/python benchmarks/performance.py --size $(or $(SIZE),quick)
 	$(BIN)/python benchmarks/performance_page.py
+
+# Every command killed and failed at every event of writing, flipped bits, damaged files, lock races: an hour; then its page.
+torture: $(READY)
+	$(BIN)/python tests/torture/torture.py --output evidence/torture.json
+	$(BIN)/python benchmarks/reliability_page.py
 
 # What a step of each method costs beside one of cross-entropy, and augmentation in a batch beside a loop.
 bench-methods: $(READY)
@@ -77,7 +82,7 @@ dist: $(READY)
 
 # Fails below the floor that pyproject.toml sets (fail_under).
 coverage: $(READY)
-	$(BIN)/coverage run -m pytest -m "not page"
+	$(BIN)/coverage run -m pytest -m "not page and not torture"
 	$(BIN)/coverage report
 
 # The oldest and the newest dependencies that pyproject.toml allows, each in an environment of its own.

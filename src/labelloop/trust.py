@@ -31,6 +31,7 @@ _CODE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".joblib", ".bin", ".pt", ".pt
 _LARGEST = 2**26  # bytes of a JSON file that is looked through; a vocabulary has a few million
 _OWN_PARTS = "sentence_transformers."
 
+LONGEST, LONGEST_PART = 4000, 255  # letters that a path and a name of a file may have
 # What numpy raises for a damaged header.
 NO_HEADER = (ValueError, EOFError, SyntaxError, RecursionError, MemoryError, OverflowError, TypeError, TokenError)
 SUSPICIOUS = 2**30  # bytes; an archive that grows beyond this and by more than MOST_GROWTH is a bomb
@@ -125,6 +126,8 @@ def _named_in(path: Path) -> Iterator[str]:
 def is_inside(name: Any) -> bool:
     """Whether a name can only mean something below the folder that it is looked up in."""
     if not isinstance(name, str) or not name.strip("./\\ ") or "\0" in name:
+        return False
+    if len(name) > LONGEST or any(len(part) > LONGEST_PART for part in name.split("/")):
         return False
     as_windows = PureWindowsPath(name)  # takes / and \, and knows drives
     return (

@@ -8,8 +8,10 @@ import torch
 from tiny_rows import float_rows, make_model
 from toys import same_state, state_of
 
+import labelloop
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
+from labelloop.methods.closed_loop import loop
 from labelloop.training.averaging import WeightAverage
 
 
@@ -122,3 +124,36 @@ def test_the_average_takes_no_gradient_and_says_something():
 def test_a_decay_that_is_none_is_refused(decay):
     with pytest.raises(UsageError, match="average_weights"):
         TrainingConfig(average_weights=decay)
+
+
+def test_the_closed_loop_looks_at_the_averaged_network(tmp_path, monkeypatch):
+    """What is extracted for a correction, recorded and returned is the average, not the network that is trained."""
+    averages, looked_at = [], []
+    make, look = loop.WeightAverage, loop.extract
+
+    def made(*given):
+        averages.append(make(*given))
+        return averages[-1]
+
+    def looked(model, *given):
+        looked_at.append(model)
+        return look(model, *given)
+
+    monkeypatch.setattr(loop, "WeightAverage", made)
+    monkeypatch.setattr(loop, "extract", looked)
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = rng.normal(size=(60, 3)) + y[:, None]
+    config = {
+        "epochs": 2,
+        "warm_up": 1,
+        "correct_every": 1,
+        "network": "mlp",
+        "augment": "none",
+        "average_weights": 0.9,
+    }
+    settings = config | {"network_options": {"hidden": [4]}, "average_weights": 0.9}
+    result = labelloop.fit(X, y, np.where(np.arange(60) < 20, y, -1), recipe="paper", config=settings, progress=False)
+    assert looked_at
+    assert all(model is averages[0].model for model in looked_at)
+    assert result.model.network is averages[0].model

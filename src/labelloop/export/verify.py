@@ -11,6 +11,7 @@ from labelloop.runs.lock import LOCK
 from labelloop.runs.manifest import MANIFEST, Checked, compare
 from labelloop.runs.result_files import MODEL_FILES
 from labelloop.runs.reviews import REVIEWS, read_answers
+from labelloop.trust import inside
 
 CHECKPOINT = "checkpoint"
 LATER = (
@@ -52,10 +53,10 @@ def _checkpoint(folder: Path) -> list[Checked]:
     try:
         files = read_json(folder / "state.json")["files"]
         return [
-            Checked(f"{CHECKPOINT}/{name}", "whole" if _as_written(folder / name, entry) else "damaged")
+            Checked(f"{CHECKPOINT}/{name}", "whole" if _as_written(inside(folder, name, folder), entry) else "damaged")
             for name, entry in files.items()
         ]
-    except (DataError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OSError):
         return [Checked(f"{CHECKPOINT}/state.json", "damaged")]
 
 

@@ -1,0 +1,197 @@
+"""How commands end: by a signal, by two, killed and repeated; and what is on disk before anything is believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from strangers import ROWS, corrected_run, told
+
+from labelloop.runs import files as run_files
+from labelloop.runs import reviews
+from labelloop.runs.files import sweep, write_atomically
+from labelloop.runs.folder import OUR_FILES, RunFolder, holds_run
+from labelloop.runs.run_json import RunRecord
+
+SLOW = """
+import os, signal, sys, time
+from pathlib import Path
+import labelloop.workflows.correct_file as work
+from labelloop.cli import main
+
+kept = work.RunFolder.write_labels
+
+def slowly(self, table):
+    Path("there").touch()
+    for number in sys.argv[1].split(","):
+        os.kill(os.getpid(), int(number))
+        time.sleep(0.01)
+    time.sleep(30)
+
+work.RunFolder.write_labels = slowly
+sys.exit(main(["correct", "rows.csv", "--output-dir", "run", "--quiet", "--no-report"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"), [((signal.SIGINT,), 130), ((signal.SIGTERM,), 143), ((signal.SIGHUP,), 129)]
+)
+def test_a_signal_ends_in_order_and_the_same_command_just_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: tuple[int, ...], code: int
+) -> None:
+    (tmp_path / "rows.csv").write_text(ROWS)
+    numbers = ",".join(str(int(number)) for number in signals)
+    ended = subprocess.run([sys.executable, "-c", SLOW, numbers], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == code, ended.stderr
+    assert "labelloop: interrupted" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "interrupted"
+    monkeypatch.chdir(tmp_path)
+    assert told("correct", "rows.csv", "--output-dir", "run", "--quiet", "--no-report").code == 0
+    assert told("verify", "run").code == 0
+
+
+def test_a_second_interrupt_prints_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(ROWS)
+    code = SLOW.replace("time.sleep(0.01)", "pass").replace(
+        "def slowly", "kept_write = work.RunFolder.write_record\n\ndef slowly"
+    )
+    code = code.replace(
+        "work.RunFolder.write_labels = slowly",
+        "def interrupted_again(self, record):\n"
+        "    if record.state == 'interrupted':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(30)\n"
+        "    kept_write(self, record)\n\n"
+        "work.RunFolder.write_record = interrupted_again\n"
+        "work.RunFolder.write_labels = slowly",
+    )
+    number = str(int(signal.SIGINT))
+    ended = subprocess.run([sys.executable, "-c", code, number], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 130, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_what_a_killed_correct_left_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    run = corrected_run(tmp_path / "run")
+    command = ("correct", tmp_path / "rows.csv", "--output-dir", run, "--quiet", "--no-report")
+    assert told(*command).code == 1  # a finished run is never replaced without a word
+    record = json.loads((run / "run.json").read_text())
+    for state, kind, code in (("running", "fit", 1), ("failed", "correct", 1), ("running", "correct", 0)):
+        (run / "run.json").write_text(json.dumps({**record, "state": state, "kind": kind}))
+        (run / "manifest.json").unlink(missing_ok=True)
+        assert told(*command).code == code, (state, kind)
+
+
+def test_partial_files_of_the_dead_are_swept_and_those_of_the_living_are_not(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    host = run_files._host()
+    elsewhere = "0" * 6 if host != "0" * 6 else "1" * 6
+    names = ((gone.pid, host), (os.getppid(), host), (gone.pid, elsewhere))
+    dead, living, other = (tmp_path / f".labels.parquet.{pid}-{where}.partial" for pid, where in names)
+    for path in (dead, living, other):
+        path.write_text("half")
+    sweep(tmp_path)
+    assert [path.exists() for path in (dead, living, other)] == [False, True, True]
+    dead.mkdir()
+    write_atomically(tmp_path / "labels.parquet", lambda path: path.write_text("whole"))
+    assert not dead.exists()
+
+
+# --- crash safety: each of these fails if the step it is about is taken away ----------------------------------------
+
+
+def test_a_file_is_on_disk_before_it_has_its_name_and_gets_it_in_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, int]] = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (done.append(("fsync", os.fstat(handle).st_ino)), fsync(handle))[1])
+
+    def named(old: object, new: object) -> None:
+        done.append(("replace", os.stat(str(old)).st_ino))
+        replace(str(old), str(new))
+
+    monkeypatch.setattr(os, "replace", named)
+    (tmp_path / "file").write_text("old")
+    before = os.stat(tmp_path / "file").st_ino
+    write_atomically(tmp_path / "file", lambda path: path.write_text("new"))
+    after = os.stat(tmp_path / "file").st_ino
+    assert after != before
+    assert done == [("fsync", after), ("replace", after)]
+
+
+def test_metrics_are_on_disk_before_the_checkpoint_counts_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, synced = RunFolder(tmp_path / "run"), []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    folder.append_metrics({"epoch": 1})
+    assert synced == [(tmp_path / "run" / "metrics.jsonl").stat().st_size]
+
+
+def test_a_decision_is_on_disk_before_it_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    answer = reviews.Answer("a-key-of-its-own", 1, "r1", "ann", "keep", "cat", "now")
+    size = reviews.append_answers(tmp_path, [answer])
+    assert synced == [size]
+
+
+@pytest.mark.parametrize("stop", range(1, len(OUR_FILES)))
+def test_a_folder_that_is_cleared_halfway_is_still_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    for name in OUR_FILES:
+        (folder.path / name).write_text("{}")
+    folder.write_record(RunRecord(state="finished"))
+    deleted: list[Path] = []
+    unlink = os.unlink
+
+    def counted(path: Path, *given: object, **named: object) -> None:
+        if Path(path).name in OUR_FILES:
+            deleted.append(Path(path))
+            if len(deleted) == stop:
+                raise KeyboardInterrupt
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", counted)
+    with pytest.raises(KeyboardInterrupt):
+        folder.clear()
+    monkeypatch.setattr(os, "unlink", unlink)
+    assert holds_run(folder.path)
+    RunFolder(folder.path, overwrite=True)
+
+
+# --- children -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")
+def test_a_child_ends_with_a_killed_parent() -> None:
+    code = (
+        "import os, subprocess, sys, time\n"
+        "inner = 'import sys, time; from labelloop.bench.parent import end_with_parent;'"
+        " 'end_with_parent(int(sys.argv[1])); print(1, flush=True); time.sleep(60)'\n"
+        "child = subprocess.Popen([sys.executable, '-c', inner, str(os.getpid())], stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists() or " Z " in Path(f"/proc/{child}/stat").read_text():
+            return
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the child lives on")
