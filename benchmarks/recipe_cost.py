@@ -28,7 +28,7 @@ from labelloop.runs.run_json import versions
 
 STORED = Path(__file__).resolve().parents[1] / "evidence" / "recipe_cost.json"
 ROWS = ("cross-entropy", DEFAULT_ROW, "FasTEN", "GLC")
-BOUND = 1.25  # of the default on images, in runs of cross-entropy
+BOUND = 1.9  # of the default on images, in runs of cross-entropy: less than the two of GLC
 SEED = 9  # no table reports it
 
 

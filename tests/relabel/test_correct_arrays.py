@@ -196,3 +196,16 @@ def test_something_to_correct_with_is_needed():
     for seed in (1.5, True, "1", None):
         with pytest.raises(UsageError, match="seed must be a whole number, but is"):
             labelloop.correct(WORLD.given, CLEAN, pred_probs=P, seed=seed)
+
+
+def test_given_labels_of_one_class_are_corrected_all_the_same():
+    """Boosting needs two classes; the clean rows have both."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(2, size=420)
+    inputs = (rng.normal(size=(420, 3)) + 3 * true[:, None]).astype(np.float32)
+    clean = np.where(np.arange(420) < 50, true, -1)
+    for few in (0, 1):  # of the other class
+        given = np.zeros(420, int)
+        given[420 - few :] = 1
+        found = labelloop.correct(given, clean, embeddings=inputs)
+        assert (found.corrected_labels == true).mean() > 0.9

@@ -157,7 +157,7 @@ def forest_scores(
 def boosted_scores(inputs: Floats, given: Labels, num_classes: int, rng: np.random.Generator) -> Array | None:
     """The same from boosted trees of the other folds; None where they would be slow or weak."""
     labelled = given != MISSING
-    if labelled.sum() < BOOSTED_ROWS or len(np.unique(given[labelled])) > BOOSTED_CLASSES:
+    if labelled.sum() < BOOSTED_ROWS or not 1 < len(np.unique(given[labelled])) <= BOOSTED_CLASSES:
         return None
     from sklearn.ensemble import HistGradientBoostingClassifier  # slow to import, so only when asked for
 
@@ -168,6 +168,9 @@ def boosted_scores(inputs: Floats, given: Labels, num_classes: int, rng: np.rand
         model = HistGradientBoostingClassifier(
             max_iter=STEPS, early_stopping=False, random_state=int(rng.integers(2**31))
         )
+        if len(np.unique(given[others])) < 2:  # all rows of another class are in this fold
+            scores[mine, given[others[0]]] += 1
+            continue
         with threadpool_limits(1):  # threads that wait for each other take a hundred times as long on a busy machine
             model.fit(inputs[others], given[others])
             scores[np.ix_(mine, model.classes_)] += model.predict_proba(inputs[mine])
