@@ -188,7 +188,8 @@ def _check_unreadable(table: Table, most: float, run: RunOptions) -> None:
 def summary(table: Table, result: Result) -> str:
     """The result in a few lines."""
     assert result.output_dir is not None
-    lines = [f"{len(table)} rows, {len(result.classes)} classes, {len(result.rounds)} corrections"]
+    corrections = "1 correction" if len(result.rounds) == 1 else f"{len(result.rounds)} corrections"
+    lines = [f"{len(table)} rows, {len(result.classes)} classes, {corrections}"]
     if result.rounds:
         lines.append(result_text(read_run(result.output_dir).labels, result.classes.tolist(), result.estimate))
     if guard := result.record.about.get("guard"):
