@@ -8,6 +8,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1  # prctl.h
+PARENT = "LABELLOOP_BENCH"  # the variable with the number of the process that started a worker
 
 
 def end_with_parent(parent: int | None = None) -> None:

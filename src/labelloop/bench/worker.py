@@ -23,10 +23,10 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from labelloop.bench.parent import end_with_parent
+from labelloop.bench.parent import PARENT, end_with_parent
 
 if __name__ == "__main__":
-    end_with_parent(int(sys.argv[1]) if len(sys.argv) > 1 else None)  # before the imports, which take seconds
+    end_with_parent(int(os.environ[PARENT]) if PARENT in os.environ else None)  # before the imports, which take seconds
 
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.errors import DataError, UsageError
