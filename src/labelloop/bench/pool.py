@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from labelloop.bench.check import check_experiments
 from labelloop.bench.experiment import Experiment
+from labelloop.bench.parent import PARENT
 from labelloop.bench.tables import best, last, render, table
 from labelloop.errors import DataError, UsageError
 from labelloop.runs.files import read_json
@@ -189,11 +190,11 @@ class _Worker:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "labelloop.bench.worker", str(os.getpid())],
+                [sys.executable, "-m", "labelloop.bench.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
-                env=os.environ | ONE_THREAD | {"OMP_WAIT_POLICY": "passive"},
+                env=os.environ | ONE_THREAD | {"OMP_WAIT_POLICY": "passive", PARENT: str(os.getpid())},
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

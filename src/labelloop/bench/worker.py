@@ -1,8 +1,12 @@
-"""A process that ends with the one that started it, however that ends."""
+"""Runs experiments, each in its own process: `python -m labelloop.bench.worker`, started by a bench.
+
+A request is a line of JSON: the experiment, its key, its working folder, and the path of its record. The answer is a
+line with key and exit code. Importing torch takes seconds, so this process does it once and forks for every
+experiment. When the bench ends, in any way, its end of the pipe closes, and the experiments end too.
+"""
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -19,13 +23,16 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from labelloop.bench.parent import PARENT, end_with_parent
+
+if __name__ == "__main__":
+    end_with_parent(int(os.environ[PARENT]) if PARENT in os.environ else None)  # before the imports, which take seconds
+
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.errors import DataError, UsageError
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import holds_run, read_metrics, read_record
 from labelloop.workflows.compose import have_one_thread, keep_freed_memory, read_checkpoint
-
-PR_SET_PDEATHSIG = 1  # prctl.h
 
 # Imported here once for all experiments; otherwise on first use by digits, the logistic corrector and optimisers.
 for name in ("sklearn.datasets", "sklearn.linear_model", "torch._dynamo"):
@@ -33,19 +40,6 @@ for name in ("sklearn.datasets", "sklearn.linear_model", "torch._dynamo"):
 
 DONE, FAILED, BUSY = 0, 1, 75
 POLL_SECONDS = 0.02
-
-
-def end_with_parent(parent: int | None = None) -> None:
-    """Asks the system to kill this process when its parent has gone. Only Linux can; elsewhere the pipe has to do.
-
-    Args:
-        parent: The process that started this one, if that may have gone already.
-    """
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if parent is not None and os.getppid() != parent:
-        os._exit(1)
 
 
 def serve(requests: FileIO) -> None:

@@ -93,6 +93,15 @@ def write_checkpoint(
             old.unlink(missing_ok=True)
 
 
+def drop_stale(folder: Path) -> None:
+    """Deletes tensors that no checkpoint names any more, which a process left that was killed before it did so."""
+    listed = read_json(folder / "state.json")["files"] if (folder / "state.json").exists() else {}
+    for pattern in ("epoch-*.safetensors", "round-*.safetensors"):
+        for path in folder.glob(pattern):
+            if path.name not in listed:
+                path.unlink(missing_ok=True)
+
+
 def packed(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, arrays: dict[str, np.ndarray]
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -22,7 +22,7 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import accuracy, label_metrics
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.batch_norm import over_whole_batches
-from labelloop.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from labelloop.training.checkpoint import Checkpoint, drop_stale, read_checkpoint, write_checkpoint
 from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, Ranks
 from labelloop.training.within_epoch import WithinEpoch
@@ -286,6 +286,7 @@ class Runtime:
         checkpoint = None
         if self.folder is not None:
             checkpoint = read_checkpoint(self.folder.checkpoint)
+            drop_stale(self.folder.checkpoint)
             self.history = self.folder.keep_metrics(checkpoint.epoch if checkpoint else 0)
         if self.ranks.count > 1:
             checkpointed = None if checkpoint is None else vars(replace(checkpoint, past=[]))
