@@ -23,6 +23,7 @@ from forked import Started, start
 
 from labelloop.bench import pool, worker
 from labelloop.bench.experiment import Experiment
+from labelloop.bench.parent import PARENT
 from labelloop.cli import main
 
 PATIENCE = 300  # seconds that any single step may take on a busy machine
@@ -41,7 +42,8 @@ class ForkedWorker:
     """Stands in for subprocess.Popen: the worker of a bench as a fork."""
 
     def __init__(self, command: list[str], env: dict[str, str], **_: Any) -> None:
-        assert command == [sys.executable, "-m", "labelloop.bench.worker", str(os.getpid())]
+        assert command == [sys.executable, "-m", "labelloop.bench.worker"]
+        assert env[PARENT] == str(os.getpid())
         (read_requests, write_requests), (read_answers, write_answers) = os.pipe(), os.pipe()
         self._ended: int | None = None
         self.pid = os.fork()
