@@ -94,6 +94,7 @@ def test_labels_of_the_last_round_are_returned_after_the_guard():
     assert found.returned.train.shape == found.targets.shape
     np.testing.assert_allclose(found.returned.train.sum(axis=1), 1, atol=1e-5)
     assert found.returned.guard["rows"] == 150
+    assert any("a few points too high" in note for note in found.returned.estimate["notes"])
     assert found.returned.estimate["corrected_label_accuracy"]["rows"] == 60
     assert [one["round"] for one in found.rounds] == list(range(1, len(found.rounds) + 1))
     assert len(found.rounds[-1]["weights"]) == len(found.rounds) + 1

@@ -42,6 +42,10 @@ LEAST_RISE = 0.005  # of the expected accuracy that does
 LEARNERS = ("all", "networks")
 HALF = ("half 1", "half 2")  # of the names under which a checkpoint stores the half-networks
 NAME = "labelloop"
+SECOND_HAND = (
+    "in later rounds a clean row teaches one half-network, whose labels teach the one that predicts that row, so the"
+    " accuracy may be a few points too high"
+)
 
 
 @dataclass(frozen=True)
@@ -205,10 +209,11 @@ class Corrector:
         rows, clean = self.rows, problem.clean
         found = guarded(self.answers, self.mixing)
         posterior, expected = found.cross_fitted[rows.of_clean], found.expected_right[rows.of_clean]
+        notes = [SECOND_HAND] if len(self.past) > 1 else []
         return ReturnedLabels(
             train=taken(found.targets, rows.of_train),
             labels_from=NAME,
-            estimate=estimate(posterior, clean.labels, clean.clean_labels, expected=expected),
+            estimate=estimate(posterior, clean.labels, clean.clean_labels, notes, expected),
             guard=found.guard,
             scores=Correction(taken(found.scores, rows.of_train), taken(found.scores, rows.of_clean)),
             inputs_as=None if rows.inputs is None else kind_of_inputs(problem.train.inputs, config.normalise),
