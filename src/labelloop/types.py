@@ -16,6 +16,7 @@ Labels = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 MISSING = -1
+FLOOR = 1e-5  # of a probability, before its logarithm
 NARROW = 128  # arrays with fewer columns may be tables; embeddings have more
 
 

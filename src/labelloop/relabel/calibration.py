@@ -27,7 +27,6 @@ from labelloop.types import MISSING, Floats, Labels
 
 # The penalty on the weight of the constant column, so that a class without clean rows stays possible.
 CONSTANT_STRENGTH = 0.1
-FLOOR = 1e-5  # of a probability, before its logarithm
 
 # Prior rows for each row of the noise matrix; they make the given label uninformative.
 PRIOR_ROWS = 5.0

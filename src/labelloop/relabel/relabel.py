@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from labelloop.large_arrays import by_chunks, put
 from labelloop.relabel.calibration import (
     ALIKE,
-    FLOOR,
     CleanOnly,
     Inputs,
     Observations,
@@ -49,7 +48,7 @@ from labelloop.relabel.stacking import (
 )
 from labelloop.seeds import stream
 from labelloop.splits import one_hot
-from labelloop.types import MISSING, Floats, Labels
+from labelloop.types import FLOOR, MISSING, Floats, Labels
 
 NEWEST = np.array([0.0, 1.0])  # the weights of a single round: the given labels are in it
 

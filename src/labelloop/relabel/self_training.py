@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from labelloop.large_arrays import by_chunks, put
-from labelloop.relabel.calibration import FLOOR, side_by_side, uncalibrated
+from labelloop.relabel.calibration import side_by_side, uncalibrated
 from labelloop.relabel.learners import LEARNERS, MOST_SCORES, Learner
 from labelloop.relabel.learners.logistic import MANY, Array
 from labelloop.relabel.learners.trees import forest_scores
@@ -26,7 +26,7 @@ from labelloop.relabel.stacking import (
     combination,
 )
 from labelloop.seeds import integer, stream
-from labelloop.types import MISSING, Floats, Labels
+from labelloop.types import FLOOR, MISSING, Floats, Labels
 
 MOST = 10_000  # rows to learn from, besides the clean ones
 FOLDS = 4  # of all rows: a row is predicted by learners that have not learnt its own label

@@ -19,9 +19,7 @@ from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import extract, train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.types import Correction, Floats, Labels, Problem
-
-FLOOR = 1e-5  # of a probability, before its logarithm
+from labelloop.types import FLOOR, Correction, Floats, Labels, Problem
 
 
 @dataclass(frozen=True)

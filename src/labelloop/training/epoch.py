@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from labelloop.training.runtime import Runtime
 
 ALL = slice(None)
-
-if TYPE_CHECKING:
-    from labelloop.training.runtime import Runtime
-
 BATCH = 128  # larger batches do not fit into the processor's caches and take 1.5 times as long
 
 

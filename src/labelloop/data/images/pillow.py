@@ -30,7 +30,6 @@ WORDS = {
 }
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from PIL.Image import Image
 
 # Those of ImageNet, on which the networks were pretrained.
