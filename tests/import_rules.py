@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "models": set(),
     "relabel": set(),
     "runs": set(),
-    "encoders": {"data.images.pillow"},  # one rule for how an image is decoded
+    "encoders": {"data.pillow"},  # one rule for how an image is decoded
     "training": {"models", "runs", "config"},
     "methods": {"relabel", "training", "models", "config"},
     "trained_model": {"data", "encoders", "models", "training", "runs"},
@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "paper": {"bench", "runs", "report", "config.build"},  # its grids are settings in files
     "report": {"runs"},
     "export": {"runs"},
-    "estimator": {"workflows", "config.recipes"},  # the name of the default recipe
+    "estimator": {"workflows", "config.base"},  # the name of the default recipe
     "cli": {"workflows", "bench", "paper", "report", "export", "config.build"},  # --set KEY=VALUE
     "__main__": {"cli"},
     "__init__": {"estimator", "workflows", "methods", "relabel", "trained_model"},
@@ -52,9 +52,9 @@ COMPUTED = {
     "__init__.py",
     "bench/worker.py",
     "cli/__init__.py",
-    "encoders/own.py",
+    "encoders/inputs.py",
     "methods/__init__.py",
-    "models/build.py",
+    "models/__init__.py",
 }
 RUN_FILES = {"run.json", "metrics.jsonl", "labels.parquet", "targets.npy", "features.npz"}
 OF_RANKS = "training/ranks.py"

@@ -21,6 +21,8 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 def load(name: str):
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -13,9 +13,9 @@ from typing import Any
 
 import labelloop
 from labelloop.config.build import build_config, parse_overrides
+from labelloop.methods import recipe_config
 from labelloop.methods.closed_loop import Config, CorrectorConfig
 from labelloop.methods.closed_loop.corrector import INPUTS
-from labelloop.methods.configure import recipe_config
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "labelloop"
@@ -65,7 +65,7 @@ def value(cell: str) -> Any:
 
 def leaves(config: Any, prefix: str = "") -> dict[str, Any]:
     """Every setting by its dotted key, tuples as lists."""
-    found = {}
+    found: dict[str, Any] = {}
     for field in fields(config):
         content = getattr(config, field.name)
         if is_dataclass(content):

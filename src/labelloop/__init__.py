@@ -16,6 +16,8 @@ _PUBLIC = {
     "Result": "labelloop.workflows.fit",
     "correct": "labelloop.workflows.correct",
     "CorrectionResult": "labelloop.workflows.correct",
+    "certify": "labelloop.workflows.certify",
+    "Certified": "labelloop.workflows.certify",
     "LabelLoopClassifier": "labelloop.estimator",
     "load_model": "labelloop.trained_model",
     "TrainedModel": "labelloop.trained_model",
@@ -30,6 +32,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "Certified",
     "Config",
     "CorrectionResult",
     "CorrectorConfig",
@@ -39,6 +42,7 @@ __all__ = [
     "TrainedModel",
     "UsageError",
     "__version__",
+    "certify",
     "combine",
     "correct",
     "fit",
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
     from labelloop.relabel.stacking import combine, fit_simplex_weights
     from labelloop.splits import stratified_split
     from labelloop.trained_model import TrainedModel, load_model
+    from labelloop.workflows.certify import Certified, certify
     from labelloop.workflows.correct import CorrectionResult, correct
     from labelloop.workflows.fit import Result, fit
 

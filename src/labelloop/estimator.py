@@ -16,12 +16,9 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 
-from labelloop.config.recipes import DEFAULT_RECIPE
+from labelloop.config.base import DEFAULT_RECIPE
 from labelloop.errors import DataError
 from labelloop.types import MISSING, Floats
-from labelloop.workflows.compose import RunOptions
-from labelloop.workflows.encode import raw_or_not
-from labelloop.workflows.fit_estimator import fit_estimator, known_labels
 
 OWN_PARAMETERS = ("network", "epochs", "warm_up", "batch_size", "learning_rate", "noisy_loss_weight")
 DENSE_VALUES = 2**30  # 4 GiB as float32: the largest sparse matrix that is made dense for training
@@ -34,8 +31,9 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
     `fit(X, y, y_clean)` takes one clean label per row, missing where a row has none, so that cross-validation
     can slice it; metadata routing passes it on. A label is missing if it is -1, NaN, None or blank, as in
     scikit-learn's semi-supervised classifiers: -1 is never a class. (Its splitters accept only -1 and blank.) X is an
-    array of numbers or of images [n, H, W, C], a data frame of numbers, or a sparse matrix, which is made dense as a
-    whole to train on (up to 2**30 values) and a few rows at a time to predict. `fit` takes no sample weights.
+    array of numbers or of images [n, H, W, C]; a data frame of pandas, polars or Arrow, with numbers, categories,
+    dates, texts and gaps, which are read as `labelloop.fit` reads them; texts; or a sparse matrix, which is made dense
+    as a whole to train on (up to 2**30 values) and a few rows at a time to predict. `fit` takes no sample weights.
 
     A parameter of None keeps the recipe's value. The parameters below win over `config`, and `config` over the recipe.
 
@@ -132,8 +130,17 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        if self.encoder is None:
-            X = raw_or_not(X, None, self.train_encoder)
+        # Imported here, because torch is slow to import and only needed once something is trained.
+        from labelloop.workflows.fit_estimator import RunOptions, check_rows, fit_estimator, holds_more_than_numbers
+
+        check_rows(X, y, y_clean, self.encoder, self.train_encoder)
+        self._reads_frames = self.encoder is None and holds_more_than_numbers(X)
+        if self._reads_frames:
+            names = [str(name) for name in getattr(X, "column_names", getattr(X, "columns", ()))]
+            self.n_features_in_ = len(names) or 1
+            if names:
+                self.feature_names_in_ = np.array(names, dtype=object)
+        elif self.encoder is None:
             X = _dense(validate_data(self, X, accept_sparse="csr", allow_nd=True))
         given = _labels(y, "y")
         clean = None if y_clean is None else _labels(y_clean, "y_clean")
@@ -142,7 +149,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             X,
             given,
             clean,
-            getattr(self, "feature_names_in_", None),
+            None if self._reads_frames else getattr(self, "feature_names_in_", None),
             self.recipe,
             [dict(self.config or {}), self._own_settings()],
             RunOptions(self._seed(), self.device, progress=bool(self.verbose), folder=folder),
@@ -191,6 +198,8 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             y_clean: Clean labels. If given, they alone count, and only where a row has one; ask for them with
                 `set_score_request(y_clean=True)`.
         """
+        from labelloop.workflows.fit_estimator import known_labels
+
         truth, missing = known_labels(_labels(y, "y") if y_clean is None else _labels(y_clean, "y_clean"))
         predicted = known_labels(self.predict(X))[0]
         check_consistent_length(predicted, truth, sample_weight)
@@ -201,7 +210,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
 
     def _ask(self, X: Any, question: str) -> Floats:
         check_is_fitted(self)
-        if self.model_.encoder_form is not None:
+        if self.model_.encoder_form is not None or self._reads_frames:
             return getattr(self.model_, question)(X)
         X = validate_data(self, X, reset=False, accept_sparse="csr", allow_nd=True)
         ask = getattr(self.model_, question)

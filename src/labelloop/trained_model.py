@@ -14,7 +14,7 @@ from scipy.special import softmax
 
 from labelloop.data.checks import check_columns, check_finite
 from labelloop.data.encoding import Column, from_json, to_json
-from labelloop.data.images.store import ImageForm
+from labelloop.data.image_files import ImageForm
 from labelloop.data.table import Table, from_arrays
 from labelloop.encoders.encoder import raw_inputs
 from labelloop.encoders.inputs import encoded_inputs, save_trained, trained_place

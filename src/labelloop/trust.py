@@ -5,14 +5,17 @@ Code that it names runs only if the user says so.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import os
+import re
 import stat
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from tokenize import TokenError
@@ -31,11 +34,14 @@ _CODE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".joblib", ".bin", ".pt", ".pt
 _LARGEST = 2**26  # bytes of a JSON file that is looked through; a vocabulary has a few million
 _OWN_PARTS = "sentence_transformers."
 
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # for `os.open`: a link that a stranger made is not written through
 LONGEST, LONGEST_PART = 4000, 255  # letters that a path and a name of a file may have
 # What numpy raises for a damaged header.
 NO_HEADER = (ValueError, EOFError, SyntaxError, RecursionError, MemoryError, OverflowError, TypeError, TokenError)
 SUSPICIOUS = 2**30  # bytes; an archive that grows beyond this and by more than MOST_GROWTH is a bomb
 MOST_GROWTH = 200
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?")
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,12 @@ def _named_in(path: Path) -> Iterator[str]:
         yield from (kind for kind in kinds if not kind.startswith(_OWN_PARTS))
     elif isinstance(content, dict):
         yield from (f"{key} {content[key]!r:.60}" for key in ("auto_map", "custom_pipelines") if content.get(key))
+
+
+def safe_cell(cell: str) -> str:
+    """A cell as a spreadsheet shows it, and does not run it: with an apostrophe in front; a number stays one."""
+    formula = cell.lstrip(" ").startswith(FORMULA) and not NUMBER.fullmatch(cell.strip(" "))
+    return f"'{cell}" if formula else cell
 
 
 def is_inside(name: Any) -> bool:
@@ -243,12 +255,15 @@ def check_header(file: IO[bytes], size: int, name: str, *, objects: bool = False
     Raises:
         ValueError: It is no array, one of objects, or one that is larger or smaller than the file.
     """
+    why = None
     try:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(file)
-    except NO_HEADER as error:
-        raise ValueError(f"{name} is not an array ({' '.join(str(error).split())[:100]})") from None
+    except NO_HEADER as error:  # a parser may call too deep a header a lack of memory, which it is not
+        why = " ".join(str(error).split())[:100]
+    if why is not None:
+        raise ValueError(f"{name} is not an array ({why})")
     if dtype.hasobject and objects:
         return
     if dtype.hasobject:
@@ -260,13 +275,26 @@ def check_header(file: IO[bytes], size: int, name: str, *, objects: bool = False
         raise ValueError(f"{name} claims {claimed} bytes of values, but the file holds {size - file.tell()}")
 
 
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """Turns what a library raises for lack of memory into a MemoryError, which nobody takes for a damaged file."""
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(str(error)) from None
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise MemoryError(str(error)) from None
+
+
 def load_array(path: Path) -> NDArray:
     """The array of an .npy file.
 
     Raises:
         ValueError: It is damaged, or claims more than it holds.
     """
-    with path.open("rb") as file:
+    with memory_errors(), path.open("rb") as file:
         check_header(file, os.fstat(file.fileno()).st_size, path.name)
         file.seek(0)
         return np.load(file, allow_pickle=False)
@@ -274,9 +302,10 @@ def load_array(path: Path) -> NDArray:
 
 def mapped_array(path: Path) -> NDArray:
     """The array of an .npy file, read when it is looked at; see `load_array`."""
-    with path.open("rb") as file:
-        check_header(file, os.fstat(file.fileno()).st_size, path.name)
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    with memory_errors():
+        with path.open("rb") as file:
+            check_header(file, os.fstat(file.fileno()).st_size, path.name)
+        return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def check_archive(archive: zipfile.ZipFile, size: int, *, compressed: bool = True) -> None:
@@ -315,7 +344,7 @@ def load_arrays(path: Path) -> dict[str, NDArray]:
     try:
         with zipfile.ZipFile(path) as archive:
             check_archive(archive, path.stat().st_size, compressed=False)
-        with np.load(path, allow_pickle=False) as file:
+        with memory_errors(), np.load(path, allow_pickle=False) as file:
             found: dict[str, Any] = dict(file)
     except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, OverflowError) as error:
         raise ValueError(str(error)) from None

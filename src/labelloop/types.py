@@ -148,6 +148,7 @@ class ReturnedLabels:
         estimate: How good they are: the entry "estimate" of run.json.
         guard: What the guard decided, and how sure it is: the entry "guard" of run.json; None without a guard.
         scores: The log-probabilities that relabelling made them from [N, E] and [M, E]; None if it did not.
+        judged: What a certificate of the labels is made from [N, 4] and [M, 4]; None if there can be none.
         inputs_as: The name under which a run keeps the inputs, where the labels were made from them too; else None.
     """
 
@@ -156,6 +157,7 @@ class ReturnedLabels:
     estimate: dict[str, Any]
     guard: dict[str, Any] | None = None
     scores: Correction | None = None
+    judged: Correction | None = None
     inputs_as: str | None = None
 
 

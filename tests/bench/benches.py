@@ -21,9 +21,8 @@ from typing import Any
 
 from forked import Started, start
 
-from labelloop.bench import pool, worker
+from labelloop.bench import PARENT, pool, worker
 from labelloop.bench.experiment import Experiment
-from labelloop.bench.parent import PARENT
 from labelloop.cli import main
 
 PATIENCE = 300  # seconds that any single step may take on a busy machine

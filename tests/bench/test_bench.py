@@ -140,7 +140,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_table(grid, expected, tmp_pa
     assert ended.err.count("killed by signal 9") == 2
     assert "interrupted; finished runs are kept, and the same command continues" in ended.err
     assert "Traceback" not in ended.err
-    assert processes(bench.pid) == []
+    wait_until(lambda: processes(bench.pid) == [], "the workers to end")
     assert results() == {*keys[:2], keys[5]}  # the last was killed after its record had been written
 
     bench = start_bench(grid, folder, {key: held[key] for key in keys[6:]})

@@ -28,8 +28,7 @@ from tiny_runs import quick_config, tiny, without_clocks
 from toys import check_resume, toy_problem
 
 import labelloop
-from labelloop.bench.check import check_experiments
-from labelloop.bench.experiment import Experiment, run_experiment
+from labelloop.bench.experiment import Experiment, check_experiments, run_experiment
 from labelloop.config.base import TrainingConfig
 from labelloop.config.build import build_config
 from labelloop.data.datasets import DATASETS, load_dataset
@@ -271,10 +270,8 @@ def data_for(noise: str, folder: Path) -> tuple[dict, object]:
     rng = np.random.default_rng(0)
     labels = np.arange(1000) % classes
     inputs = rng.integers(0, 256, (1000, 4, 4, 3), dtype=np.uint8)
-    data = labelled(
-        name="digits", source="here", inputs=inputs, labels=labels, test_inputs=inputs[:10],
-        test_labels=labels[:10], class_names=[str(n) for n in range(classes)],
-    )  # fmt: skip
+    names = [str(n) for n in range(classes)]
+    data = labelled("digits", "here", (inputs, labels), (inputs[:10], labels[:10]), names)
     options = {}
     if noise == "matrix":
         options = {"matrix": (0.7 * np.eye(10) + 0.03).tolist()}
@@ -413,8 +410,8 @@ def test_a_method_is_its_file_and_its_line(tmp_path):
     copy = copy_of(tmp_path, "with-majority")
     methods = copy / "labelloop" / "methods"
     (methods / "majority.py").write_text(NEW_METHOD, encoding="utf-8")
-    added = [*listing[:-1], '    "majority": _method("majority", "not used"),\n', listing[-1]]
-    assert listing[-1] == "}\n"
+    last = max(number for number, line in enumerate(listing) if '": _method("' in line) + 1
+    added = [*listing[:last], '    "majority": _method("majority", "not used"),\n', *listing[last:]]
     (methods / "__init__.py").write_text("".join(added), encoding="utf-8")
     tried.append((str(copy), sorted({*METHODS, "majority"}), "majority"))
     run = subprocess.run(

@@ -128,7 +128,7 @@ def test_what_nobody_knows_is_null_not_nan(monkeypatch):
     true[clean] = data.labels[clean]
     given = np.where(true == MISSING, (data.labels + 1) % 10, MISSING)
     partly = replace(data, labels=true, given_labels=given, clean_index=clean)
-    monkeypatch.setattr("labelloop.workflows.noisy_data.load_dataset", lambda *_, **__: partly)
+    monkeypatch.setattr("labelloop.workflows.noise.load_dataset", lambda *_, **__: partly)
     record = run_experiment(tiny("closed-loop", noise="none", clean=0), progress=False)
     assert record["realised_rate"] is None
     assert record["history"][-1]["corrected_label_accuracy"] is None

@@ -12,8 +12,7 @@ import pytest
 from tiny_runs import GRID, tiny
 
 from labelloop.bench import pool as bench
-from labelloop.bench.check import check_experiments
-from labelloop.bench.experiment import Experiment
+from labelloop.bench.experiment import Experiment, check_experiments
 from labelloop.bench.grid import KINDS, expand, read_grid
 from labelloop.bench.pool import run_bench
 from labelloop.data.datasets import DATASETS

@@ -17,15 +17,13 @@ from labelloop.workflows.compose import load_data, noisy_problem
 def own_noise(root=None, *, seed=0):
     """Six rows with a given label each, the last two of them verified; which two would follow from the seed."""
     return labelled(
-        name="own",
-        source=f"seed {seed}",
-        inputs=np.arange(24, dtype=np.float32).reshape(8, 3),
-        labels=np.array([-1, -1, -1, -1, -1, -1, 0, 1]),
+        "own",
+        f"seed {seed}",
+        (np.arange(24, dtype=np.float32).reshape(8, 3), np.array([-1, -1, -1, -1, -1, -1, 0, 1])),
+        (np.zeros((2, 3), np.float32), np.array([0, 1])),
+        ("a", "b"),
         given_labels=np.array([0, 1, 0, 1, 0, 1, -1, -1]),
         clean_index=np.array([6, 7]),
-        test_inputs=np.zeros((2, 3), np.float32),
-        test_labels=np.array([0, 1]),
-        class_names=("a", "b"),
     )
 
 

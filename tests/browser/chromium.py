@@ -94,6 +94,23 @@ class Browser:
             actions += [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
         self._call("POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
 
+    def resize(self, width: int, height: int) -> None:
+        """Makes the page as wide and high as this, also as narrow as a phone."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._command("Emulation.setDeviceMetricsOverride", size)
+
+    def colours(self, scheme: str) -> None:
+        """Asks pages to be "light" or "dark" from now on."""
+        wanted = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._command("Emulation.setEmulatedMedia", {"features": wanted})
+
+    def media(self, kind: str) -> None:
+        """Shows pages as on a "screen", or as in "print"."""
+        self._command("Emulation.setEmulatedMedia", {"media": kind})
+
+    def _command(self, name: str, parameters: dict[str, Any]) -> None:
+        self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": name, "params": parameters})
+
     def click(self, selector: str) -> None:
         self.run("document.querySelector(arguments[0]).click()", selector)
 
@@ -123,6 +140,10 @@ class Browser:
 
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self._call("GET", f"{self._session}/screenshot")))
+
+    def printed(self) -> bytes:
+        """The page as PDF."""
+        return base64.b64decode(self._call("POST", f"{self._session}/print", {"background": False}))
 
     def _call(self, method: str, path: str, content: Any = None) -> Any:
         data = None if content is None else json.dumps(content).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from barriers import serious_barriers
 from chromium import Browser, missing
+from layout import SCHEMES, SIZES, overlaps, sticking_out
+from page_runs import KINDS, made
 from reported_runs import made_run
 
 from labelloop.report.html import write_report
@@ -36,6 +39,12 @@ def report(tmp_path_factory) -> Path:
     return write_report([folder])
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("runs")
+    return {kind: made(kind, place) for kind in KINDS}
+
+
 def opened(browser: Browser, page: Path) -> Browser:
     browser.open(page.as_uri())
     browser.wait("document.querySelector('#row-table')?.dataset.ready === 'yes'")
@@ -46,7 +55,7 @@ def test_it_opens_sorts_filters_and_asks_for_nothing(browser, report):
     opened(browser, report)
     labels = pq.read_table(report.parent / "labels.parquet")
     changed = labels.filter(labels["changed"]).filter(~np.asarray(labels.filter(labels["changed"])["verified"]))
-    assert browser.run("return document.querySelectorAll('figure[data-picture] svg').length") >= 9
+    assert browser.run("return document.querySelectorAll('figure[data-picture] svg').length") >= 8
     assert browser.run(f"return {IMAGES}") > 5
     browser.wait("document.querySelector('#row-table img').naturalWidth === 8")
     assert browser.run("return Number(document.querySelector('#row-table').dataset.found)") == len(changed)
@@ -82,7 +91,7 @@ def test_it_opens_sorts_filters_and_asks_for_nothing(browser, report):
 def test_a_class_that_is_a_script_does_nothing(browser, report):
     opened(browser, report)
     assert "<script>alert('x')</script>" in browser.run("return document.body.textContent")
-    assert browser.run("return [...document.scripts].length") == 6
+    assert browser.run("return [...document.scripts].length") == 7
     browser.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.hurt = 1\">')")
     browser.run(
         "const s = document.createElement('script'); s.textContent = 'window.hurt = 2'; document.body.append(s)"
@@ -105,6 +114,103 @@ def test_no_serious_barriers(browser, report, axe):
     opened(browser, report)
     browser.run("for (const each of document.querySelectorAll('details')) each.open = true")
     assert serious_barriers(browser, axe) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_readable_everywhere(browser, kind, runs, axe):
+    browser.open((runs[kind] / "report.html").as_uri())
+    browser.wait("document.querySelector('#row-table')?.dataset.ready === 'yes'")
+    looked = 0
+    for size in SIZES.values():
+        browser.resize(*size)
+        time.sleep(0.4)  # pictures are drawn anew for another width
+        for scheme in SCHEMES:
+            browser.colours(scheme)
+            looked += 1
+            assert overlaps(browser) == []
+            assert sticking_out(browser) == []
+            assert serious_barriers(browser, axe) == []
+    assert looked == 4
+    browser.resize(*SIZES["desktop"])
+    end = browser.run("return document.getElementById('answer').getBoundingClientRect().bottom + scrollY")
+    assert end < 900  # the numbers, the next step and the warnings are on the first screen
+    assert browser.problems() == []
+
+
+FOUND = "Number(document.querySelector('#row-table').dataset.found)"
+
+
+def test_every_number_leads_to_its_rows(browser, runs):
+    browser.open((runs["table"] / "report.html").as_uri())
+    browser.wait("document.querySelector('#row-table')?.dataset.ready === 'yes'")
+    every = browser.run(f"return {FOUND}")
+    cell = "document.querySelector('.class-table [data-drill]')"
+    wanted = int(browser.run(f"return {cell}.textContent"))
+    browser.run(f"{cell}.click()")
+    assert browser.run(f"return {FOUND}") == wanted < every
+    assert browser.run("return document.activeElement.id") == "rows"
+    flow = "document.querySelector('figure[data-picture=flows] path[data-drill]')"
+    browser.run(f"{flow}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+    shown = browser.run(f"return {flow}.querySelector('title')?.textContent ?? ''")
+    assert f": {browser.run(f'return {FOUND}')} rows" in shown
+    browser.run("document.querySelector('.confusions [data-drill]').click()")
+    assert 0 < browser.run(f"return {FOUND}") < every
+    browser.run("[...document.querySelectorAll('.controls button')].at(-1).click()")
+    assert browser.run(f"return {FOUND}") == every
+    browser.click("#row-table .line .id button")
+    browser.wait("document.querySelector('dialog[open]')")
+    assert browser.run("return document.querySelectorAll('dialog[open] tr').length") == 10  # all columns, whole
+    assert browser.problems() == []
+
+
+def test_a_part_of_the_map_filters_the_table(browser, runs):
+    browser.open((runs["images"] / "report.html").as_uri())
+    browser.wait("document.querySelector('#row-table')?.dataset.ready === 'yes'")
+    every = browser.run(f"return {FOUND}")
+    browser.run(
+        "const canvas = document.querySelector('canvas'), box = canvas.getBoundingClientRect();"
+        "canvas.setPointerCapture = () => {};"
+        "const send = (kind, x, y) => canvas.dispatchEvent(new PointerEvent(kind, {buttons: 1,"
+        " clientX: box.left + x * box.width, clientY: box.top + y * box.height}));"
+        "send('pointerdown', 0, 0); send('pointermove', 0.5, 0); send('pointermove', 0.5, 1);"
+        "send('pointermove', 0, 1);"
+        "send('pointerup', 0, 1);"
+    )
+    marked = int(browser.run("return document.querySelector('figure[data-picture=map]').dataset.marked"))
+    part = browser.run(f"return {FOUND}")
+    assert 0 < part < every
+    assert part <= marked < 500
+    browser.run("document.querySelector('canvas').focus()")
+    browser.press("Escape")
+    assert browser.run(f"return {FOUND}") == every
+    browser.press("ArrowDown", "+", "+", "Enter")  # the same by keyboard
+    assert 0 < int(browser.run("return document.querySelector('figure[data-picture=map]').dataset.marked")) < 500
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_prints_whole(browser, kind, runs):
+    """On paper nothing scrolls, so nothing may be cut off: lines grow with what they hold, and the rest is named."""
+    browser.open((runs[kind] / "report.html").as_uri())
+    browser.wait("document.querySelector('#row-table')?.dataset.ready === 'yes'")
+    assert browser.printed().startswith(b"%PDF")
+    browser.media("print")
+    browser.resize(700, 900)
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    cut = browser.run(
+        "return [...document.querySelectorAll('.line > span, .class-table th, .class-table td')]"
+        ".filter((each) => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 6)"
+        ".map((each) => each.textContent)"
+    )
+    assert cut == []
+    assert 10 < browser.run("return document.querySelectorAll('#row-table .line').length") <= 40
+    assert "changes; all are in labels.parquet" in browser.run("return document.querySelector('.printed').innerText")
+    assert overlaps(browser) == []
+    broken = browser.run(
+        "return [...document.querySelectorAll('.class-table thead th.number')].filter((each) => { const range ="
+        " document.createRange(); range.selectNodeContents(each); return range.getClientRects().length >"
+        " each.textContent.split(' ').length; }).map((each) => each.textContent)"
+    )
+    assert broken == []  # no heading breaks inside a word
 
 
 def test_dark_and_on_a_phone(tmp_path, report, axe):

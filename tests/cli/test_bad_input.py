@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +61,7 @@ def label_outside_the_classes(folder: Path) -> Files:
 
 def clean_label_outside_the_classes(folder: Path) -> Files:
     clean = replaced(DATA.names(DATA.y_clean), r5="bea")
-    labels = {"y": np.array(DATA.names(DATA.y)), "y_clean": np.array(clean)}
+    labels: dict[str, Any] = {"y": np.array(DATA.names(DATA.y)), "y_clean": np.array(clean)}
     np.savez(folder / "rows.npz", X=DATA.X, class_names=np.array(NAMES), **labels)
     return [folder / "rows.npz"]
 
@@ -104,7 +105,7 @@ def embeddings_of_two_lengths(folder: Path) -> Files:
 
 
 def duplicate_ids(folder: Path) -> Files:
-    return [named_csv(folder / "rows.csv", DATA, id=replaced(DATA.ids, r8="row-3"))]
+    return [named_csv(folder / "rows.csv", DATA, id=replaced(DATA.ids, r8="row-3")), "--id-column", "id"]
 
 
 def broken_line(folder: Path) -> Files:
@@ -173,8 +174,8 @@ def missing_column(folder: Path) -> Files:
 
 
 def unknown_ending(folder: Path) -> Files:
-    (folder / "rows.xlsx").write_text("a,b\n")
-    return [folder / "rows.xlsx"]
+    (folder / "rows.ods").write_text("a,b\n")
+    return [folder / "rows.ods"]
 
 
 def empty_file(folder: Path) -> Files:
@@ -227,7 +228,7 @@ CASES = [
     (missing_label_file, ["nowhere.npy", "no such file"]),
     (missing_test_file, ["nowhere.csv", "no such file"]),
     (missing_column, ["no column 'lable'", "'label'"]),
-    (unknown_ending, ["rows.xlsx", ".csv", ".parquet"]),
+    (unknown_ending, ["rows.ods", ".csv", ".parquet"]),
     (empty_file, ["rows.csv", "empty"]),
     (header_only, ["rows.csv", "no rows"]),
     (no_parquet, ["rows.parquet", "cannot be read as Parquet"]),

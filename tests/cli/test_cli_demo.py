@@ -7,7 +7,7 @@ import re
 import pytest
 from cli_tools import contents, labels_of, run_json
 
-from labelloop.methods.configure import recipe_config
+from labelloop.methods import recipe_config
 from labelloop.workflows import demo as demo_module
 
 PAPERS, OURS = "closed loop (the paper's method)", "LabelLoop (the default)"
@@ -38,7 +38,7 @@ def short(monkeypatch):
 
 def numbers_of(text: str) -> tuple[dict[str, float], dict[str, float]]:
     """The two tables: accuracy of the labels, test accuracy."""
-    found = {}, {}
+    found: tuple[dict[str, float], dict[str, float]] = {}, {}
     for part, lines in zip(found, text.split("accuracy of the labels\n")[1].split("test accuracy\n"), strict=True):
         for line in lines.splitlines():
             if cell := re.fullmatch(r"\s*(\S.*?)\s+(\d+\.\d) ± (\d+\.\d)", line):

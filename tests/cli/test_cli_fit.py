@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -98,7 +99,7 @@ def npz_ints(folder: Path) -> list[object]:
 
 
 def npz_names(folder: Path) -> list[object]:
-    labels = {"y": np.array(DATA.names(DATA.y)), "y_clean": np.array(DATA.names(DATA.y_clean))}
+    labels: dict[str, Any] = {"y": np.array(DATA.names(DATA.y)), "y_clean": np.array(DATA.names(DATA.y_clean))}
     np.savez(folder / "rows.npz", X=DATA.X, ids=np.array(DATA.ids), **labels)
     return [folder / "rows.npz"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cli_tools import NAMES, QUICK, labels_of, metrics_of, run_json, settings, small, write_csv
 
-from labelloop.data.images.store import load_images
+from labelloop.data.image_files import load_images
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.readers.clean_file import join_clean_file
 from labelloop.workflows.encode import read_inputs
@@ -127,7 +127,9 @@ def test_texts_features_and_a_chosen_order_of_rows(datasets, tmp_path, monkeypat
         "size": (datasets.Value("float64"), [float(i) for i in range(120)]),
     }
     made(datasets, inputs).select([5, 3, 60]).save_to_disk(str(tmp_path / "data"))
-    table = read_inputs(tmp_path / "data", ReadOptions(text_column="text", encoder="hub_texts:make"))
+    table = read_inputs(
+        tmp_path / "data", ReadOptions(text_columns=("text",), feature_columns=[], encoder="hub_texts:make")
+    )
     assert table.inputs.tolist() == [[5], [3], [60]]
     table = read_table(tmp_path / "data", ReadOptions(feature_columns=["size"]))
     assert table.inputs.tolist() == [[5], [3], [60]]

@@ -13,7 +13,7 @@ from cli_tools import Ran, contents, labels_of, run_json, settings
 from PIL import Image
 from real_images import CLASSES, pictures
 
-from labelloop.data.images import store as image_store
+from labelloop.data import image_files as image_store
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
 

@@ -28,7 +28,7 @@ from cli_tools import (
 from forked import Ended, forked
 
 from labelloop.cli import main
-from labelloop.data.images import store as image_store
+from labelloop.data import image_files as image_store
 from labelloop.training import checkpoint as checkpoint_module
 from labelloop.training.runtime import Runtime
 

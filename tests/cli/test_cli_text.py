@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ def wider():
 
 
 @pytest.fixture
-def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A table of texts whose words tell the true class, and the module that embeds them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
@@ -39,7 +40,8 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_predict_embeds_as_fit_did(labelloop, texts, tmp_path):
     run = tmp_path / "run"
-    held_out = write_csv(tmp_path / "test.csv", {"review": list(WORDS), "label": ["ant", "bee", "cat"]})
+    held_out = {"review": list(WORDS), "label": ["ant", "bee", "cat"], "stars": [1, 2, 3]}
+    held_out = write_csv(tmp_path / "test.csv", held_out)
     done = labelloop(
         *("fit", texts, "--text", "review", "--encoder", "cli_texts:make", "--output-dir", run, "--test", held_out),
         *(*settings(QUICK), "--set", "learning_rate=0.1"),
@@ -48,8 +50,8 @@ def test_predict_embeds_as_fit_did(labelloop, texts, tmp_path):
     about = json.loads((run / "model.json").read_text())
     form = about["encoder_form"]
     assert (form["name"], form["kind"], form["column"], form["width"]) == ("cli_texts:make", "text", "review", 9)
-    assert about["input_shape"] == [9]
-    assert run_json(run)["source"]["options"] == {"text_column": "review", "encoder": "cli_texts:make"}
+    assert about["input_shape"] == [10]  # and the stars beside the text
+    assert run_json(run)["source"]["options"] == {"text_columns": ["review"], "encoder": "cli_texts:make"}
     assert "texts are empty" in done.err
 
     assert labelloop("predict", run, texts, "--output", tmp_path / "p.csv", "--trust-code").code == 0
@@ -58,7 +60,7 @@ def test_predict_embeds_as_fit_did(labelloop, texts, tmp_path):
     assert predicted == labels_of(run)["predicted_label"]
 
     # Another name of the column, and no label: the run's function all the same.
-    new = write_csv(tmp_path / "new.csv", {"comment": ["purr milk", "honey queen"]})
+    new = write_csv(tmp_path / "new.csv", {"comment": ["purr milk", "honey queen"], "stars": [1, 2]})
     told = labelloop("predict", run, new, "--trust-code")
     assert told.code == 1
     assert "no column 'review'; " in told.err
@@ -84,7 +86,7 @@ def test_messages_speak_of_flags(labelloop, texts, tmp_path):
     assert (done.code, "--embed is now called --encoder" in done.err) == (2, True)
     done = labelloop("fit", texts, "--text", "review", "--encoder", "cli_texts:mke", "--output-dir", tmp_path / "run")
     assert (done.code, "encoder 'cli_texts:mke'" in done.err, "did you mean 'make'" in done.err) == (2, True, True)
-    both = ("--text", "review", "--encoder", "cli_texts:make", "--feature-columns", "stars")
+    both = ("--text", "review,stars", "--encoder", "cli_texts:make")
     done = labelloop("fit", texts, "--output-dir", tmp_path / "run", *both)
-    assert (done.code, "with --text, the texts are the only inputs" in done.err) == (2, True)
+    assert (done.code, "an encoder reads one column of texts, not 2" in done.err) == (2, True)
     assert not (tmp_path / "run").exists()

@@ -16,7 +16,7 @@ from cli_tools import command
 
 from labelloop.errors import DataError
 from labelloop.export.undo import undo, write_tree_undo
-from labelloop.methods.configure import recipe_config
+from labelloop.methods import recipe_config
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.lock import LOCK, lock, unlock

@@ -14,9 +14,8 @@ from labelloop import large_arrays
 from labelloop.large_arrays import is_on_disk, memory_limit
 from labelloop.methods.closed_loop import fit
 from labelloop.runs.folder import RunFolder
-from labelloop.training.checkpoint import read_checkpoint
+from labelloop.training.checkpoint import PLACE, read_checkpoint
 from labelloop.training.runtime import Runtime
-from labelloop.training.within_epoch import PLACE
 
 pytestmark = pytest.mark.slow
 

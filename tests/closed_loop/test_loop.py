@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -574,7 +575,7 @@ class Interrupted(Runtime):
             raise KeyboardInterrupt
 
 
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "candidates": {"corrector": {"inputs": ("features", "logits+extra")}},
     "dropout": {"network_options": {"hidden": [16], "dropout": 0.4}},

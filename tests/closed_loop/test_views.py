@@ -10,8 +10,8 @@ from toys import toy
 
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import CorrectorConfig
+from labelloop.methods.closed_loop.one_correction import columns, noisy_view
 from labelloop.methods.closed_loop.state import History
-from labelloop.methods.closed_loop.views import columns, noisy_view
 from labelloop.splits import one_hot, together
 from labelloop.types import MISSING, Extracted
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from labelloop.config.recipes import DEFAULT_METHOD, DEFAULT_RECIPE, PAPER_METHOD, RECIPES, method_of
+from labelloop.config.base import DEFAULT_METHOD, DEFAULT_RECIPE, PAPER_METHOD, RECIPES, method_of
 from labelloop.errors import UsageError
-from labelloop.methods import METHODS
+from labelloop.methods import METHODS, recipe_config
 from labelloop.methods.closed_loop import Config
-from labelloop.methods.configure import recipe_config
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

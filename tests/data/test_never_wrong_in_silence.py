@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from labelloop.data.columns import ONLY_NAMED
 from labelloop.data.problem import make_problem
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError, UsageError
@@ -111,7 +112,7 @@ def test_numbers_with_many_values_are_questioned(tmp_path):
 
 def test_sixteen_bits_keep_their_brightness(tmp_path):
     image = pytest.importorskip("PIL.Image")
-    from labelloop.data.images.pillow import to_rgb
+    from labelloop.data.pillow import to_rgb
 
     eight = np.arange(64, dtype=np.uint8).reshape(8, 8) * 4
     image.fromarray(eight.astype(np.uint16) * 257).save(tmp_path / "deep.png")
@@ -162,10 +163,10 @@ def test_a_list_of_numbers_is_one_more_feature(tmp_path):
     assert again.column_names == found.column_names
     pq.write_table(pa.table({"embedding" if k == "box" else k: v for k, v in table.items()}), tmp_path / "b.parquet")
     found = read_table(tmp_path / "b.parquet")
+    assert found.column_names == ("embedding[0]", "embedding[1]", "embedding[2]", "embedding[3]", "size")
+    found = read_table(tmp_path / "b.parquet", ReadOptions(embedding_column="embedding"))
     assert found.column_names == ("embedding[0]", "embedding[1]", "embedding[2]", "embedding[3]")
-    assert [(out.column, out.why) for out in found.schema_summary.left_out] == [
-        ("size", "the embedding 'embedding' replaces it")
-    ]
+    assert [(out.column, out.why) for out in found.schema_summary.left_out] == [("size", ONLY_NAMED)]
 
 
 # --- 5. dates and junk -------------------------------------------------------------------------------------------
@@ -197,11 +198,12 @@ def test_dates_become_their_parts(tmp_path, first, second, words):
 
 
 def test_a_junk_column_is_left_out_and_said(tmp_path):
-    lines = [f"{i},v{i % 90},{'abc'[i % 3]},{'ab'[i % 2]}" for i in range(300)]
-    with pytest.warns(UserWarning, match="'junk' .90 different values in 300 rows"):
-        table = read_table(rows(tmp_path / "a.csv", "x,junk,colour,label", lines))
+    lines = [f"{i},v{i},v{i % 90},{'abc'[i % 3]},{'ab'[i % 2]}" for i in range(300)]
+    with pytest.warns(UserWarning, match="'junk' .300 different values in 300 rows that share no words, like ids"):
+        table = read_table(rows(tmp_path / "a.csv", "x,junk,many,colour,label", lines))
     assert [(use.column, use.how) for use in table.schema_summary.features] == [
         ("x", "number"),
+        ("many", "category of 90"),
         ("colour", "category of 3"),
     ]
     assert [out.column for out in table.schema_summary.left_out] == ["junk"]

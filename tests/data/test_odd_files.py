@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +12,7 @@ from PIL import Image
 
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
+from labelloop.export.text_edits import Delimited
 from labelloop.workflows.summary import LONGEST, schema_text
 
 
@@ -47,15 +50,17 @@ def test_classes_that_differ_are_not(tmp_path, names):
 
 
 def test_leading_zeros_that_are_lost_are_said(tmp_path):
-    row = lambda i: f"{['01234', '02345', '90210'][i % 3]},0{i},{i % 7},0.5,{'ab'[i % 2]}"  # noqa: E731
-    table = read_table(table_of(tmp_path / "rows.csv", "zip,id,x,half,label", row))
+    row = lambda i: f"{['01234', '02345', '90210'][i % 3]},0{i},{i % 7},{'ab'[i % 2]}"  # noqa: E731
+    path = table_of(tmp_path / "rows.csv", "shop,id,x,label", row)
+    table = read_table(path)
     assert table.schema_summary.remarks == (
-        "'zip' is read as numbers, without its leading zeros ('01234'); if it is a code, put a letter before it",
+        "'shop' is read as numbers, without its leading zeros ('01234'); if it is a code, name it with"
+        " category_columns",
     )
     assert table.ids[:2].tolist() == ["00", "01"]
-    letters = table_of(tmp_path / "rows.csv", "zip,id,x,half,label", lambda i: f"z{row(i)}")
-    assert read_table(letters).schema_summary.features[0].how == "category of 3"
-    assert read_table(letters).schema_summary.remarks == ()
+    codes = read_table(path, ReadOptions(category_columns=("shop",)))
+    assert codes.schema_summary.features[0].how == "category of 3"
+    assert codes.schema_summary.remarks == ()
 
 
 def test_numbers_that_single_precision_cannot_tell_apart_are_said(tmp_path):
@@ -123,3 +128,53 @@ def test_images_deeper_than_their_class_are_said(tmp_path):
         "1 images in folders below a class folder are of that class: cat/tabby/0.png",
     )
     assert read_table(root, ReadOptions(labels_required=False)).schema_summary.remarks == ()
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "cp1252", "latin-1"])
+def test_another_encoding_is_read_and_said(tmp_path, codec):
+    rows = [f"{'café au lait' if i % 2 else 'thé vert'},{i},{'été' if i % 2 else 'hiver'}" for i in range(40)]
+    path = tmp_path / "rows.csv"
+    path.write_bytes(("boisson,x,label\n" + "\n".join(rows) + "\n").encode(codec))
+    table = read_table(path)
+    assert set(table.labels.tolist()) == {"été", "hiver"}
+    name = "UTF-16" if "16" in codec else "Windows-1252 (Latin-1)"
+    assert table.schema_summary.remarks[0] == f"not in UTF-8: read as {name}"
+
+
+def test_an_encoding_that_cannot_be_known_is_refused(tmp_path):
+    rows = [f"{'привет мир' if i % 2 else 'доброе утро'},{i},{'да' if i % 2 else 'нет'}" for i in range(40)]
+    path = tmp_path / "rows.csv"
+    path.write_bytes(("слово,x,label\n" + "\n".join(rows) + "\n").encode("cp1251"))
+    with pytest.raises(DataError, match="not in UTF-8"):
+        read_table(path)
+
+
+def test_a_sheet_is_read_like_a_file(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.append(["x", "kind", "when", "label", "clean_label"])
+    for i in range(40):
+        kind = None if i == 3 else "uv"[i % 2]
+        sheet.append([i / 2, kind, datetime.datetime(2024, 1, 1 + i % 28), "ab"[i % 2], "ab"[i % 2] if i < 9 else None])
+    book.create_sheet("notes").append(["nothing"])
+    book.save(tmp_path / "rows.xlsx")
+    table = read_table(tmp_path / "rows.xlsx")
+    assert "the first sheet of 2 is read, 'Sheet'" in table.schema_summary.remarks
+    assert table.column_names[:2] == ("x", "kind=u")
+    assert table.labels[:2].tolist() == ["a", "b"]
+    (tmp_path / "bad.xlsx").write_bytes(b"PK nonsense")
+    with pytest.raises(DataError, match=r"cannot be read as \.xlsx"):
+        read_table(tmp_path / "bad.xlsx")
+    book.active.cell(1, 2).value = None
+    book.save(tmp_path / "unnamed.xlsx")
+    with pytest.raises(DataError, match="column 2 of sheet 'Sheet' has no name in the first row"):
+        read_table(tmp_path / "unnamed.xlsx")
+
+
+def test_an_export_of_another_encoding_is_refused_with_a_way_out(tmp_path):
+    rows = [f"{i % 7 + (i % 2)},{'été' if i % 2 else 'hiver'}" for i in range(9)]
+    path = tmp_path / "rows.csv"
+    path.write_bytes(("x,label\n" + "\n".join(rows) + "\n").encode("latin-1"))
+    with pytest.raises(DataError, match="not in UTF-8, so its rows cannot be edited in place"):
+        Delimited(path, ",")

@@ -24,7 +24,9 @@ def table(path, *, labels=("cat", "dog"), spell=str, clean=str, **columns):
         name = labels[row % 2]
         label = name if spell is str else spell(row, name)
         verified = "" if row >= 20 else name if clean is str else clean(row, name)
-        lines.append(",".join([f"{row % 2}.5", *(str(column(row)) for column in columns.values()), label, verified]))
+        lines.append(
+            ",".join([f"{row % 2}.{row % 5}", *(str(column(row)) for column in columns.values()), label, verified])
+        )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -125,11 +127,10 @@ def test_a_slip_among_dates_is_refused_like_one_among_numbers(tmp_path):
     assert "'when' (date yyyy-mm-dd" in said(path, ReadOptions(na=("unknown",)))
 
 
-def test_numbers_with_signs_say_how_to_use_them(tmp_path):
+def test_numbers_with_signs_are_numbers_and_said(tmp_path):
     text = said(table(tmp_path / "a.csv", p=lambda row: f"${row}.00"))
-    assert (
-        "left out: 'p' (60 different values in 60 rows, like text or ids; to use it as numbers, write '$0.00'" in text
-    )
+    assert "features, number: 2: 'x', 'p'" in text
+    assert "'p' is read as numbers: '$10.00' as 10" in text
 
 
 def test_times_and_lists_of_text_are_left_out_in_words(tmp_path):

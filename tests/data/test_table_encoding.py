@@ -85,7 +85,7 @@ ROWS = [f"{i},{'red' if i % 2 else 'blue'},words {i},{'x' if i % 3 else 'y'},tra
 
 def test_a_file_is_encoded_and_another_in_the_same_way(tmp_path):
     path = csv(tmp_path / "a.csv", *ROWS, ",red,more,x,train", "999,,last,y,test")
-    with pytest.warns(UserWarning, match=r"'note' \(9 different values in 9 rows, like text or ids\)"):
+    with pytest.warns(UserWarning, match=r"'note' \(9 different values in 9 rows that share"):
         table = read_table(path)
     assert table.column_names == ("size", "size=(missing)", "colour=blue", "colour=red")
     assert table.inputs[8].tolist() == [3.5, 1, 0, 1]  # the median of 0 .. 7, and not of the test row

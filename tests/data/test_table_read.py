@@ -244,7 +244,8 @@ def test_embedding_columns_that_cannot_be_used(tmp_path):
     with raises("'e' and 'f' could both be meant; say which with embedding_column", path):
         read_table(path)
     save(embedding=[[1.0], [2.0]], f=[[1.0], [2.0]])
-    assert read_table(path).column_names == ("embedding[0]",)
+    with pytest.warns(UserWarning, match="'f' .of type list<"):
+        assert read_table(path).column_names == ("embedding[0]",)
     save(t=["[1, 2]", "[3, 4]"])
     with raises("column 't' is of type string, not lists of numbers", path):
         read_table(path, ReadOptions(embedding_column="t"))
@@ -421,7 +422,7 @@ def test_no_label_column(tmp_path):
 
 def test_a_feature_column_with_text(tmp_path):
     path = write(tmp_path / "a.csv", "a,b,label\n1,2,x\n2,two,y\n3,three,y\n")
-    with raises("column 'b' cannot be a feature: 3 different values in 3 rows, like text or ids", path):
+    with raises("column 'b' cannot be a feature: 3 different values in 3 rows that share no words, like ids", path):
         read_table(path, ReadOptions(feature_columns=["a", "b"]))
     with pytest.warns(UserWarning, match=r"'b' \(3 different values in 3 rows"):
         assert read_table(path).column_names == ("a",)
@@ -485,15 +486,15 @@ def test_headers_that_cannot_be_used(tmp_path):
     with raises("save the file as CSV in UTF-8", tmp_path / "c.csv"):
         read_table(tmp_path / "c.csv")
     (tmp_path / "d.csv").write_bytes(("a,label\n" + "1,x\n" * 5000 + "1,groß\n").encode("latin-1"))
-    with raises("not in UTF-8", tmp_path / "d.csv"):
-        read_table(tmp_path / "d.csv")
+    table = read_table(tmp_path / "d.csv")  # a byte far behind the first ones is not UTF-8, so the file is Latin-1
+    assert (table.labels[-1], any("Latin-1" in remark for remark in table.schema_summary.remarks)) == ("groß", True)
 
 
 def test_files_that_are_not_what_they_say(tmp_path):
     with raises("no such file", tmp_path / "none.csv"):
         read_table(tmp_path / "none.csv")
-    with raises("cannot read '.xlsx'; known: .csv, .tsv, .parquet, .jsonl, .json, .npz, .npy"):
-        read_table(tmp_path / "a.xlsx")
+    with raises("cannot read '.docx'; known: .csv, .tsv, .parquet, .jsonl, .json, "):
+        read_table(tmp_path / "a.docx")
     path = write(tmp_path / "a.parquet", "a,label\n1,2\n")
     with raises("cannot be read as Parquet", path):
         read_table(path)
@@ -511,7 +512,7 @@ def test_ids_and_splits_that_cannot_be_used(tmp_path):
 def test_no_column_to_learn_from(tmp_path):
     path = write(tmp_path / "a.csv", "name,blank,label\nx,,a\ny,,b\n")
     with raises(
-        "no column to train on; left out: 'name' (2 different values in 2 rows, like text or ids), 'blank' (empty)",
+        "no column to train on; left out: 'name' (2 different values in 2 rows that share no words, like ids), 'blank'",
         path,
     ):
         read_table(path)
@@ -574,11 +575,12 @@ def test_names_of_columns_may_be_spelled_with_spaces(tmp_path):
     assert (table.labels.tolist(), table.clean_labels.tolist()) == (["x", "y"], ["", "y"])
 
 
-def test_the_line_that_is_not_in_utf_8_is_named(tmp_path):
+def test_a_file_that_is_not_in_utf_8_is_read_as_latin_1_and_says_so(tmp_path):
     path = tmp_path / "data.csv"
     path.write_bytes("a,label\n1,x\n2,é\n".encode("latin-1"))
-    with raises("line 3 is not in UTF-8", path):
-        read_table(path)
+    table = read_table(path)
+    assert table.labels.tolist() == ["x", "é"]
+    assert [remark for remark in table.schema_summary.remarks if "Latin-1" in remark]
 
 
 def test_large_unsigned_numbers_are_classes(tmp_path):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelloop.data.images.pillow import MEAN, STD, EvalTransform, TrainTransform, _turned, to_floats
-from labelloop.data.images.store import ImageFiles, Resized
+from labelloop.data.image_files import ImageFiles, Resized
+from labelloop.data.pillow import MEAN, STD, EvalTransform, TrainTransform, _turned, to_floats
 from labelloop.errors import DataError, UsageError
 from labelloop.training.batches import batches
 from labelloop.types import MISSING, Rows

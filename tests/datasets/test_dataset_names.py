@@ -192,8 +192,7 @@ def test_a_fingerprint_tells_other_rows():
 
 
 def test_labels_may_be_missing_only_where_noisy_ones_are_given():
-    parts = {"name": "a", "source": "a", "inputs": np.zeros((2, 1)), "labels": [-1, 0]}
-    parts |= {"test_inputs": np.zeros((1, 1)), "test_labels": [0], "class_names": ["a", "b"]}
-    assert labelled(**parts, given_labels=[1, -1]).labels.tolist() == [-1, 0]
+    parts = ("a", "a", (np.zeros((2, 1)), [-1, 0]), (np.zeros((1, 1)), [0]), ["a", "b"])
+    assert labelled(*parts, given_labels=[1, -1]).labels.tolist() == [-1, 0]
     with pytest.raises(DataError, match="label -1 of row 0 is not a class"):
-        labelled(**parts)
+        labelled(*parts)

@@ -29,5 +29,5 @@ def launched(do: Callable[[int], int | None], count: int = 2, folder: Path | Non
 
 
 def _as_rank(do: Callable[[int], int | None], rank: int, shared: Mapping[str, str]) -> int | None:
-    os.environ.update(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+    os.environ.update({**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
     return do(rank)

@@ -9,8 +9,7 @@ from test_two_processes import SHARED
 from toys import toy
 
 from labelloop.errors import ElsewhereError, UsageError
-from labelloop.methods import METHODS
-from labelloop.methods.configure import recipe_config
+from labelloop.methods import METHODS, recipe_config
 from labelloop.training.averaging import empty_arrays, pack, shapes, unpack
 from labelloop.training.ranks import Ranks, alone_among_others, join, place_in
 from labelloop.workflows.compose import RunOptions, check_task, make_task

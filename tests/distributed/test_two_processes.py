@@ -26,9 +26,8 @@ from tiny_runs import quick_config
 from toys import quiet, toy
 
 from labelloop.cli import main
-from labelloop.methods import METHODS
+from labelloop.methods import METHODS, recipe_config
 from labelloop.methods.closed_loop import loop
-from labelloop.methods.configure import recipe_config
 from labelloop.runs.folder import RunFolder
 from labelloop.training import cross_fit
 from labelloop.training.epoch import extract

@@ -25,7 +25,7 @@ def _saved(make: Callable[[Path], Path], folder: Path) -> Path:
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test asks a server whether it is there."""
-    monkeypatch.setattr("labelloop.encoders.libraries.why_unreachable", lambda: None)
+    monkeypatch.setattr("labelloop.encoders.library_encoders.why_unreachable", lambda: None)
 
 
 @pytest.fixture(scope="session")

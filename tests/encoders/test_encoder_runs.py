@@ -212,7 +212,9 @@ def test_without_an_encoder_it_works_and_says_what_one_would_do(labelloop, tmp_p
     assert done.code == 0, done.err
     assert done.out.count("hint: ") == 1
     assert "--encoder sentence-transformers:" in done.out
-    assert package.load_model(tmp_path / "run").predict(["love great", "broken late"]).shape == (2,)
+    model = package.load_model(tmp_path / "run")
+    assert model.encoding[0].kind == "text"
+    np.testing.assert_array_equal(model.predict(["love great", "broken late"]), ["good", "bad"])
     photos = tmp_path / "photos"
     clean = write_pictures(photos, 24, 12)
     done = labelloop("fit", photos, "--clean-file", clean, "--output-dir", tmp_path / "images", *settings(QUICK[:4]))
@@ -261,7 +263,8 @@ def test_from_python(text_folder, image_folder, tmp_path):
         (("--encoder", "sentence-transformers:/no/such/folder"), 2, "there is no folder /no/such/folder"),
         (("--encoder", "transfomers:x"), 2, "cannot import 'transfomers'"),
         (("--encoder", "x"), 2, "is not of the form sentence-transformers:NAME"),
-        (("--train-encoder",), 2, "cannot be fine-tuned"),
+        (("--train-encoder",), 2, "--train-encoder trains an encoder further; name one with encoder"),
+        (("--train-encoder", "--encoder", "words"), 2, "cannot be fine-tuned"),
         (("--encoder", "timm:x"), 2, "is for images"),
         (("--embed", "x:y"), 2, "--embed is now called --encoder"),
     ],

@@ -185,7 +185,7 @@ def test_a_full_cache_needs_no_library(text_folder):
     ("library", "kind"), [("sentence-transformers", "text"), ("transformers", "image"), ("timm", "image")]
 )
 def test_a_library_that_is_not_installed_is_named_with_its_extra(library, kind, monkeypatch):
-    monkeypatch.setattr("labelloop.encoders.libraries.find_spec", lambda name: None)
+    monkeypatch.setattr("labelloop.encoders.library_encoders.find_spec", lambda name: None)
     with pytest.raises(UsageError) as caught:
         open_encoder(f"{library}:anything", kind)
     assert f"needs {library}: install it with pip install 'labelloop[{library}]'" in str(caught.value)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from labelloop.encoders.encode import Encoded, encode_rows
 from labelloop.encoders.encoder import raw_inputs
-from labelloop.encoders.inputs import open_encoder
-from labelloop.encoders.own import ROWS
+from labelloop.encoders.inputs import ROWS, open_encoder
 from labelloop.errors import DataError, UsageError
 
 MODULE = """
@@ -82,7 +83,7 @@ number = 3
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A module in the current folder, which is on no path yet."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
@@ -91,7 +92,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     sys.modules.pop("own_texts", None)
 
 
-def encoded(texts: list[str], name: str, **options: object) -> Encoded:
+def encoded(texts: list[str], name: str, **options: Any) -> Encoded:
     return encode_rows(raw_inputs(texts), open_encoder(name, "text"), "reviews.csv", **options)
 
 

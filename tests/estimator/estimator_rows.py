@@ -47,12 +47,12 @@ def digits_one_too_high() -> NoisyRows:
 def quick(**changes: Any) -> LabelLoopClassifier:
     """An estimator that fits in a moment."""
     small = {"network_options": {"hidden": [16]}, "rounds": 1, "learners": "networks"}
-    settings = {"epochs": 8, "batch_size": 32, "config": small, "random_state": 0}
+    settings: dict[str, Any] = {"epochs": 8, "batch_size": 32, "config": small, "random_state": 0}
     return LabelLoopClassifier(**(settings | changes))
 
 
 def papers(**changes: Any) -> LabelLoopClassifier:
     """The same with the paper's method."""
     small = {"network_options": {"hidden": [16]}, "correct_every": 2, "corrector": {"hidden": 16, "max_epochs": 8}}
-    settings = {"recipe": "paper", "network": "mlp", "epochs": 8, "warm_up": 3, "batch_size": 32, "config": small}
-    return LabelLoopClassifier(**(settings | {"random_state": 0} | changes))
+    settings: dict[str, Any] = {"recipe": "paper", "network": "mlp", "epochs": 8, "warm_up": 3, "batch_size": 32}
+    return LabelLoopClassifier(**(settings | {"config": small, "random_state": 0} | changes))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from made_runs import run_of
 
-from labelloop.data.readers.options import origin_of
+from labelloop.data.options import origin_of
 from labelloop.data.table import from_arrays
 
 GIVEN = [0, 0, 1, -1]
@@ -21,7 +21,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def hub_run(tmp_path: Path, split: str | None = None) -> Path:
-    origin = origin_of("hf-dataset", tmp_path / "data", label_column="label", options={"split": split})
+    origin = origin_of("hf-dataset", tmp_path / "data", {"split": split}, label_column="label")
     names = ["cat", "dog", "owl"]
     table = from_arrays(np.zeros((4, 1), np.float32), GIVEN, [1, -1, -1, -1], class_names=names, origin=origin)
     return run_of(table, tmp_path / "run", {1: ("dog", 0.875), 3: ("owl", 0.75)})

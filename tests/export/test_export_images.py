@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from made_runs import run_of
 
-from labelloop.data.readers.options import origin_of
+from labelloop.data.options import origin_of
 from labelloop.data.table import from_arrays
 
 IMAGES = {  # what each image holds; only the bytes matter here
@@ -38,7 +38,7 @@ def folder_run(root: Path, run: Path) -> Path:
         ["cat", "", "", "dog", ""],
         ids=names,
         source=str(root),
-        origin=origin_of("image-folder", root, names=names),
+        origin=origin_of("image-folder", root, {}, names),
     )
     return run_of(table, run, CORRECTED)
 
@@ -121,7 +121,7 @@ def test_images_named_in_a_table(labelloop, tmp_path):
     given = ["cat", "cat", "cat", "dog", ""]
     lines = "".join(f"{name},{label},\n" for name, label in zip(names, given, strict=True))
     (root / "table.csv").write_text("file_name,label,clean_label\n" + lines)
-    origin = origin_of("image-table", root / "table.csv", label_column="label", file_name_column="file_name")
+    origin = origin_of("image-table", root / "table.csv", {}, label_column="label", file_name_column="file_name")
     table = from_arrays(np.zeros((5, 2), np.float32), given, ["cat"] + [""] * 4, ids=names, origin=origin)
     run = run_of(table, tmp_path / "run", CORRECTED)
     flags = ("--action", "keep", "--output", tmp_path / "fixed")
@@ -136,7 +136,7 @@ def test_a_class_that_is_a_path_is_no_folder(labelloop, tmp_path, name):
     (data / "table.csv").write_text(f"file_name,label,clean_label\n1.png,{name},{name}\n2.png,dog,\n")
     for image in ("1.png", "2.png"):
         (data / image).write_bytes(image.encode())
-    origin = origin_of("image-table", data / "table.csv", label_column="label", file_name_column="file_name")
+    origin = origin_of("image-table", data / "table.csv", {}, label_column="label", file_name_column="file_name")
     rows = from_arrays(np.zeros((2, 2), np.float32), [name, "dog"], [name, ""], ids=["1.png", "2.png"], origin=origin)
     run = run_of(rows, tmp_path / "run", {})
     before = tree(tmp_path)

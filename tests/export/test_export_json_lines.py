@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from made_runs import run_of
 
-from labelloop.data.readers.options import origin_of
+from labelloop.data.options import origin_of
 from labelloop.data.table import from_arrays
 
 LINES = (
@@ -30,7 +30,7 @@ CORRECTED = {1: ("dog", 0.875), 3: ("cat", 0.75), 4: ("dog", 0.75)}
 
 
 def lines_run(path: Path, run: Path) -> Path:
-    origin = origin_of("jsonl", path, label_column="label", clean_column="clean_label", id_column="id")
+    origin = origin_of("jsonl", path, {}, label_column="label", clean_column="clean_label", id_column="id")
     given, clean = ["cat", "cat", "dog", "", ""], ["dog", "", "", "", ""]
     table = from_arrays(np.zeros((5, 1), np.float32), given, clean, ids=list("abcde"), origin=origin)
     return run_of(table, run, CORRECTED)

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from made_runs import made_run
 
+from labelloop.runs.reviews import Answer, append_answers
+
 BOM = b"\xef\xbb\xbf"
 # Row 0 paired and verified wrong, row 1 corrected surely, row 2 corrected with doubt, row 3 unlabelled, row 4 good.
 PLAIN = b"id,x,label,clean_label,note\na,1,cat,dog,n\nb,2,cat,,n\nc,3,dog,,n\nd,4,,,n\ne,5,dog,,n\nf,6,cat,cat,n\n"
@@ -265,3 +267,29 @@ def test_json_lines_are_edited_in_place(labelloop, tmp_path):
     assert with_value(line, spans["label"], "hund") == line.replace('"cät"', '"hund"')
     assert with_members(line, {"c": None}) == ' {"a" : [1, {"label": "no"}], "label" :"cät" , "b": "}", "c": null} \r'
     assert with_members("{}", {"c": 1}) == '{"c": 1}'
+
+
+def reviewed(run: Path, row: int, reviewer: str, label: str) -> Answer:
+    return Answer(f"{reviewer}-{row}-{label}", row, str(row), reviewer, "label", label, "2026-01-01T00:00:00")
+
+
+def test_decisions_of_reviewers_are_exported(labelloop, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(PLAIN)
+    run = made_run(path, tmp_path / "run", CORRECTED)
+    said = [(1, "ann", "cat"), (4, "ann", "cat"), (4, "bob", "cat"), (2, "ann", "cat"), (2, "bob", "dog")]
+    append_answers(run, [reviewed(run, *each) for each in said])
+    done = labelloop("export", run, "--to", "csv", "--replace", "--output", tmp_path / "new.csv")
+    assert done.code == 0, done.err
+    assert (
+        "2 rows have the label that reviewers decided on; 1 rows on which they disagree have that of the run"
+        in done.out
+    )
+    assert [row["label"] for row in cells(tmp_path / "new.csv")] == ["dog", "cat", "cat", "cat", "cat", "cat"]
+    reasons = {line["row"]: line["reason"] for line in cells(tmp_path / "new.csv.changes.csv")}
+    assert reasons == {"0": "verified", "2": "corrected", "3": "had no label", "4": "verified"}
+    done = labelloop("export", run, "--to", "issues", "--output", tmp_path / "issues.csv")
+    assert [row["is_label_issue"] for row in cells(tmp_path / "issues.csv")][1] == "false"  # the given label was right
+    append_answers(run, [reviewed(run, 3, "eve", "unicorn")])
+    done = labelloop("export", run, "--to", "csv", "--output", tmp_path / "b.csv")
+    assert (done.code, "not of this run" in done.err) == (1, True)

@@ -77,7 +77,7 @@ def buffers_of(model: nn.Module) -> dict[str, Tensor]:
 def assert_close(a: dict[str, Tensor], b: dict[str, Tensor], tolerance: float) -> None:
     assert a.keys() == b.keys()
     for name in a:
-        torch.testing.assert_close(a[name], b[name], rtol=0, atol=tolerance, msg=lambda text, name=name: name + text)
+        torch.testing.assert_close(a[name], b[name], rtol=0, atol=tolerance, msg=name)
 
 
 def count_passes(model: nn.Module) -> list[int]:
@@ -93,7 +93,7 @@ def count_passes(model: nn.Module) -> list[int]:
 def configure(name: str, problem: Problem, **changes: Any) -> Any:
     images = problem.train.inputs.ndim == 4
     options = {"widths": [4, 6, 8]} if images else {"hidden": [16]}
-    settings = {"network_options": options, "epochs": 4, "batch_size": 16, "learning_rate": 0.05}
+    settings: dict[str, Any] = {"network_options": options, "epochs": 4, "batch_size": 16, "learning_rate": 0.05}
     return resolve(METHODS[name].config(**(settings | changes)), problem)
 
 

@@ -68,7 +68,8 @@ class Fixed(torch.nn.Module):
 
     def __init__(self, factor: float) -> None:
         super().__init__()
-        self.factor, self.modes = factor, []
+        self.factor = factor
+        self.modes: list[bool] = []
 
     def forward(self, x):
         self.modes.append(self.training)

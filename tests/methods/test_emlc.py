@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import double_backward
 import numpy as np
@@ -358,7 +359,7 @@ class Watching(type(quiet())):
 
     def __init__(self) -> None:
         super().__init__(0, device="cpu", progress=False)
-        self.networks = []
+        self.networks: list[Any] = []
 
     def prepare(self, model):
         self.networks.append(model)

@@ -12,7 +12,7 @@ from toys import new_folder, quiet, same_state, toy
 from labelloop.errors import UsageError
 from labelloop.methods import labelloop
 from labelloop.methods.labelloop import Config, Corrector, fit, rows_worth_a_clean_one, settled
-from labelloop.relabel.stacking import clean_loss
+from labelloop.relabel.stacking import clean_loss, combine
 from labelloop.runs.folder import RunFolder
 from labelloop.splits import one_hot
 from labelloop.training import cross_fit as cross_fit_file
@@ -22,7 +22,7 @@ from labelloop.types import MISSING, Correction, Problem
 
 
 def tiny_config(problem: Problem, **changes: Any) -> Config:
-    settings = {
+    settings: dict[str, Any] = {
         "network": "mlp",
         "network_options": {"hidden": [8]},
         "epochs": 6,
@@ -42,6 +42,10 @@ def predictions(problem: Problem, seed: int, skill: float) -> Correction:
     return Correction(*found)
 
 
+def before_the_first_round(problem: Problem) -> Corrector:
+    return Corrector.of(problem, Halves.dealt(problem, 0), tiny_config(problem), 0)
+
+
 # --- the combination over rounds --------------------------------------------------------------------------------------
 
 
@@ -49,12 +53,12 @@ def predictions(problem: Problem, seed: int, skill: float) -> Correction:
 def test_proposition_1_holds_over_rounds_on_the_clean_rows(paired):
     """Eq. 5 never loses to the given label, to any round, or to the weights of the round before."""
     problem, _ = toy(n=150, m=45, paired=45 if paired else 0)
-    corrector = Corrector.of(problem, tiny_config(problem), 0)
+    corrector = before_the_first_round(problem)
     before = np.inf
     for number, skill in enumerate((2.0, 0.5, 3.0)):
         corrector.next_round(predictions(problem, number, skill))
         shown = corrector.shown
-        true = np.tile(corrector.answers[0].noise.validation.labels, len(shown))
+        true = np.tile(problem.clean.clean_labels, len(shown))
         components = [one_hot(shown.ravel(), 3), *(part.clean for part in corrector.past)]
         loss = clean_loss(components, true, corrector.weights)
         each = [clean_loss([part], true, np.ones(1)) for part in components]
@@ -66,7 +70,7 @@ def test_proposition_1_holds_over_rounds_on_the_clean_rows(paired):
 
 def test_the_prior_counts_as_ten_clean_rows_that_chose_the_newest_round():
     problem, _ = toy(n=100, m=30)
-    corrector = Corrector.of(problem, tiny_config(problem), 0)
+    corrector = before_the_first_round(problem)
     corrector.next_round(predictions(problem, 0, 1.0))
     corrector.next_round(predictions(problem, 1, 2.0))
     expected = (30 * corrector.weights + 10 * np.array([0, 0, 1])) / 40
@@ -77,14 +81,56 @@ def test_drawn_given_labels_stay_the_same_in_all_rounds_and_real_ones_are_real()
     problem, _ = toy(n=100, m=30, paired=30)
     half = replace(problem.clean, labels=np.where(np.arange(30) % 2, problem.clean.labels, MISSING))
     problem = replace(problem, clean=half)
-    corrector = Corrector.of(problem, tiny_config(problem), 0)
+    corrector = before_the_first_round(problem)
     corrector.next_round(predictions(problem, 0, 1.0))
     first = corrector.shown.copy()
     corrector.next_round(predictions(problem, 1, 2.0))
     np.testing.assert_array_equal(corrector.shown, first)
-    given = corrector.answers[0].noise.validation.given
+    given = problem.clean.labels
     assert (first[:, given != MISSING] == given[given != MISSING]).all()
     assert (first != MISSING).all()
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_what_teaches_a_network_is_corrected_without_the_clean_rows_that_it_predicts(paired):
+    """Other clean labels in half 0 change neither what teaches the network of half 0 nor what Eq. 5 sees of half 0."""
+    problem, _ = toy(n=150, m=60, paired=60 if paired else 0)
+    halves = Halves.dealt(problem, 0)
+    other = problem.clean.clean_labels.copy()
+    other[halves.clean == 0] = (other[halves.clean == 0] + 1) % 3
+    changed = replace(problem, clean=replace(problem.clean, clean_labels=other))
+    log_p, found = predictions(problem, 0, 1.0), []
+    shown = problem.clean.labels[None] if paired else problem.clean.clean_labels[None]
+    for each in (problem, changed):
+        corrector = Corrector.of(each, halves, tiny_config(problem), 0)
+        corrector.shown = shown
+        corrector.next_round(log_p)
+        found.append(corrector.past[0])
+    before, after = found
+    mine, of_half = halves.train != 0, halves.clean == 0
+    np.testing.assert_array_equal(after.train[mine], before.train[mine])
+    np.testing.assert_array_equal(after.clean[of_half], before.clean[of_half])
+    assert not np.array_equal(after.train[~mine], before.train[~mine])
+    assert not np.array_equal(after.clean[~of_half], before.clean[~of_half])
+
+
+def test_the_labels_that_the_loop_ends_with_are_taught_by_all_clean_rows():
+    problem, _ = toy(n=150, m=60, paired=60)
+    corrector = before_the_first_round(problem)
+    teaching, _, _ = corrector.next_round(predictions(problem, 0, 1.0))
+    targets, returned = corrector.ended(problem, tiny_config(problem))
+    assert not np.array_equal(targets, teaching)
+    whole = corrector.rows.relabel(corrector.scores[0], corrector.scores[0])
+    parts = [corrector._given_or(whole.posterior.final[corrector.rows.of_train])]
+    parts.append(whole.posterior.final[corrector.rows.of_train])
+    np.testing.assert_allclose(targets, combine(parts, corrector.mixing), atol=1e-6)
+    assert returned.estimate["corrected_label_accuracy"]["rows"] == 60
+
+
+@pytest.mark.parametrize("clean", [2, 3])
+def test_with_fewer_than_four_clean_rows_there_is_one_round(clean):
+    problem, _ = toy(n=90, m=clean)
+    assert len(fit(problem, tiny_config(problem, rounds=3), quiet()).rounds) == 1
 
 
 def test_labels_of_the_last_round_are_returned_after_the_guard():

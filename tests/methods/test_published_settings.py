@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from labelloop.config.base import TrainingConfig
 from labelloop.methods import METHODS, dmlp, emlc, fasten, l2b, mwnet
 
 SHARED = set(asdict(TrainingConfig()))
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "glc": {},
     "fasten": {"clean_per_class": 10, "threshold": 0.8, "noisy_head_weight": 0.5},
     "mw-net": {

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from labelloop import models
 from labelloop.errors import DataError
-from labelloop.models import Normalise, mean_and_std, two_head
+from labelloop.models import Normalise, mean_and_std
 
 
 def test_pixels_by_hand():
@@ -75,7 +76,7 @@ def test_statistics_of_pixels_by_hand_use_only_the_indexed_rows():
 @pytest.mark.parametrize("chunk", [1, 100, 2**20])
 @pytest.mark.parametrize("kind", ["pixels", "pixel matrix", "features", "float images"])
 def test_statistics_equal_those_of_a_float_copy_whatever_the_chunk(kind, chunk, monkeypatch):
-    monkeypatch.setattr(two_head, "_CHUNK_VALUES", chunk)
+    monkeypatch.setattr(models, "_CHUNK_VALUES", chunk)
     rng = np.random.default_rng(0)
     inputs = {
         "pixels": lambda: rng.integers(0, 256, (23, 4, 5, 3), dtype=np.uint8),

@@ -149,11 +149,11 @@ def test_symmetric_works_for_any_number_of_classes(classes, convention):
     assert set(noisy.labels) == set(range(classes))
 
 
-def test_a_subset_gets_the_labels_of_the_whole():
+def test_the_first_rows_get_the_labels_of_the_whole():
     true = balanced(10, 2000)
-    rows = stream(0, "rows").permutation(2000)[:300]
+    rows = slice(300)
     whole = corrupt("symmetric", true, 10, 0.6).labels
-    part = corrupt("symmetric", true[rows], 10, 0.6, index=rows).labels
+    part = corrupt("symmetric", true[rows], 10, 0.6).labels
     assert (whole != true).any()
     np.testing.assert_array_equal(part, whole[rows])
 
@@ -199,8 +199,6 @@ def test_a_rate_beside_a_matrix_is_refused():
         ("asymmetric-cifar10", 100, {}, "made for the 10 classes of CIFAR-10, but there are 100"),
         ("asymmetric-cifar100", 10, {}, "made for the 100 classes of CIFAR-100, but there are 10"),
         ("pair", 1, {}, "at least 2 classes"),
-        ("pair", 10, {"index": [0, 1]}, "one whole number for each of 3 labels"),
-        ("pair", 10, {"index": [0, -1, 2]}, "row 1: -1 is negative"),
     ],
 )
 def test_bad_options_are_refused(name, classes, options, message):

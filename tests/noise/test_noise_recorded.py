@@ -105,8 +105,8 @@ def test_an_ordered_file_is_put_in_the_order_of_the_data(tmp_path):
 
 def test_a_part_of_the_rows_and_missing_labels(tmp_path):
     path = save_npy(tmp_path / "human.npy", columns())
-    noisy = read(path, labels=[1, -1, 3], index=[6, 5, 3])
-    assert noisy.labels.tolist() == [1, -1, 0]
+    noisy = read(path, labels=[TRUE[0], -1, TRUE[2], TRUE[3]])
+    assert noisy.labels.tolist() == [HUMAN[0], -1, HUMAN[2], HUMAN[3]]
     assert noisy.rate == 0.25  # of the whole file
 
 
@@ -221,8 +221,7 @@ def test_random_bytes_never_escape_as_another_error(tmp_path):
     [
         ("human.csv", {}, UsageError, "from .pt or .npy files, not '.csv'"),
         ("absent.pt", {}, DataError, "there is no such file"),
-        ("human.npy", {"labels": TRUE[:3]}, DataError, "holds 8 rows, but there are 3 labels: give index="),
-        ("human.npy", {"labels": [0], "index": [8]}, DataError, "belongs to row 8"),
+        ("human.npy", {"labels": [*TRUE, 0]}, DataError, "holds 8 rows, but there are 9 labels: wrong data set?"),
         ("human.npy", {"order": "absent.npy"}, DataError, "cannot be read as an array of row numbers"),
         ("plain.npy", {}, DataError, "holds no dictionary"),
         ("human.npy", {"order": "plain.npy"}, DataError, "does not name each of the rows 0..7 once"),
@@ -267,6 +266,5 @@ def test_the_published_files(shared_data, file, key, classes, rate):
     assert np.bincount(true).tolist() == [50_000 // classes] * classes
     noisy = recorded(true, classes, 1, None, path=path, key=key)
     assert realised_rate(true, noisy.labels) == pytest.approx(rate, abs=2e-3)
-    rows = stream(0, "rows").permutation(50_000)[:45_000]
-    part = recorded(true[rows], classes, 1, None, path=path, key=key, index=rows)
-    np.testing.assert_array_equal(part.labels, noisy.labels[rows])
+    part = recorded(true[:45_000], classes, 1, None, path=path, key=key)
+    np.testing.assert_array_equal(part.labels, noisy.labels[:45_000])

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from labelloop.bench.check import SEED
 from labelloop.errors import UsageError
-from labelloop.paper.grids import read_choices, read_item, read_items
+from labelloop.paper.grids import SEED, read_choices, read_item, read_items
 
 COMMON = """
 wrong = { symmetric = 0.9, instance = 1.0 }

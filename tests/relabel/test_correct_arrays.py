@@ -101,14 +101,19 @@ def test_numbers_may_skip_a_class_that_no_row_has():
     assert found.classes.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_unpaired_rows_are_said_to_be_judged_by_an_estimate():
+def test_without_pairs_the_estimate_is_a_pair_of_bounds():
     with pytest.warns(UserWarning, match="estimated from the noisy rows"):
         found = labelloop.correct(np.where(CLEAN >= 0, -1, WORLD.given), CLEAN, pred_probs=P)
     assert found.clean_rows == {"paired": 0, "unpaired": 200}
     rest = CLEAN < 0
     assert not np.array_equal(found.corrected_proba[rest], found.predicted_proba[rest])
     assert found.estimate["corrected_label_accuracy"]["rows"] == 200
-    assert "estimated noise" in found.estimate["notes"][0]
+    assert found.estimate["corrected_label_accuracy"]["how"] == "bounded"
+    assert "keep their given label would say more" in found.estimate["notes"][0]
+    truth = (found.corrected_labels == WORLD.true)[rest].mean()
+    assert (
+        found.estimate["corrected_label_accuracy"]["low"] <= truth <= found.estimate["corrected_label_accuracy"]["high"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from worlds import NUM_CLASSES, class_conditional, worthless_labels
 
 from labelloop.relabel import correct_labels
+from labelloop.relabel.relabel import relabel
 from labelloop.splits import deal
 
 pytestmark = pytest.mark.slow
@@ -167,3 +168,16 @@ def test_folds_are_dealt_evenly():
     assert np.bincount(fold).tolist() == [4, 4, 4, 4, 4]
     assert np.bincount(fold[groups == 0]).tolist() == [2, 2, 2, 2, 2]
     assert set(deal(np.zeros(3, int), np.random.default_rng(0))) == {0, 1, 2}
+
+
+def test_a_clean_row_is_predicted_as_if_its_class_had_no_clean_row_where_it_is_the_only_one():
+    """The only clean row of a class is predicted by what the scores say of that class, as a noisy one of it is."""
+    world = class_conditional(400)
+    rows = np.concatenate([np.flatnonzero(world.true == k)[: 1 if k == 0 else 10] for k in range(NUM_CLASSES)])
+    clean = np.full(400, -1)
+    clean[rows] = world.true[rows]
+    scores = np.log(np.maximum(world.probabilities, 1e-7)).astype(np.float32)
+    found = relabel(scores, np.where(clean >= 0, -1, world.given), clean, NUM_CLASSES)
+    only = np.flatnonzero(found.noise.validation.labels == 0)
+    np.testing.assert_allclose(found.q_oof[only, 0], world.probabilities[rows[:1], 0], atol=1e-5)
+    assert not np.allclose(found.q[rows[:1], 0], world.probabilities[rows[:1], 0], atol=1e-3), "it is learnt from in q"

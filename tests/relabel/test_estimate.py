@@ -10,16 +10,18 @@ from scipy.stats import binom
 from small_rows import QUICK_LOOP, quick_fit, small_rows
 
 import labelloop
+from labelloop.relabel.bounds import InputsAlone, interval
 from labelloop.relabel.estimate import (
+    ASSUMED,
+    BOUNDED,
     NO_PAIRS,
     RANDOM_SAMPLE,
-    SIMULATED,
     WITHOUT_LABEL,
+    by_class,
     cross_fitted,
     estimate,
     estimate_lines,
     expected_share,
-    interval,
     reliability,
 )
 
@@ -105,6 +107,13 @@ def test_the_shares_worked_by_hand():
     assert (found["good_labels_broken"]["value"], found["good_labels_broken"]["rows"]) == (pytest.approx(4 / 12), 12)
     assert (found["wrong_labels_fixed"]["value"], found["wrong_labels_fixed"]["rows"]) == (pytest.approx(4 / 8), 8)
     assert found["notes"] == [RANDOM_SAMPLE]
+    before = found["given_label_accuracy"]
+    assert (before["value"], before["rows"], before["how"]) == (pytest.approx(12 / 20), 20, "measured")
+    first = found["by_class"][0]
+    assert (first["good"], first["broken"], first["wrong"], first["fixed"], first["clean_rows"]) == (4, 0, 4, 0, 13)
+    assert (first["recall"]["value"], first["given_recall"]["value"]) == (0.5, 0.5)
+    assert (first["precision"]["value"], first["given_precision"]["value"]) == (0.5, 0.5)
+    assert (first["precision"]["rows"], first["given_precision"]["rows"]) == (8, 8)
     few = estimate(np.eye(2)[corrected[10:]], given[10:], clean[10:])
     assert few["corrected_label_accuracy"]["rows"] == 15
     assert few["notes"] == [WITHOUT_LABEL.format(unpaired=5, rows=15), RANDOM_SAMPLE]
@@ -129,7 +138,7 @@ def test_simulated_labels_by_hand():
     accuracy = found["corrected_label_accuracy"]
     assert accuracy["value"] == pytest.approx((3 + 3) / 8), "the paired row is right; 3 of 4 under either estimate"
     assert (accuracy["low"], accuracy["high"]) == interval(3, 4)
-    assert found["notes"][0] == SIMULATED.format(unpaired=3, rows=4)
+    assert accuracy["how"] == "assumed"
     wider = expected_share(np.array([[1.0, 0.0], [1.0, 1.0]]))
     assert (wider["low"], wider["high"]) == (interval(1, 2)[0], 1.0)
 
@@ -213,3 +222,76 @@ def test_rows_whose_label_is_not_simulated_count_as_they_are():
     assert found["corrected_label_accuracy"]["value"] == 0.75
     simulated = estimate(said, np.full(4, -1), clean, expected=np.full((4, 2), 0.5, np.float32))
     assert simulated["corrected_label_accuracy"]["value"] == 0.5
+
+
+def test_without_pairs_the_accuracy_is_bounded_and_the_noise_model_is_an_assumption():
+    clean, said = np.array([0, 1, 0, 1] * 10), np.eye(2, dtype=np.float32)[[0, 1, 0, 1] * 10]
+    h = np.array([0, 1] * 500)
+    given = np.where(np.arange(1000) % 5 == 0, 1 - h, h)
+    alone = InputsAlone(h, np.full(1000, 0.99), clean, np.full(40, 0.99), given, h)
+    expected = np.full((40, 1), 0.9, np.float32)
+    found = estimate(said, np.full(40, -1), clean, expected=expected, alone=alone)
+    before, after = found["given_label_accuracy"], found["corrected_label_accuracy"]
+    none_wrong = alone.accuracy(h, clean)[0]
+    assert none_wrong == pytest.approx(interval(40, 40)[0], abs=0.01), "0 wrong of 40, at 97.5%"
+    assert (before["how"], after["how"]) == ("bounded", "bounded")
+    assert (after["low"], after["high"]) == (none_wrong, 1.0)
+    assert (before["low"], before["high"]) == pytest.approx((none_wrong - 0.2, 0.8 + 1 - none_wrong))
+    assert after["value"] == pytest.approx(max(0.9, none_wrong)), "what the noise model says, within the bounds"
+    assert after["if_noise_model_holds"]["how"] == "assumed"
+    words = ASSUMED.format(
+        **{key: f"{100 * after['if_noise_model_holds'][key]:.1f}%" for key in ("value", "low", "high")}
+    )
+    assert found["notes"][:3] == [BOUNDED.format(unpaired=40, rows=40), NO_PAIRS, words]
+    assert any("95% bounds without pairs" in line for line in estimate_lines(found))
+
+
+def test_a_few_pairs_narrow_the_bounds():
+    clean = np.array([0, 1] * 30)
+    given = np.where(np.arange(60) < 15, clean, -1)
+    h, said = np.array([0, 1] * 500), np.eye(2, dtype=np.float32)[clean]
+    alone = InputsAlone(h, np.full(1000, 0.6), 1 - clean, np.full(60, 0.6), h, h)
+    without = estimate(said, np.full(60, -1), clean, alone=alone)["given_label_accuracy"]
+    few = estimate(said, given, clean, alone=alone)["given_label_accuracy"]
+    assert (without["low"], without["high"]) == (0.0, pytest.approx(0.06, abs=0.01)), "h is always wrong, and agrees"
+    assert few["how"] == "bounded"
+    assert few == without | {"low": few["low"], "high": few["high"], "value": few["value"]}, (
+        "they contradict each other"
+    )
+    helped = InputsAlone(h, np.full(1000, 0.6), clean, np.full(60, 0.6), np.where(np.arange(1000) < 300, 1 - h, h), h)
+    assert (
+        estimate(said, given, clean, alone=helped)["given_label_accuracy"]["low"]
+        > estimate(said, np.full(60, -1), clean, alone=helped)["given_label_accuracy"]["low"]
+    )
+
+
+def test_classes_at_risk_stand_first():
+    clean, said = np.array([0] * 30 + [1] * 2), np.eye(3, dtype=np.float32)[[0] * 32]
+    given = np.array([0] * 28 + [1] * 4)
+    returned, labels = np.zeros(90, int), np.array([0] * 50 + [1] * 30 + [2] * 10)
+    alone = InputsAlone(returned, np.full(90, 0.9), clean, np.full(32, 0.9), labels, returned)
+    found = estimate(said, given, clean, alone=alone)["at_risk"]
+    assert [(one["class"], one["verify"]) for one in found] == [(1, 5), (2, 5)]
+    assert found[0]["why"] == (
+        "on its clean rows changes broke 2 good labels and fixed 0 wrong ones; on balance it loses 30 of 30 labels"
+    )
+    assert found[1]["why"].startswith("no clean row is of this class")
+
+
+def test_intervals_of_classes_are_of_the_noisy_rows_and_hold_there():
+    """Half of 400 rows are clean: what is not known about the other half is wider than what 200 rows show of a law."""
+    held = {"finite": 0, "law": 0}
+    draws = 300
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        true = rng.integers(2, size=400)
+        returned = np.where(rng.random(400) < 0.2, 1 - true, true)
+        clean = np.arange(400) < 200
+        soft = np.eye(2, dtype=np.float32)[returned]
+        noisy = InputsAlone(*[np.zeros(200, int)] * 4, returned[~clean], returned[~clean])
+        truth = (returned == 0)[~clean & (true == 0)].mean()
+        for name, alone in (("finite", noisy), ("law", None)):
+            found = by_class(soft[clean], returned[clean], true[clean], alone)[0]["recall"]
+            held[name] += found["low"] <= truth <= found["high"]
+    assert held["finite"] / draws > 0.93
+    assert held["law"] / draws < 0.9

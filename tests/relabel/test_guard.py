@@ -4,43 +4,174 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from scipy.stats import binom
 from worlds import NUM_CLASSES, class_conditional
 
 from labelloop.relabel import correct_labels
-from labelloop.relabel.guard import BROKEN_BEFORE, Guard, Z, guard_line, margins, set_guard
-from labelloop.relabel.noise_posterior import flatten, least_sharp
+from labelloop.relabel.evidence import (
+    BROKEN_BEFORE,
+    Bound,
+    Counts,
+    Evidence,
+    Trial,
+    cross_fit,
+    few_wrong,
+    guard_line,
+    sign_test,
+)
+from labelloop.relabel.guard import KEEP_ALL, MOST_RANK, Guard, Z, _is_variant, margins
 
 pytestmark = pytest.mark.slow
 
 COUNTS = np.array([50, 50])
 
 
-def changes(*outcomes: tuple[float, float, float]) -> Guard:
-    lead, fixed, broken = (np.array(part) for part in zip(*outcomes, strict=True))
-    return set_guard(lead, fixed, broken, COUNTS)
+def counts(*outcomes: tuple[float, float, float]) -> Counts:
+    lead, fixed, broken = (np.array(part, float) for part in zip(*outcomes, strict=True))
+    return Counts(lead, fixed, broken, np.arange(len(lead)), np.zeros(len(lead), int))
 
 
-def test_the_bound_by_hand():
-    three = changes((0.9, 1, 0), (0.5, 1, 0), (0.3, 1, 0))
-    assert 3 - BROKEN_BEFORE - np.sqrt(3 + BROKEN_BEFORE) > 0
-    assert (three.margin, three.fixed, three.broken) == (0.0, 3.0, 0.0)
-    assert 2 - BROKEN_BEFORE - np.sqrt(2 + BROKEN_BEFORE) < 0
-    assert changes((0.9, 1, 0), (0.5, 1, 0)).margin == 1.0, "two changes are not enough: every label is kept"
-    assert changes((0.9, 1, 0), (0.9, 1, 0), (0.9, 1, 0), (0.9, 0, 1)).margin == 1.0, "equal margins stand together"
+def test_the_margin_by_hand():
+    three = counts((0.9, 1, 0), (0.5, 1, 0), (0.3, 1, 0))
+    assert three.best_margin() == 0.0
+    assert three.above(np.full(3, 0.4)) == (2.0, 0.0)
+    assert three.among(np.array([False, True, True])).above(np.full(3, 0.4)) == (1.0, 0.0)
+    nothing = np.zeros(0)
+    assert Counts(nothing, nothing, nothing, nothing.astype(int), nothing.astype(int)).best_margin() == KEEP_ALL
 
 
 def test_only_margins_that_do_good_are_taken():
     good = [(0.8 + 0.01 * k, 1, 0) for k in range(8)]
     bad = [(0.2 + 0.01 * k, 0, 1) for k in range(8)]
-    found = changes(*good, *bad)
-    assert found.margin == pytest.approx(0.27), "just above the changes that break labels"
-    assert (found.fixed, found.broken) == (8, 0)
+    found = counts(*good, *bad)
+    assert found.best_margin() == pytest.approx(0.27), "just above the changes that break labels"
+    assert 8 - BROKEN_BEFORE - np.sqrt(8 + BROKEN_BEFORE) > 0
+    assert found.above(np.full(16, 0.27)) == (8, 0)
 
 
-def test_how_sure_it_is():
-    assert Guard(COUNTS, 0.0, 8.0, 1.0).sure == pytest.approx(beta.sf(0.5, 9, 2.5))
-    assert Guard(COUNTS).sure < 0.5
+def test_the_sign_test_is_the_binomial_mid_p_value():
+    for fixed in range(9):
+        for broken in range(9):
+            n = fixed + broken
+            exact = binom.sf(fixed, n, 0.5) + binom.pmf(fixed, n, 0.5) / 2
+            assert sign_test(fixed, broken) == pytest.approx(exact if n else 0.5)
+    assert sign_test(3, 0) == 0.0625
+    assert sign_test(5, 1) < 0.1 < sign_test(2, 0)
+    for wrong, rows, share in ((0, 13, 0.2), (2, 30, 0.1), (5, 5, 0.3)):
+        assert few_wrong(wrong, rows, share) == pytest.approx(binom.cdf(wrong, rows, share))
+    assert few_wrong(0, 10, 0.0) == 1.0, "no change, no gain"
+
+
+def passes(found: Counts, fold) -> bool:
+    """Whether changes are made."""
+    result = cross_fit(fold, lambda rows: found.among(rows).best_margin(), lambda t: found.p_value(t, 1))
+    return result.all < KEEP_ALL
+
+
+def test_changes_must_help_under_every_noise_model():
+    lead, one = np.full(12, 0.9), np.ones(12) / 2  # each row twice, with half of its weight under each model
+    model, good = np.arange(12) % 2, np.arange(12) % 2 == 0
+    both = Counts(lead, one, 0 * one, np.arange(12) // 2, model)
+    assert both.p_value(np.zeros(6), 2) == sign_test(6, 0)
+    either = Counts(lead, one * good, one * ~good, np.arange(12) // 2, model)
+    assert either.p_value(np.zeros(6), 2) == sign_test(0, 6)
+
+
+@pytest.mark.parametrize("fixed_share", [0.5, 0.45])
+@pytest.mark.parametrize("changes", [20, 50])
+def test_changes_that_do_no_good_are_seldom_made(fixed_share, changes):
+    """Rows choose the margin that they test, and at most one trial in ten passes; without cross-fitting more do."""
+    rng, passed, tuned = np.random.default_rng(changes), 0, 0
+    for _ in range(1000):
+        right = rng.random(changes) < fixed_share
+        found = Counts(rng.random(changes), right * 1.0, ~right * 1.0, np.arange(changes), np.zeros(changes, int))
+        fold = rng.permutation(changes) % 5
+        result = cross_fit(
+            fold, lambda rows, c=found: c.among(rows).best_margin(), lambda t, c=found: sign_test(*c.above(t))
+        )
+        passed += result.all < KEEP_ALL
+        best = np.full(changes, found.best_margin())
+        tuned += sign_test(*found.above(best)) <= 0.1
+    assert passed / 1000 <= 0.1 + 2 * np.sqrt(0.09 / 1000)
+    assert tuned / 1000 > 0.15, "a margin tested on the rows that chose it"
+
+
+def test_changes_that_do_good_are_mostly_made():
+    rng, passed = np.random.default_rng(0), 0
+    for _ in range(200):
+        right = rng.random(20) < 0.85
+        found = Counts(rng.random(20), right * 1.0, ~right * 1.0, np.arange(20), np.zeros(20, int))
+        fold = rng.permutation(20) % 5
+        result = cross_fit(
+            fold, lambda rows, c=found: c.among(rows).best_margin(), lambda t, c=found: sign_test(*c.above(t))
+        )
+        passed += result.all < KEEP_ALL
+    assert passed > 180
+
+
+def test_the_bound_that_needs_no_pairs_by_hand():
+    """43% of noisy rows disagree with h; 0 wrong of 13 suffice at 95%, of 10 they do not."""
+    changed = np.full(43, 0.9)
+    for rows, enough in ((13, True), (10, False)):
+        found = Bound(changed, 100, np.zeros(rows)).p_value(np.zeros(rows))
+        assert found == pytest.approx((1 - 0.215) ** rows)
+        assert (found <= 0.05) == enough
+    strict = Bound(np.array([0.5] * 20 + [0.9] * 30), 100, np.array([0.5] * 10 + [0.0] * 40))
+    assert strict.share(0.5) == 0.3
+    assert strict.best_threshold(np.ones(50, bool)) == 0.5, "above all wrong predictions"
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_labels_nearly_all_right_and_predictions_wrong_with_certainty(paired):
+    """Labels 98% right, predictions wrong in 5% with certainty, 30 clean rows: changes would lose three points."""
+    worse = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        true = rng.integers(3, size=800)
+        wrong, noisy = rng.random(800) < 0.05, rng.random(800) < 0.02
+        p = 0.999 * np.eye(3)[np.where(wrong, (true + 1) % 3, true)] + 0.001 / 3
+        given = np.where(noisy, (true + 1) % 3, true)
+        clean = np.full(800, -1)
+        clean[:30] = true[:30]
+        shown = given if paired else np.where(clean >= 0, -1, given)
+        labels = correct_labels(shown, clean, 3, pred_probs=p.astype(np.float32), seed=seed).targets.argmax(axis=1)
+        worse += (labels == true)[30:].mean() < (given == true)[30:].mean()
+    assert worse <= 1
+
+
+def test_heavy_noise_is_corrected_without_pairs():
+    """60% of the labels are right and predictions nearly always: 30 unpaired rows show it, whatever the noise."""
+    rng = np.random.default_rng(1)
+    true = rng.integers(4, size=1000)
+    given = np.where(rng.random(1000) < 0.4, (true + rng.integers(1, 4, 1000)) % 4, true)
+    logits = rng.normal(size=(1000, 4)) * 0.4
+    logits[np.arange(1000), true] += 2.5
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    clean = np.full(1000, -1)
+    clean[:30] = true[:30]
+    found = correct_labels(np.where(clean >= 0, -1, given), clean, 4, pred_probs=p.astype(np.float32))
+    assert (found.targets.argmax(axis=1) == true)[30:].mean() > 0.95
+    assert found.guard["how"] in ("bounded", "assumed")
+    assert found.guard["sure"] >= 0.9
+
+
+def test_a_class_that_nobody_checked_loses_no_labels_on_balance():
+    """A rare class without a clean row, which predictions hardly know, keeps as many labels as it was given."""
+    rng = np.random.default_rng(2)
+    true = np.where(np.arange(2000) % 50 == 0, 2, rng.integers(2, size=2000))
+    given = np.where(rng.random(2000) < 0.2, (true + 1) % 3, true)
+    given = np.where((given == 2) & (true != 2), true, given)
+    logits = rng.normal(size=(2000, 3))
+    logits[np.arange(2000), true] += np.where(true == 2, 1.5, 4.0)
+    logits[:, 2] -= 1.0
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    clean = np.full(2000, -1)
+    chosen = rng.permutation(np.flatnonzero(true != 2))[:60]
+    clean[chosen] = true[chosen]
+    labels = correct_labels(given, clean, 3, pred_probs=p.astype(np.float32)).targets.argmax(axis=1)
+    rest = clean < 0
+    assert ((labels != given) & rest).sum() > 100, "others are corrected"
+    assert (labels[rest] == 2).sum() >= (given[rest] == 2).sum()
 
 
 def test_a_class_that_nobody_verified_needs_six_times_the_odds():
@@ -81,10 +212,11 @@ def test_a_class_is_not_erased_by_hand():
     out = guard.apply(posterior, given)
     assert (out.argmax(axis=1) == 0).all(), "none of ten is kept, though three are right"
     # At odds 1.084 times as high, 9 * 0.317 + 0.420 = 3.28 are right; half of them are believed broken: two come back.
-    back = guard.give_back(out, posterior, given, np.array([0.5, 0.5]))
+    back, least = guard.give_back(out, posterior, given, np.array([0.5, 0.5]))
+    assert least.tolist() == [np.inf, pytest.approx(0.3)]
     np.testing.assert_array_equal(np.flatnonzero(back.argmax(axis=1) == 1), [0, 3])
     np.testing.assert_allclose(back[3], [0.5, 0.5], atol=1e-3)
-    known = guard.give_back(out, posterior, given, np.array([0.0, 0.0]))
+    known, _ = guard.give_back(out, posterior, given, np.array([0.0, 0.0]))
     np.testing.assert_allclose(known, out, atol=1e-6)
 
 
@@ -142,18 +274,6 @@ def test_classes_of_about_one_size_are_left_to_the_other_rules():
     assert rare.changes(posterior, given).sum() < guard.changes(posterior, given).sum()
 
 
-def test_few_rows_leave_open_how_sure_the_inputs_are():
-    q = np.tile(np.array([[0.9, 0.1]], np.float32), (400, 1))
-    right = np.zeros(400, int)
-    often = np.where(np.arange(400) % 10 == 0, 1, 0)  # nine of ten are right, as q says
-    few, many = least_sharp(q[:10], often[:10]), least_sharp(q, often)
-    assert few < many < 1
-    # Of ten rows that are all right, the loss may be 10 log(1 + e^-t) = 10 log(1 + 1/9) + 1.645² / 2 at log-odds t.
-    t = -np.log(np.expm1(np.log1p(1 / 9) + 1.645**2 / 20))
-    assert least_sharp(q[:10], right[:10]) == pytest.approx(t / np.log(9), rel=0.1)
-    np.testing.assert_allclose(flatten(q[:1], 0.5), [[3 / 4, 1 / 4]], atol=1e-6)
-
-
 def test_laplaces_rule_bounds_every_confidence():
     posterior = np.array([[1.0, 0.0, 0.0], [0.5, 0.3, 0.2]], np.float32)
     out = Guard(np.array([3, 2, 0])).apply(posterior, np.array([0, 0]))
@@ -169,6 +289,8 @@ def test_the_line():
         " 90.0% are right after correction and 70.0% as given; the probability that changes fix more than they break is"
         " 98.7%"
     )
+    assumed = guard_line({**found, "sure": 0.987, "labels_simulated": True, "how": "assumed"})
+    assert assumed.endswith("98.7% if the noise is as estimated from the noisy rows")
     kept = guard_line({**found, "changed": 0, "sure": None, "labels_simulated": True})
     assert kept.startswith("all 90 given labels kept: 30 clean rows with simulated given labels do not show")
     one = guard_line({**found, "changed": 0, "held_back": 1, "sure": None, "labels_simulated": True})
@@ -232,6 +354,7 @@ def test_a_rare_class_with_few_clean_rows_keeps_most_of_its_good_labels(paired, 
 
     broken, gain = broken_and_gain()
     monkeypatch.setattr("labelloop.relabel.guard.RARE", 0.0)
+    monkeypatch.setattr("labelloop.relabel.evidence.MOST_BROKEN", 1.0)  # no class is protected
     without, _ = broken_and_gain()
     assert gain > 0.03, "labels are still corrected"
     assert broken < 0.6 * without
@@ -262,3 +385,61 @@ def test_predictions_that_are_wrong_with_certainty_do_not_beat_labels_that_are_r
         noisy = clean < 0
         before, after = ((labels == true)[noisy].mean() for labels in (given, found))
         assert after > before - 1.645 * np.sqrt(before * (1 - before) / noisy.sum())
+
+
+def looked_at(labels: np.ndarray, given: np.ndarray, returned: np.ndarray, classes: int) -> Evidence:
+    """Clean rows with a given label each, and what a correction with a lead of 0.8 makes of them."""
+    posterior = np.full((len(labels), classes), 0.1 / (classes - 1), np.float32)
+    posterior[np.arange(len(labels)), returned] = 0.9
+    trial = Trial(posterior, given, posterior, 0)
+    moved = np.flatnonzero(returned != given)
+    right, wrong = (returned == labels)[moved], (given == labels)[moved]
+    outcome = Counts(margins(posterior, given)[moved], right * 1.0, wrong * 1.0, moved, np.zeros(len(moved), int))
+    return Evidence(labels, np.arange(len(labels)) % 5, np.ones(len(labels)), [trial], outcome)
+
+
+@pytest.mark.parametrize(("broken", "held"), [(0, False), (1, True)])
+def test_a_class_with_few_clean_rows_borrows_from_the_others_unless_it_is_rare(broken, held):
+    """Three clean rows of the last class cannot show by themselves that fewer than a fifth of its labels are broken."""
+    labels = np.repeat([0, 1, 2], [40, 40, 3])
+    returned = labels.copy()
+    returned[80 : 80 + broken] = 0
+    evidence, everyone, counts_of = looked_at(labels, labels, returned, 3), np.ones(83, bool), np.array([40, 40, 3])
+    even = evidence.guard(0.0, counts_of, np.array([100.0, 100.0, 100.0]), everyone)[0]
+    rare = evidence.guard(0.0, counts_of, np.array([100.0, 100.0, 10.0]), everyone)[0]
+    assert not even.protected.any()
+    assert (even.own_margin > 0).tolist() == [False, False, held], "the sixth rule"
+    assert rare.protected.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(("broken", "own"), [(2, False), (3, True)])
+def test_a_class_may_lose_one_label_in_twenty_by_hand(broken, own):
+    """Of 40 clean rows of each class, 10 wrong labels of the second are fixed; of the first, good ones are broken."""
+    labels = np.repeat([0, 1], 40)
+    given, returned = labels.copy(), labels.copy()
+    given[40:50] = 0
+    returned[:broken] = 1
+    guard = looked_at(labels, given, returned, 2).guard(0.0, np.array([40, 40]), np.full(2, 50.0), np.ones(80, bool))[0]
+    assert (guard.own_margin > 0).tolist() == [own, False]
+
+
+@pytest.mark.parametrize(("shift", "labels", "variant"), [(0.0, 100, True), (0.0, 12, False), (0.2, 100, False)])
+def test_only_labels_that_learners_cannot_tell_from_others_are_a_spelling_variant(shift, labels, variant):
+    """Ranks of the labels among 200 others are spread evenly from `shift` to 1: their mean is (1 + shift) / 2."""
+    given = np.repeat([1, 0], [labels, 200])
+    place = np.concatenate([np.linspace(shift, 1, labels), np.linspace(0, 1, 200)])
+    log_p = np.stack([np.zeros(len(given)), place], axis=1)
+    posterior = np.tile(np.array([[0.8, 0.2]], np.float32), (labels, 1))
+    mine = np.arange(labels)
+    assert _is_variant(1, posterior, mine, given, lambda rows: log_p[rows]) == variant
+    assert ((1 + shift) / 2 + Z * np.sqrt(1 / 12 / labels) < MOST_RANK) == variant
+
+
+def test_a_few_rows_of_a_class_among_many_wrong_labels_are_no_spelling_variant():
+    """A fifth of the labels is right and stands out; the others are spread evenly: the mean is near a half."""
+    given = np.repeat([1, 0], [100, 200])
+    place = np.concatenate([np.full(20, 0.97), np.linspace(0, 0.9, 80), np.linspace(0, 1, 200)])
+    log_p = np.stack([np.zeros(300), place], axis=1)
+    posterior = np.tile(np.array([[0.8, 0.2]], np.float32), (100, 1))
+    assert place[:100].mean() + Z * np.sqrt(1 / 12 / 100) < MOST_RANK
+    assert not _is_variant(1, posterior, np.arange(100), given, lambda rows: log_p[rows])

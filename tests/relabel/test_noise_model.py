@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 
+from labelloop.relabel.calibration import Observations
 from labelloop.relabel.noise_model import (
     RowNoise,
     estimate_rate,
@@ -15,6 +18,9 @@ from labelloop.relabel.noise_model import (
     log_likelihood,
     transition_prior,
 )
+from labelloop.relabel.noise_posterior import estimate_noise
+from labelloop.relabel.stacking import ValidationRows
+from labelloop.types import MISSING
 
 T = np.array([[0.7, 0.3, 0.0], [0.0, 0.6, 0.4], [0.1, 0.0, 0.9]])
 
@@ -169,3 +175,49 @@ def test_with_many_classes_and_few_rows_one_rate_is_estimated():
     assert 0.6 < np.diag(matrix).mean() < 0.8
     right = (label_posterior(q, matrix, given).argmax(axis=1) == true).mean()
     assert right >= (given == true).mean()
+
+
+# --- which noise the noisy rows show ----------------------------------------------------------------------------------
+
+
+def rows_of(follows_row: bool, rows: int = 3000, seed: int = 0) -> tuple[Observations, np.ndarray, np.ndarray]:
+    """Rows with P(y | x), log P(ỹ | x) and given labels that follow the class alone, or what x looks like."""
+    rng = np.random.default_rng(seed)
+    q = rng.dirichlet(np.full(3, 0.3), rows)
+    true = (rng.random((rows, 1)) > q.cumsum(axis=1)).sum(axis=1).clip(max=2)
+    looks = rng.dirichlet(np.full(3, 0.5), rows)  # what people would take the row for
+    matrix = np.array([[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]])
+    law = 0.5 * np.eye(3)[true] + 0.5 * looks if follows_row else matrix[true]
+    given = (rng.random((rows, 1)) > law.cumsum(axis=1)).sum(axis=1).clip(max=2)
+    log_given = np.log(0.5 * q + 0.5 * looks if follows_row else q @ matrix).astype(np.float32)
+    clean = np.where(np.arange(rows) < 100, true, MISSING)
+    sample = np.flatnonzero(clean == MISSING)
+    return Observations(log_given, np.where(clean == MISSING, given, MISSING), clean, sample, 3), q, true
+
+
+@pytest.mark.parametrize("follows_row", [True, False])
+def test_both_estimates_count_alike_because_noisy_rows_do_not_show_which_is_right(follows_row):
+    """Where labels follow what a row looks like, P(ỹ | x) explains them best, and yet they tell the class."""
+    observed, q, true = rows_of(follows_row)
+    noise = estimate_noise(ValidationRows.all_clean(observed, np.random.default_rng(0)), q.astype(np.float32))
+    rows, given = observed.sample, observed.given[observed.sample]
+    by_class = label_posterior(q[rows], noise.transition, given)
+    by_row = noise.by_row.posterior(q[rows], observed.log_given(rows), given)
+    found = noise.posterior_given(rows, q[rows], given)
+    np.testing.assert_allclose(found, (by_class + by_row) / 2, atol=1e-6)
+    right = [float((p.argmax(axis=1) == true[rows]).mean()) for p in (found, by_class, by_row, q[rows])]
+    assert right[0] > right[3] + 0.03
+    assert right[0] >= max(right[1:3]) - 0.03
+    assert (right[2] < right[3] + 0.01) is follows_row  # alone, the estimate by row would give nothing
+    laws = noise.label_probs(rows, true[rows])
+    assert len(laws) == 2
+    np.testing.assert_allclose(np.sum(laws, axis=(0, 2)), 2)
+
+
+def test_in_later_rounds_the_given_label_is_predicted_by_the_first_scores():
+    observed, _, _ = rows_of(True, rows=200)
+    later = replace(observed, scores=np.zeros_like(observed.scores), first_scores=observed.scores)
+    np.testing.assert_array_equal(later.log_given(np.arange(5)), observed.log_given(np.arange(5)))
+    assert not np.array_equal(
+        replace(later, first_scores=None).log_given(np.arange(5)), observed.log_given(np.arange(5))
+    )

@@ -50,7 +50,7 @@ def noise_only(validation: ValidationRows) -> Combined:
 def test_what_is_left_out_for_a_fold_is_what_its_rows_are_judged_by(paired):
     validation = judges_of(known(paired=paired))
     q = noise_only(validation)
-    for posterior in (q, estimate_noise(validation, q.final).pooled(q)):
+    for posterior in (q, estimate_noise(validation, q.final).posterior(q)):
         for k in validation.folds:
             mine = validation.fold == k
             assert mine.any()
@@ -118,7 +118,7 @@ def test_clean_labels_without_meaning_teach_nothing_about_themselves():
         )
         validation = judges_of(observed)
         q = noise_only(validation)
-        found = self_train(validation, q, estimate_noise(validation, q.final).pooled(q))
+        found = self_train(validation, q, estimate_noise(validation, q.final).posterior(q))
         right.append((found.oof.argmax(axis=1) == observed.clean[:120]).mean())
     assert np.mean(right) < 0.37  # with a fit on top of the learners' scores, 0.39
 
@@ -126,7 +126,7 @@ def test_clean_labels_without_meaning_teach_nothing_about_themselves():
 def test_the_weights_are_of_all_that_spoke():
     validation = judges_of(known())
     q = noise_only(validation)
-    found = self_train(validation, q, estimate_noise(validation, q.final).pooled(q))
+    found = self_train(validation, q, estimate_noise(validation, q.final).posterior(q))
     assert sum(found.weights.values()) == pytest.approx(1)
     assert set(found.weights) == {"taught by corrected labels", *q.weights}
 

@@ -10,11 +10,14 @@ import stat
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from page_reader import Page
 from reported_runs import made_run
 
+from labelloop.cli import main
 from labelloop.errors import UsageError
 from labelloop.report.html import write_report
 from labelloop.report.review.server import MOST_CONNECTIONS, TOKEN_HEADER, ReviewServer
@@ -108,7 +111,13 @@ def test_a_review_over_http(server):
     reply, found = ask(server, "POST", "/api/decide", decision(1))
     assert (reply.status, found["kept"], found["state"]["mine"]) == (200, 1, 1)
     _, found = ask(server, "POST", "/api/undo", {"reviewer": "ann", "tab": "1"})
-    assert (found["row"]["row"], found["state"]["mine"]) == (1, 0)
+    assert ([row["row"] for row in found["rows"]], found["state"]["mine"]) == ([1], 0)
+    assert ask(server, "POST", "/api/undo", {"reviewer": "ann", "keys": "all"})[0].status == 400
+    _, found = ask(server, "GET", "/api/next?reviewer=ann&tab=1&queue=estimate")
+    assert "given" not in found["rows"][0]  # random rows are blind, whatever the page asks for
+    assert ask(server, "GET", "/api/disputes?reviewer=ann")[1] == {"rows": []}
+    assert ask(server, "GET", "/api/people?reviewer=ann")[1]["pairs"] == []
+    assert ask(server, "GET", "/api/state?reviewer=ann&goal=0.5")[1]["goal"]["share"] == 0.5
     _, found = ask(server, "POST", "/api/refit", {"reviewer": "ann"})
     assert (found["summary"], found["report"]) == ("all is well", True)
     assert ask(server, "GET", "/refitted")[0].status == 200
@@ -243,3 +252,25 @@ def test_decisions_and_the_token_are_private_and_the_same_after_a_restart(server
     fifth = ReviewServer(server.session)
     assert fifth.token != fourth.token
     fifth.server_close()
+
+
+def test_the_token_is_not_on_the_command_line_of_a_browser(monkeypatch, tmp_path):
+    """Other users can read command lines: the browser gets a file that only this user can read, and it goes away."""
+    opened = []
+
+    def open_page(address):
+        path = Path(unquote(urlsplit(address).path))
+        opened.append((address, path, path.read_text(), stat.S_IMODE(path.stat().st_mode)))
+
+    def end():
+        raise KeyboardInterrupt
+
+    made = SimpleNamespace(address="http://127.0.0.1:1/?token=a-secret", serve_forever=end, server_close=lambda: None)
+    monkeypatch.setattr("webbrowser.open", open_page)
+    monkeypatch.setattr("labelloop.workflows.review.open_review", lambda *_: made)
+    assert main(["review", str(tmp_path), "--open"]) == 0
+    ((address, path, content, mode),) = opened
+    assert address.startswith("file:")
+    assert "a-secret" not in address
+    assert "a-secret" in content
+    assert (mode, path.exists()) == (0o600, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from labelloop.errors import DataError
 from labelloop.report import run_page as rows_module
 from labelloop.report.html import write_report
 from labelloop.report.run_page import run_page
-from labelloop.runs.result_files import Preview, write_preview
+from labelloop.runs.result_files import Preview, RowArrays, write_preview, write_row_arrays
 from labelloop.runs.survey import survey
 
 
@@ -28,14 +29,78 @@ def test_the_answer_comes_first(tmp_path):
     page = page_of(made_run(tmp_path / "run"))
     labels = pq.read_table(tmp_path / "run" / "labels.parquet")
     changed = int((labels["changed"].to_numpy() & ~labels["verified"].to_numpy()).sum())
-    assert f"Labels changed {changed}" in page.text
-    assert "Given labels that were wrong 33.3%" in page.text  # 4 of the 12 clean rows that judged
-    assert "66.7% → 90.0%" in page.text
-    assert "95% interval 80.0 to 95.0%, from 12 held-out clean rows" in page.text
-    assert "held-out networks 90.0% right, compared with 85.0% of the loop's own labels" in page.text
-    assert "Test accuracy 90.0% on 9 rows" in page.text
-    assert "labelloop review" in page.text
-    assert page.text.index("The answer") < page.text.index("Pictures") < page.text.index("The changed rows")
+    assert f"Changed {changed}" in page.text
+    assert "Wrong as given 33.3% Between 9.9% and 65.1%, with 95% certainty." in page.text  # 4 of the 12 that judged
+    assert "Right now 90.0% Between 80.0% and 95.0%, with 95% certainty. Before: 66.7%." in page.text
+    assert "Be careful about Only 12 clean rows judge these labels" in page.text
+    assert "right on 90.0% of 9 rows not used for training" in page.text
+    parts = ["What to do next", "labelloop review", "Class by class", "The changed rows", "Pictures", "Method"]
+    places = [page.text.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_the_estimate_is_that_of_the_run(tmp_path):
+    share = {"value": 0.75, "low": 0.6, "high": 0.9, "rows": 40}
+    classes = [
+        {"good": 5, "broken": 0, "wrong": 2, "fixed": 1, "clean_rows": 9, "precision": share, "recall": None},
+        {"good": 1, "broken": 0, "wrong": 1, "fixed": 1, "clean_rows": 2, "precision": share, "recall": share},
+        {"good": 9, "broken": 0, "wrong": 1, "fixed": 1, "clean_rows": 10, "precision": None, "recall": None},
+    ]
+    estimate = {
+        "given_label_accuracy": {**share, "how": "assumed"},
+        "corrected_label_accuracy": {**share, "value": 0.8, "how": "bounded"},
+        "by_class": classes,
+        "at_risk": [{"class": 0, "why": "a tenth of its good labels may be broken", "verify": 30}, {"class": 99}],
+        "notes": [],
+    }
+    page = page_of(made_run(tmp_path / "run", estimate=estimate))
+    assert "Wrong as given 25.0% Between 10.0% and 40.0%, if the noise is as the run assumes." in page.text
+    assert "Right now 80.0% Somewhere between 60.0% and 90.0%" in page.text
+    assert "cat: a tenth of its good labels may be broken. Verify about 30 of its rows." in page.text
+    assert "Fewer than 5 clean rows: dog." in page.text
+    table = page.text[page.text.index("Class by class") : page.text.index("The changed rows")]
+    assert "75% (60–90) – 9 at risk" in table.replace("  ", " ")
+
+
+def test_a_column_that_says_the_label_is_a_leak(tmp_path):
+    folder = made_run(tmp_path / "run")
+    labels = pq.read_table(folder / "labels.parquet")["given_label"].to_pylist()
+    values = [[f"code {name}", str(row), "same"] for row, name in enumerate(labels)]
+    write_preview(folder, Preview("values", list(range(60)), values, ("code", "number", "constant")))
+    text = page_of(folder).text
+    assert "The column code says the given label in 100% of the rows" in text
+    assert "The column number" not in text
+    assert "The column constant" not in text
+
+
+def test_many_classes_are_clustered_by_what_is_confused(tmp_path):
+    count = 20
+    folder = made_run(tmp_path / "run", rows=2000, classes=tuple(f"c{k:02d}" for k in range(count)))
+    targets = np.load(folder / "targets.npy")
+    labels = pq.read_table(folder / "labels.parquet")
+    given = np.array([int(name[1:]) for name in labels["given_label"].to_pylist()])
+    partner = (given + 10) % count  # every class is confused with one far from it in the alphabet
+    targets[:] = 0.6 * np.eye(count)[given] + 0.4 * np.eye(count)[partner]
+    np.save(folder / "targets.npy", targets.astype(np.float32))
+    order = page_of(folder).data["pictures"]["noise"]["codes"]
+    assert sorted(order) == list(range(count))
+    beside = {frozenset(pair) for pair in pairwise(order)}
+    assert all(frozenset((k, k + 10)) in beside for k in range(10))
+
+
+def test_the_map_holds_two_components(tmp_path):
+    folder = made_run(tmp_path / "run")
+    rng = np.random.default_rng(0)
+    plane = rng.normal(size=(60, 2)) * [5, 2]
+    features = np.column_stack([plane, np.zeros((60, 6))]) @ np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    labels = np.full(60, -1)
+    write_row_arrays(folder, RowArrays(labels, labels, labels >= 0, {"features": features.astype(np.float32)}))
+    found = page_of(folder).data["pictures"]["map"]
+    x = np.frombuffer(base64.b64decode(found["x"]), "<u2").astype(float)
+    first = np.linalg.svd(features - features.mean(axis=0))[0][:, 0]
+    assert abs(np.corrcoef(x, first)[0, 1]) == pytest.approx(1, abs=1e-4)
+    assert "the two directions hold 100% of the spread" in found["here"]
+    assert len(base64.b64decode(found["row"])) == 4 * 60
 
 
 def test_it_is_one_file_that_fetches_nothing(tmp_path):
@@ -49,7 +114,7 @@ def test_it_is_one_file_that_fetches_nothing(tmp_path):
     assert page.policy.startswith("default-src 'none'")
     assert "unsafe-inline" not in page.policy.split("script-src")[1].split(";")[0]
     assert page.digests() == page.allowed()
-    assert len(page.allowed()) == 5
+    assert len(page.allowed()) == 6
 
 
 def test_names_of_the_user_are_only_text(tmp_path):
@@ -57,7 +122,7 @@ def test_names_of_the_user_are_only_text(tmp_path):
     ids = [f"{evil}{k}" for k in range(60)]
     folder = made_run(tmp_path / "<img src=x onerror=alert(2)>", ids=ids, method=evil, stop_reason=evil)
     page = page_of(folder)
-    assert len(page.scripts) == 6  # five of ours, and the data
+    assert len(page.scripts) == 7  # six of ours, and the data
     assert not [tag for tag, _ in page.elements if tag in ("img", "b")]
     assert page.data["classes"] == list(CLASSES)
     assert unpacked(page.data["rows"]["columns"])["ids"][0].startswith(evil)
@@ -66,8 +131,12 @@ def test_names_of_the_user_are_only_text(tmp_path):
 
 def test_pictures_show_the_run(tmp_path):
     shown = page_of(made_run(tmp_path / "run")).data["pictures"]
-    assert [name for name, picture in shown.items() if picture is None] == []
-    assert np.sum(shown["noise"]["share"], axis=1) == pytest.approx(1, abs=0.001)
+    assert [name for name, picture in shown.items() if picture is None] == ["map"]  # there are no features
+    assert all(picture["here"] for picture in shown.values() if picture is not None)
+    sums = np.zeros(3)
+    for true, _, share, _ in shown["noise"]["cells"]:
+        sums[true] += share
+    assert sums == pytest.approx(1, abs=0.005)
     assert shown["dynamics"]["rounds"] == [2, 3]
     assert shown["dynamics"]["drops"] == [2]
     assert {bar["component"] for bar in shown["weights"]["bars"]} == {"given label", "round 1", "round 2"}

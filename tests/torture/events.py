@@ -19,11 +19,12 @@ class Events:
 
     Args:
         stop: The number of the event before which the process ends, or that fails; 0 counts only.
-        fails: Fail with a full disk instead of ending.
+        how: "killed" ends the process, and writes half of what was to be written; "full" fails the event with a full
+            disk; "read-only" fails it and all that follow, as on a disk that can only be read from then on.
     """
 
-    def __init__(self, stop: int = 0, fails: bool = False) -> None:
-        self.count, self.stop, self.fails = 0, stop, fails
+    def __init__(self, stop: int = 0, how: str = "killed") -> None:
+        self.count, self.stop, self.how = 0, stop, how
 
     def __enter__(self) -> Events:
         for name in PLAIN:
@@ -40,13 +41,24 @@ class Events:
         def wrapped(*given: Any, **named: Any) -> Any:
             if counts(*given, **named) and not _is_terminal(name, given):
                 self.count += 1
-                if self.count == self.stop and not self.fails:
-                    os._exit(KILLED)
-                if self.count == self.stop and name not in ("unlink", "rmdir"):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(given[0]))
+                self._stop(call, name, given)
             return call(*given, **named)
 
         return wrapped
+
+    def _stop(self, call: Callable[..., Any], name: str, given: tuple[Any, ...]) -> None:
+        if not self.stop or self.count < self.stop:
+            return
+        if self.how == "read-only" and name not in ("fsync", "write", "ftruncate"):  # of files that are open already
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(given[0]))
+        if self.count > self.stop:
+            return
+        if self.how == "killed" and name == "write":
+            call(given[0], given[1][: len(given[1]) // 2])
+        if self.how == "killed":
+            os._exit(KILLED)
+        if self.how == "full" and name not in ("unlink", "rmdir"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(given[0]))
 
 
 def _writes(file: Any, mode: str = "r", *_: Any, **__: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Kills, or fails, every command at every event of writing, repeats it, and compares the bytes with a whole run.
+"""Kills, fails or starves every command at every event, repeats it, and compares the bytes with a whole run.
 
     python tests/torture/killing.py --step 1 --commands correct,refit
 
@@ -12,22 +12,29 @@ import contextlib
 import importlib
 import json
 import os
+import resource
 import shutil
+import signal
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from events import KILLED, Events
+from reviewing import review_stopped
 
-from labelloop.cli import main
+from labelloop.cli import main, memory
 
 COUNT = 60
 TINY = ("epochs=2", "warm_up=1", "correct_every=1", "network=mlp", "augment=none", "network_options.hidden=[4]")
 PAPER = ["--recipe", "paper", "--quiet", "--no-report", *(f"--set={text}" for text in TINY)]
+MEMORY_STEP, MEMORY_STEPS, SLOWEST = 2**20, 48, 30  # bytes, how many steps, and seconds
+ALLOCATIONS = 24  # from the thousandth to the ten millionth
+WITHOUT = {"run/preview.parquet", "new/preview.parquet", "run/manifest.json", "new/manifest.json"}  # for the report
 TIMES = ("seconds", "rows_per_second", "peak_memory_mib", "phases")  # of metrics.jsonl, which differ from run to run
 
 
@@ -39,13 +46,11 @@ class Command:
         words: The arguments, in the folder of a case.
         prepare: Commands that come before.
         again: The arguments of the repeat, if they differ: those of `fit --resume`.
-        harmless: Whether a failed write may end in success, with a word: a report is no result.
     """
 
     words: list[str]
     prepare: tuple[str, ...] = ()
     again: list[str] | None = None
-    harmless: bool = False
 
 
 CORRECT = ["correct", "rows.csv", "--output-dir", "run", "--quiet", "--no-report"]
@@ -56,7 +61,7 @@ COMMANDS = {
     "export": Command(["export", "run", "--to", "csv", "--output", "out.csv"], ("correct",)),
     "export --to issues": Command(["export", "run", "--to", "issues", "--output", "issues.csv"], ("correct",)),
     "undo": Command(["undo", "out.csv.undo.zip", "--output", "back.csv"], ("correct", "export")),
-    "report": Command(["report", "run"], ("correct",), harmless=True),
+    "report": Command(["report", "run"], ("correct",)),
     "fit": Command(["fit", "rows.csv", "--output-dir", "fit", *PAPER], again=["--resume"]),
     "export --to model": Command(["export", "fit", "--to", "model", "--output", "model"], ("fit",)),
 }
@@ -76,6 +81,11 @@ def rows(folder: Path) -> None:
 
 def forked(do: Callable[[], int]) -> int:
     """Runs a function in a fork, silently, and returns its exit code."""
+    return os.waitstatus_to_exitcode(os.waitpid(begun(do), 0)[1])
+
+
+def begun(do: Callable[[], int]) -> int:
+    """The process of a fork that runs a function, silently."""
     child = os.fork()
     if child == 0:
         code = 70
@@ -92,7 +102,7 @@ def forked(do: Callable[[], int]) -> int:
             code = 70
         finally:
             os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return child
 
 
 def preload(words: list[str]) -> None:
@@ -113,15 +123,37 @@ def preload(words: list[str]) -> None:
     place.unlink(missing_ok=True)
 
 
-def run(words: list[str], stop: int = 0, fails: bool = False, report: Path | None = None) -> int:
-    def do() -> int:
-        with Events(stop, fails) as events:
-            code = main(words)
-        if report is not None:
-            report.write_bytes(str(events.count).encode())
-        return code
+def run(words: list[str], stop: int = 0, how: str = "killed", report: Path | None = None) -> int:
+    return forked(partial(command, words, stop, how, report))
 
-    return forked(do)
+
+def command(words: list[str], stop: int = 0, how: str = "killed", report: Path | None = None) -> int:
+    """A command that is stopped at an event, in a process of its own; "memory": that gets `stop` steps of it;
+    "allocation": of which one fails, the later the higher `stop` is.
+    """
+    if how == "memory" and stop:
+        signal.alarm(SLOWEST)  # a command that waits for memory for ever is found, too
+        memory.PATIENCE = 2.0
+        most = addresses() + stop * MEMORY_STEP
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        return main(words)
+    if how == "allocation" and stop:
+        testcapi = importlib.import_module("_testcapi")  # of CPython: the n-th allocation of an object fails, once
+
+        signal.alarm(SLOWEST)
+        resource.setrlimit(resource.RLIMIT_AS, (2**46, 2**46))  # so that the command is watched
+        testcapi.set_nomemory(number := int(1000 * 10 ** (stop / 6)), number + 1)
+        return main(words)
+    with Events(stop, how) as events:
+        code = main(words)
+    if report is not None:
+        report.write_bytes(str(events.count).encode())
+    return code
+
+
+def addresses() -> int:
+    """The bytes of addresses that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def content(folder: Path) -> dict[str, Any]:
@@ -149,55 +181,57 @@ def _is_time(key: str) -> bool:
     return any(word in key for word in TIMES)
 
 
-def torture(name: str, place: Path, step: int, fails: bool) -> dict[str, Any]:
+def torture(name: str, place: Path, step: int, how: str) -> dict[str, Any]:
     """Stops one command at every `step`-th event, and counts what came back."""
-    command = COMMANDS[name]
+    one = COMMANDS[name]
     for made in (place / "base", place / "case"):
         shutil.rmtree(made, ignore_errors=True)
     case = place / "case"
     case.mkdir(parents=True)
     os.chdir(case)
     rows(case)
-    preload(COMMANDS[(*command.prepare, name)[0]].words)
+    preload(COMMANDS[(*one.prepare, name)[0]].words)
     for made in (case / "run", case / "fit"):
         shutil.rmtree(made, ignore_errors=True)
-    for before in command.prepare:
+    for before in one.prepare:
         assert run(COMMANDS[before].words) == 0, (name, before, errors())
     os.chdir(place)
     shutil.copytree(case, place / "base", symlinks=True)
     os.chdir(case)
-    assert run(command.words, report=case / "events") == 0, (name, errors())
-    total = int((case / "events").read_text())
+    assert run(one.words, report=case / "events") == 0, (name, errors())
+    total = {"memory": MEMORY_STEPS, "allocation": ALLOCATIONS}.get(how) or int((case / "events").read_text())
     wanted = content(case)
     wrong: list[str] = []
+    ended = 0
     for stop in range(1, total + 1, step):
         os.chdir(place)
         shutil.rmtree(case)
         shutil.copytree(place / "base", case, symlinks=True)
         os.chdir(case)
-        code = run(command.words, stop, fails)
-        first = errors()
-        wrong += _first_wrong(name, stop, code, fails, command.harmless, first)
-        code = _again(command, case)
-        if code != 0 and not (fails and content(case) == wanted):
+        code = run(one.words, stop, how)
+        first, ended = errors(), ended + (code != 0)
+        wrong += _first_wrong(name, stop, code, how, first)
+        code = _again(one, case)
+        if code != 0 and not (how != "killed" and content(case) == wanted):
             wrong.append(f"{name}, event {stop}: the repeat ended with {code}: {errors()[-300:]}")
         elif content(case) != wanted:
             now = content(case)
-            differ = sorted(key for key in {*now, *wanted} if now.get(key) != wanted.get(key))
-            wrong.append(f"{name}, event {stop}: other bytes in {differ}")
-    return {"command": name, "events": total, "stopped": len(range(1, total + 1, step)), "wrong": wrong}
+            differ = {key for key in {*now, *wanted} if now.get(key) != wanted.get(key)}
+            if not (differ <= WITHOUT and "could not be written" in first):  # it was told
+                wrong.append(f"{name}, event {stop}: other bytes in {sorted(differ)}")
+    return {"command": name, "events": total, "stopped": len(range(1, total + 1, step)), "ended": ended, "wrong": wrong}
 
 
-def _first_wrong(name: str, stop: int, code: int, fails: bool, harmless: bool, said: str) -> Iterator[str]:
-    allowed = {1, 0} if fails else {KILLED, 0}
+def _first_wrong(name: str, stop: int, code: int, how: str, said: str) -> Iterator[str]:
+    allowed = {KILLED, 0} if how == "killed" else {1, 0}
     if code not in allowed or "Traceback" in said:
         yield f"{name}, event {stop}: the first ended with {code}: {said[-300:]}"
 
 
-def _again(command: Command, case: Path) -> int:
-    words = command.words
-    if command.again is not None and any((case / "fit" / one).exists() for one in ("run.json",)):
-        words = [*words, *command.again]
+def _again(one: Command, case: Path) -> int:
+    words = one.words
+    if one.again is not None and (case / "fit" / "run.json").exists():
+        words = [*words, *one.again]
     code = run(words)
     return 0 if code == 1 and "already holds a run" in errors() else code  # stopped after its last word was written
 
@@ -206,14 +240,17 @@ def errors() -> str:
     return Path(os.environ["TORTURE_ERRORS"]).read_text(errors="replace")
 
 
-def everything(names: list[str], step: int, fails: bool) -> list[dict[str, Any]]:
+def everything(names: list[str], step: int, how: str) -> list[dict[str, Any]]:
     """One record per command."""
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         os.environ["TORTURE_ERRORS"] = str(place / "errors.txt")
         found = []
         for name in names:
-            found.append(torture(name, place / "work", step, fails))
+            if name == "review":
+                found.append(review_stopped(place / "review", step, how))
+            else:
+                found.append(torture(name, place / "work", step, how))
             print(json.dumps(found[-1]), flush=True)
         os.chdir("/")
         return found
@@ -222,7 +259,7 @@ def everything(names: list[str], step: int, fails: bool) -> list[dict[str, Any]]
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--step", type=int, default=1)
-    parser.add_argument("--commands", default=",".join(COMMANDS))
-    parser.add_argument("--fails", action="store_true")
+    parser.add_argument("--commands", default=",".join((*COMMANDS, "review")))
+    parser.add_argument("--how", choices=("killed", "full", "read-only", "memory", "allocation"), default="killed")
     options = parser.parse_args()
-    sys.exit(any(one["wrong"] for one in everything(options.commands.split(","), options.step, options.fails)))
+    sys.exit(any(one["wrong"] for one in everything(options.commands.split(","), options.step, options.how)))

@@ -19,18 +19,41 @@ def tortured(*flags: str) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.parametrize("flags", [(), ("--fails",)], ids=["killed", "failed"])
-def test_an_export_that_is_stopped_anywhere_can_be_repeated(flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("how", ["killed", "full", "read-only"])
+def test_an_export_that_is_stopped_anywhere_can_be_repeated(how: str) -> None:
     """Every fifth of the events of writing, and the bytes of the repeat."""
-    for one in tortured("--step", "5", "--commands", "export", *flags):
+    for one in tortured("--step", "5", "--commands", "export", "--how", how):
         assert one["wrong"] == []
         assert int(str(one["events"])) > 15
         assert int(str(one["stopped"])) > 3
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+@pytest.mark.parametrize("how", ["memory", "allocation"])
+def test_an_export_without_memory_can_be_repeated(how: str) -> None:
+    """With ever more memory, and with an ever later allocation that fails."""
+    if how == "allocation":
+        pytest.importorskip("_testcapi", reason="lets an allocation fail")
+    for one in tortured("--step", "6", "--commands", "export", "--how", how):
+        assert one["wrong"] == []
+        if how == "allocation":  # an export may fit into what the process has already
+            assert int(str(one["ended"])) > 0
+
+
 def test_a_correction_that_is_killed_anywhere_can_be_repeated() -> None:
     for one in tortured("--step", "12", "--commands", "correct"):
         assert (one["wrong"], int(str(one["events"])) > 30) == ([], True)
+
+
+def test_a_review_that_is_killed_keeps_what_it_confirmed() -> None:
+    for one in tortured("--step", "4", "--commands", "review"):
+        assert (one["wrong"], int(str(one["events"])) > 10, int(str(one["ended"])) > 2) == ([], True, True)
+
+
+def test_many_reviewers_lose_nothing_to_a_killed_server() -> None:
+    words = [sys.executable, str(HERE / "reviewing.py"), "--reviewers", "8", "--kills", "2"]
+    found = json.loads(subprocess.run(words, capture_output=True, text=True).stdout.splitlines()[-1])
+    assert (found["lost"], found["twice"], found["confirmed"] > 8) == (0, 0, True), found
 
 
 @pytest.mark.torture

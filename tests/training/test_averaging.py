@@ -12,6 +12,7 @@ import labelloop
 from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.methods.closed_loop import loop
+from labelloop.training import setup
 from labelloop.training.averaging import WeightAverage
 
 
@@ -129,7 +130,7 @@ def test_a_decay_that_is_none_is_refused(decay):
 def test_the_closed_loop_looks_at_the_averaged_network(tmp_path, monkeypatch):
     """What is extracted for a correction, recorded and returned is the average, not the network that is trained."""
     averages, looked_at = [], []
-    make, look = loop.WeightAverage, loop.extract
+    make, look = setup.WeightAverage, loop.extract
 
     def made(*given):
         averages.append(make(*given))
@@ -139,7 +140,7 @@ def test_the_closed_loop_looks_at_the_averaged_network(tmp_path, monkeypatch):
         looked_at.append(model)
         return look(model, *given)
 
-    monkeypatch.setattr(loop, "WeightAverage", made)
+    monkeypatch.setattr(setup, "WeightAverage", made)
     monkeypatch.setattr(loop, "extract", looked)
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2

@@ -16,7 +16,8 @@ class Sums:
     """Adds up one tensor of each of several threads, as processes would."""
 
     def __init__(self, count: int) -> None:
-        self.count, self.parts, self.barrier = count, [], threading.Barrier(count)
+        self.count, self.barrier = count, threading.Barrier(count)
+        self.parts: list[Tensor] = []
 
     def __call__(self, part: Tensor) -> Tensor:
         self.parts.append(part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ ROWS = ("cross-entropy", "clean-only", "noisy-and-clean", "fine-tune")
 
 
 def configure(name: str, problem: Problem, **changes):
-    settings = {"network_options": {"hidden": [16]}, "epochs": 4, "batch_size": 32, "learning_rate": 0.05}
+    settings: dict[str, Any] = {"network_options": {"hidden": [16]}, "epochs": 4, "batch_size": 32}
+    settings["learning_rate"] = 0.05
     if name == "fine-tune":
         settings |= {"fine_tune_epochs": 2, "fine_tune_learning_rate": 0.02}
     return resolve(METHODS[name].config(**(settings | changes)), problem)

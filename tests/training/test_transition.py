@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from labelloop.errors import DataError
-from labelloop.training.transition import class_mean, forward_corrected_nll, need_every_class
+from labelloop.training.epoch import class_mean, forward_corrected_nll, need_every_class
 from labelloop.types import MISSING, Problem, Rows
 
 

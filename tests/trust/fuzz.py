@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import random
@@ -105,9 +106,9 @@ def other_json(content: bytes, draw: random.Random) -> bytes:
         elif action == 1 and isinstance(inner, dict):
             inner[draw.choice(NAMES)] = inner.pop(last)
         elif action == 2 and isinstance(inner, dict):
-            inner[draw.choice(NAMES)] = draw.choice(NASTY)
+            inner[draw.choice(NAMES)] = copy.deepcopy(draw.choice(NASTY))
         else:
-            inner[last] = draw.choice(NASTY)
+            inner[last] = copy.deepcopy(draw.choice(NASTY))  # or one case would change the next
         if not [path for path in places(found) if path]:
             break
     lines[number] = json.dumps(found)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from strangers import ROWS, change, model, told
+from strangers import ROWS, change, corrected_run, model, told
 
 from labelloop import load_model
 from labelloop.errors import DataError
@@ -63,6 +64,22 @@ def test_a_model_that_names_code_is_refused(here: Path, case: str) -> None:
     ended = told("predict", folder, here / file)
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "model.json" in ended.err
+    assert not (here / "ran").exists()
+    assert "evil" not in sys.modules
+
+
+@pytest.mark.parametrize("case", ["os:system", "getoutput", "own network", "encoder", "encoder of the network"])
+def test_a_model_that_an_export_passes_on_runs_nothing(here: Path, case: str) -> None:
+    """A stranger's run names code in its model.json: the export runs none, and who gets the model is as safe."""
+    run = corrected_run(here / "run")
+    shutil.copytree(model(here / "model"), run, dirs_exist_ok=True)
+    change(run / "model.json", lambda about: says(about, **commands(here)[case]))
+    ended = told("export", run, "--to", "model", "--output", here / "passed-on")
+    assert (ended.code, "Traceback" in ended.err) == (0, False), ended.err
+    ended = told("predict", here / "passed-on", here / ("texts.csv" if "encoder" in case else "new.csv"))
+    assert (ended.code, ended.err.count("\n"), "model.json" in ended.err) == (1, 1, True), ended.err
+    with pytest.raises(DataError, match="names code to run"):
+        load_model(here / "passed-on")
     assert not (here / "ran").exists()
     assert "evil" not in sys.modules
 
@@ -144,3 +161,12 @@ def test_a_grid_names_no_code(here: Path) -> None:
     assert ended.code == 1
     assert "grid.toml: config.network names code to run" in ended.err
     assert not (here / "ran").exists()
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 100_000, ".".join("a" * 5000) + " = 1", "epochs = " + "9" * 5000])
+def test_a_configuration_cannot_be_too_deep_or_too_long(here: Path, text: str) -> None:
+    (here / "rows.csv").write_text(ROWS)
+    (here / "settings.toml").write_text(text)
+    for command in (("fit", "rows.csv", "--output-dir", "run", "--config"), ("bench", "--dry-run")):
+        ended = told(*command, "settings.toml")
+        assert (ended.code, ended.err.count("\n"), "settings.toml is not" in ended.err) == (2, 1, True), ended.err

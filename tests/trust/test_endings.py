@@ -25,6 +25,8 @@ from pathlib import Path
 import labelloop.workflows.correct_file as work
 from labelloop.cli import main
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore signals
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 kept = work.RunFolder.write_labels
 
 def slowly(self, table):
@@ -105,6 +107,82 @@ def test_partial_files_of_the_dead_are_swept_and_those_of_the_living_are_not(tmp
     assert not dead.exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+@pytest.mark.parametrize("limit", [60_000, 350_000, 600_000, 700_000])
+def test_too_little_memory_is_said_however_a_library_ends(tmp_path: Path, limit: int) -> None:
+    """With more and more memory: an import fails, OpenBLAS ends the process, and then it asks for memory for ever."""
+    (tmp_path / "rows.csv").write_text(ROWS)
+    words = f"ulimit -v {limit}; exec {sys.executable} -m labelloop correct rows.csv --output out.csv"
+    ended = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr.count("labelloop: ")) == (1, 1), ended.stderr
+    assert f"not enough memory: `ulimit -v` allows {limit} KiB" in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+def test_a_child_that_asks_for_memory_in_vain_is_ended_and_one_that_works_is_not() -> None:
+    words = (
+        "import mmap, resource, sys, time; from labelloop.cli import memory; memory.PATIENCE = 1.0\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
+        "def spin():\n"
+        "    while True:\n"
+        "        try: mmap.mmap(-1, 2**29)\n"
+        "        except OSError: pass\n"
+        "def work():\n"
+        "    until = time.monotonic() + 3\n"
+        "    while time.monotonic() < until: pass\n"
+        "    return 7\n"
+        "sys.exit(memory.watched({'spin': spin, 'work': work}[sys.argv[1]]))"
+    )
+    ended = {
+        name: subprocess.run([sys.executable, "-c", words, name], capture_output=True, text=True, timeout=60)
+        for name in ("spin", "work")
+    }
+    assert (ended["spin"].returncode, "not enough memory" in ended["spin"].stderr) == (1, True), ended
+    assert (ended["work"].returncode, ended["work"].stderr) == (7, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_signals_reach_a_child_under_a_limit(tmp_path: Path, number: signal.Signals) -> None:
+    words = (
+        "import os, resource, signal, sys, time; from labelloop.cli import memory\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
+        "def wait():\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    try: time.sleep(60)\n"
+        "    except KeyboardInterrupt: return 130\n"
+        "sys.exit(memory.watched(wait))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.send_signal(number)
+    assert parent.wait(30) == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}[number]
+    for _ in range(500):
+        if not Path(f"/proc/{child}").exists() or " Z " in Path(f"/proc/{child}/stat").read_text():
+            break
+        time.sleep(0.02)
+    else:
+        raise AssertionError("the child lives on")
+    parent.stdout.close()
+
+
+def test_a_refit_says_that_the_input_has_changed(tmp_path: Path) -> None:
+    run = corrected_run(tmp_path / "run")
+    (tmp_path / "clean.csv").write_text("id,clean_label\n" + "".join(f"r{k},cat\n" for k in range(21, 41, 2)))
+    command = ("refit", run, "--clean-file", tmp_path / "clean.csv", "--overwrite", "--no-report", "--output-dir")
+    ended = told(*command, tmp_path / "same")
+    assert (ended.code, "has changed" in ended.out) == (0, False), ended.err
+    (tmp_path / "rows.csv").write_text(ROWS + "r99,1,1,cat,\n")
+    ended = told(*command, tmp_path / "changed")
+    assert (ended.code, f"{tmp_path / 'rows.csv'} has changed since {run} read it" in ended.out) == (0, True), ended.out
+    (tmp_path / "rows.csv").unlink()
+    assert "has changed" not in told(*command, tmp_path / "gone").out
+
+
 # --- crash safety: each of these fails if the step it is about is taken away ----------------------------------------
 
 
@@ -113,7 +191,12 @@ def test_a_file_is_on_disk_before_it_has_its_name_and_gets_it_in_one_step(
 ) -> None:
     done: list[tuple[str, int]] = []
     fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda handle: (done.append(("fsync", os.fstat(handle).st_ino)), fsync(handle))[1])
+
+    def synced(handle: int) -> None:
+        done.append(("fsync", os.fstat(handle).st_ino))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
 
     def named(old: object, new: object) -> None:
         done.append(("replace", os.stat(str(old)).st_ino))
@@ -125,24 +208,38 @@ def test_a_file_is_on_disk_before_it_has_its_name_and_gets_it_in_one_step(
     write_atomically(tmp_path / "file", lambda path: path.write_text("new"))
     after = os.stat(tmp_path / "file").st_ino
     assert after != before
-    assert done == [("fsync", after), ("replace", after)]
+    folder = os.stat(tmp_path).st_ino
+    assert done == [("fsync", after), ("replace", after), ("fsync", folder)]  # the last one keeps the new name
+
+
+def test_a_folder_has_its_name_on_disk_when_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[int, bool]] = []
+    there = tmp_path / "model"
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append((os.fstat(handle).st_ino, there.exists())))
+    with run_files.fresh_folder(there) as partial:
+        (partial / "file").write_text("x")
+    assert synced == [(os.stat(tmp_path).st_ino, True)]
 
 
 def test_metrics_are_on_disk_before_the_checkpoint_counts_on_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, synced = RunFolder(tmp_path / "run"), []
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append((os.fstat(handle).st_ino, os.fstat(handle).st_size)))
     folder.append_metrics({"epoch": 1})
-    assert synced == [(tmp_path / "run" / "metrics.jsonl").stat().st_size]
+    places = (tmp_path / "run" / "metrics.jsonl", tmp_path / "run")
+    assert synced == [(place.stat().st_ino, place.stat().st_size) for place in places]
 
 
 def test_a_decision_is_on_disk_before_it_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
-    answer = reviews.Answer("a-key-of-its-own", 1, "r1", "ann", "keep", "cat", "now")
-    size = reviews.append_answers(tmp_path, [answer])
-    assert synced == [size]
+    synced: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append((os.fstat(handle).st_ino, os.fstat(handle).st_size)))
+    answers = [reviews.Answer(f"a-key-of-its-own-{k}", k, f"r{k}", "ann", "keep", "cat", "now") for k in range(2)]
+    size = reviews.append_answers(tmp_path, answers[:1])
+    file, folder = os.stat(tmp_path / "reviews.jsonl").st_ino, os.stat(tmp_path)
+    assert synced == [(file, size), (folder.st_ino, folder.st_size)]  # the folder, since the file is new
+    assert reviews.append_answers(tmp_path, answers[1:]) > size
+    assert [place for place, _ in synced[2:]] == [file]
 
 
 @pytest.mark.parametrize("stop", range(1, len(OUR_FILES)))
@@ -178,7 +275,7 @@ def test_a_folder_that_is_cleared_halfway_is_still_ours(
 def test_a_child_ends_with_a_killed_parent() -> None:
     code = (
         "import os, subprocess, sys, time\n"
-        "inner = 'import sys, time; from labelloop.bench.parent import end_with_parent;'"
+        "inner = 'import sys, time; from labelloop.bench import end_with_parent;'"
         " 'end_with_parent(int(sys.argv[1])); print(1, flush=True); time.sleep(60)'\n"
         "child = subprocess.Popen([sys.executable, '-c', inner, str(os.getpid())], stdout=subprocess.PIPE)\n"
         "child.stdout.readline()\n"

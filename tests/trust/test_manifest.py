@@ -185,7 +185,8 @@ def test_a_checkpoint_of_epochs_that_never_ran_is_refused(fitted: Path, tmp_path
     state = run / "checkpoint" / "state.json"
     command = ("fit", fitted.parent / "rows.csv", "--output-dir", run, "--quiet", "--resume", *PAPER)
     whole = json.loads(state.read_text())
-    for changed in ({"epoch": 99}, {"epoch": 2}, {"values": {}}):
+    changes: list[dict[str, object]] = [{"epoch": 99}, {"epoch": 2}, {"values": {}}]
+    for changed in changes:
         state.write_text(json.dumps({**whole, **changed}))
         ended = told(*command)
         assert (ended.code, "state.json" in ended.err) == (1, True), ended.err

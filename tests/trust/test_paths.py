@@ -11,8 +11,10 @@ import stat
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from made_runs import made_run
@@ -22,8 +24,11 @@ from strangers import ROWS, change, corrected_run, model, told
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
 from labelloop.export.undo import undo, write_tree_undo
+from labelloop.runs.files import read_parquet
+from labelloop.runs.folder import RunFolder
 from labelloop.runs.read import read_run
 from labelloop.runs.result_files import copy_encoder
+from labelloop.runs.reviews import Answer, append_answers, read_answers
 from labelloop.trust import file_in, inside, is_inside, load_array, load_arrays, single_name
 
 LEAVING = [
@@ -72,7 +77,7 @@ def test_a_link_that_leaves_its_folder_is_refused(tmp_path: Path) -> None:
 # --- undo archives --------------------------------------------------------------------------------------------------
 
 
-def archive(path: Path, about: dict[str, object], members: dict[str, bytes], mode: int = 0) -> Path:
+def archive(path: Path, about: dict[str, Any], members: dict[str, bytes], mode: int = 0) -> Path:
     with zipfile.ZipFile(path, "w") as made:
         made.writestr("undo.json", json.dumps({"schema_version": 1, "run": "run", **about}))
         for name, content in members.items():
@@ -82,7 +87,7 @@ def archive(path: Path, about: dict[str, object], members: dict[str, bytes], mod
     return path
 
 
-def tree(name: str, **more: object) -> dict[str, object]:
+def tree(name: str, **more: object) -> dict[str, Any]:
     files = [{"input": name, "output": None, "sha256": sha(b"evil")}]
     return {"kind": "folder", "input": "back", "output": "out", "files": files, "empty_folders": [], **more}
 
@@ -99,9 +104,8 @@ def test_no_name_in_an_undo_archive_leads_out(
     name = name.replace("{tmp}", str(tmp_path))
     to = tmp_path / "here" / "out" if output else None
     for about in (tree(name), tree("fine", empty_folders=[name])):
-        path = archive(
-            tmp_path / "here" / "x.undo.zip", about, {f"original/{entry['input']}": b"evil" for entry in about["files"]}
-        )  # type: ignore[attr-defined]
+        entries = {f"original/{entry['input']}": b"evil" for entry in about["files"]}
+        path = archive(tmp_path / "here" / "x.undo.zip", about, entries)
         with pytest.raises(DataError, match="nothing was restored"):
             undo(path, to)
     assert victim.read_text() == "precious"
@@ -330,3 +334,102 @@ def test_an_archive_that_grows_a_thousandfold_is_refused(tmp_path: Path) -> None
         load_arrays(tmp_path / "bomb.npz")
     ended = told("fit", tmp_path / "bomb.npz", "--dry-run")
     assert (ended.code, "would become" in ended.err) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["labels.parquet", "preview.parquet"])
+def test_a_table_that_grows_a_thousandfold_is_refused(tmp_path: Path, name: str) -> None:
+    """Parquet says "the same value a billion times" in a few bytes."""
+    run = corrected_run(tmp_path / "run")
+    schema = pq.read_schema(run / name)
+    rows = 2**24
+    one = pa.table(
+        {key: pa.repeat(pa.scalar(None, schema.field(key).type), rows) for key in schema.names}, schema=schema
+    )
+    with pq.ParquetWriter(run / name, schema) as file:
+        for _ in range(16):
+            file.write_table(one)
+    (run / "manifest.json").unlink()
+    with pytest.raises(DataError, match="would become"):
+        read_parquet(run / name)
+    ended = told("report", run)
+    assert ended.code in (0, 1)
+    assert "Traceback" not in ended.err
+    if name == "labels.parquet":
+        ended = told("export", run, "--to", "issues", "--output", tmp_path / "i.csv")
+        assert (ended.code, "would become" in ended.err) == (1, True), ended.err
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.string())])
+def test_a_long_text_that_is_repeated_is_counted_as_often_as_it_stands_there(tmp_path: Path, kind: pa.DataType) -> None:
+    """A dictionary holds a megabyte once, and a few bytes say "a million times": a terabyte in memory."""
+    for rows, refused in ((256, False), (2**15, True)):
+        once = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * 2**20]))
+        ends = pa.array(range(0, rows + 1, 2), pa.int32())
+        column = once if pa.types.is_string(kind) else pa.ListArray.from_arrays(ends, once)
+        pq.write_table(pa.table({"text": column}), tmp_path / "t.parquet", store_schema=False)
+        assert (tmp_path / "t.parquet").stat().st_size < 2**17
+        if refused:
+            with pytest.raises(DataError, match="would become"):
+                read_parquet(tmp_path / "t.parquet")
+        else:
+            assert read_parquet(tmp_path / "t.parquet").nbytes >= rows * 2**20
+
+
+# --- links that something would be written through ------------------------------------------------------------------
+
+
+def test_a_decision_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """A stranger's reviews.jsonl may be a link to a file that the shell runs."""
+    run = corrected_run(tmp_path / "run")
+    (tmp_path / "profile").write_text("mine\n")
+    (run / "reviews.jsonl").symlink_to(tmp_path / "profile")
+    answer = Answer("a-key-of-its-own", 1, "r1", "ann", "keep", "cat", "now")
+    for attempt in (lambda: append_answers(run, [answer]), lambda: read_answers(run)):
+        with pytest.raises(DataError, match="is a link that leads out"):
+            attempt()
+    (run / "reviews.jsonl").unlink()
+    (run / "reviews.jsonl").symlink_to(tmp_path / "new")  # which does not exist yet
+    with pytest.raises(OSError, match="symbolic links"):
+        append_answers(run, [answer])
+    assert ((tmp_path / "profile").read_text(), (tmp_path / "new").exists()) == ("mine\n", False)
+    (run / "reviews.jsonl").unlink()
+    os.mkfifo(run / "reviews.jsonl")
+    with pytest.raises(DataError, match="is not a file but a pipe"):
+        append_answers(run, [answer])
+
+
+def test_a_lock_is_not_written_through_a_link(tmp_path: Path) -> None:
+    run = corrected_run(tmp_path / "run")
+    (tmp_path / "key").write_text("secret")
+    (run / ".labelloop.lock").symlink_to(tmp_path / "key")
+    ended = told("correct", tmp_path / "rows.csv", "--output-dir", run, "--overwrite", "--quiet", "--no-report")
+    assert (ended.code, ended.err.count("\n")) == (1, 1), ended.err
+    assert (tmp_path / "key").read_text() == "secret"
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "metrics.jsonl", "trained_encoder", "targets.npy"])
+def test_a_run_is_not_continued_through_a_link(tmp_path: Path, name: str) -> None:
+    run = corrected_run(tmp_path / "run")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "epoch-3.safetensors").write_text("mine")
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(tmp_path / "elsewhere")
+    for resume in (True, False):
+        with pytest.raises(DataError, match="is a link that leads out"):
+            RunFolder(run, resume=resume, overwrite=not resume)
+    assert os.listdir(tmp_path / "elsewhere") == ["epoch-3.safetensors"]
+
+
+def test_a_flipped_bit_in_a_text_is_damage(tmp_path: Path) -> None:
+    """It may make bytes that are no text, which Arrow reads and only Python notices."""
+    run = corrected_run(tmp_path / "run")
+    table = pq.read_table(run / "labels.parquet")
+    names = [name.encode() for name in table["id"].to_pylist()]
+    ids = pa.array([*names[:-1], b"\xf2("]).view(pa.string())
+    pq.write_table(table.set_column(table.column_names.index("id"), "id", ids), run / "labels.parquet")
+    (run / "manifest.json").unlink()
+    for to in ("csv", "issues"):
+        ended = told("export", run, "--to", to, "--output", tmp_path / "out.csv")
+        assert (ended.code, "is damaged" in ended.err) == (1, True), ended.err
+    assert told("report", run).code == 0
+    assert not (tmp_path / "out.csv").exists()

@@ -51,7 +51,8 @@ def small_rows(n: int = 90, seed: int = 0) -> SmallRows:
 def quick_fit(rows: SmallRows, **arguments: Any) -> labelloop.Result:
     """`labelloop.fit` on small rows; arguments replace what is given by default."""
     config = QUICK_LOOP if arguments.get("method") == "closed-loop" else QUICK
-    given = {"X": rows.X, "y": rows.y, "y_clean": rows.y_clean, "config": config, "progress": False} | arguments
+    given: dict[str, Any] = {"X": rows.X, "y": rows.y, "y_clean": rows.y_clean, "config": config, "progress": False}
+    given |= arguments
     return labelloop.fit(given.pop("X"), given.pop("y"), given.pop("y_clean"), **given)
 
 

@@ -17,7 +17,7 @@ from page_reader import Page, unpacked
 
 import labelloop
 from labelloop.cli import main
-from labelloop.data.images.store import ImageFiles
+from labelloop.data.image_files import ImageFiles
 from labelloop.data.table import from_arrays
 from labelloop.errors import DataError
 from labelloop.runs.folder import RunFolder
@@ -26,6 +26,7 @@ from labelloop.runs.reviews import Answer, append_answers
 from labelloop.runs.survey import survey
 from labelloop.workflows import ending
 from labelloop.workflows.ending import make_preview, wanted_rows
+from labelloop.workflows.refit import refit_run
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +85,7 @@ def test_fit_review_refit_and_correct_leave_reports(tmp_path, capsys):
     assert main([*command, "--no-report"]) == 0
     assert not (other / "report.html").exists()
     assert main([*command, "--overwrite"]) == 0
-    assert page_of(other).data["pictures"]["weights"]["kind"] == "sources"
+    assert page_of(other).data["pictures"]["map"] is not None
     assert main([*command, "--overwrite", "--no-report"]) == 0
     assert not (other / "report.html").exists()  # it was of the run that is gone
 
@@ -160,7 +161,7 @@ def test_images_become_thumbnails_and_missing_ones_nothing(tmp_path):
     pixels = np.zeros((3, 300, 200, 3), np.uint8)
     found = make_preview(from_arrays(pixels, [0, 1, 0]), labels)
     assert found is not None
-    assert image.open(io.BytesIO(found.shown[0])).size == (64, 96)
+    assert image.open(io.BytesIO(found.shown[0])).size == (200, 300)  # few rows are kept larger
     for shape in ((3, 8, 8), (3, 8, 8, 1)):
         grey = make_preview(from_arrays(np.zeros(shape, np.float32), [0, 1, 0]), labels)
         assert grey is not None
@@ -171,3 +172,24 @@ def test_images_become_thumbnails_and_missing_ones_nothing(tmp_path):
     files = make_preview(table, labels)
     assert files is not None
     assert [shown is None for shown in files.shown] == [False, True, True]
+
+
+def test_random_rows_that_were_reviewed_judge_a_refit_and_picked_ones_do_not(tmp_path):
+    rng = np.random.default_rng(0)
+    true = np.arange(300) % 3
+    inputs = np.eye(3)[true] * 4 + rng.normal(size=(300, 3))
+    given = np.where(rng.random(300) < 0.2, (true + 1) % 3, true)
+    clean = np.where(np.arange(300) % 5 == 0, true, -1)
+    np.savez(tmp_path / "rows.npz", embeddings=inputs.astype(np.float32), label=given, clean_label=clean)
+    run = tmp_path / "run"
+    assert main(["correct", str(tmp_path / "rows.npz"), "--output-dir", str(run), "--quiet", "--no-report"]) == 0
+    open_rows = [row for row in range(300) if clean[row] == -1]
+    answers = [
+        Answer(f"key-{row}", row, str(row), "ann", "label", str(true[row]), "2026-01-01T00:00:00", None, queue)
+        for row, queue in zip(open_rows[:12], ["improve", "estimate"] * 6, strict=True)
+    ]
+    append_answers(run, answers)
+    refit_run(run, None, tmp_path / "refit", report=False)
+    record = json.loads((tmp_path / "refit" / "run.json").read_text(encoding="utf-8"))
+    assert record["newly_verified"] == 12
+    assert record["estimate"]["corrected_label_accuracy"]["rows"] == 60 + 6

@@ -95,7 +95,7 @@ def test_a_run_of_correct_is_planned_and_refitted_too(tmp_path):
     correct_file(tmp_path / "rows.npz", ReadOptions(), Outputs(folder=tmp_path / "run"))
     text, curve = plan_run(tmp_path / "run", count=30)
     assert (tmp_path / "run" / "verify.csv").exists()
-    assert len(curve["measured"]) == 4
+    assert len(curve["measured"]) == 3
     assert "30 more would add" in text
     verified = fill_in(tmp_path / "run" / "verify.csv", {str(k): v for k, v in enumerate(rows.true)})
     text = refit_run(tmp_path / "run", verified, tmp_path / "new")

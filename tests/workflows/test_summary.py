@@ -32,7 +32,7 @@ def test_a_dry_run_says_what_was_understood_and_writes_nothing(tmp_path, capsys)
         assert "given label: 'label' (guessed by its name)" in said
         assert "clean label: 'clean_label' (guessed by its name)" in said
         assert "'when' (date dd/mm/yyyy, as year, month, day, weekday)" in said
-        assert "left out: 'note' (40 different values in 40 rows, like text or ids)" in said
+        assert "left out: 'note' (40 different values in 40 rows that share no words, like ids)" in said
         assert "2 classes; given labels: 40, clean labels: 8, both: 8" in said
         assert "read as missing: 0 given labels and 32 clean labels (blank)" in said
         assert said.rstrip().endswith("(--dry-run)")
@@ -92,15 +92,45 @@ def test_clean_rows_are_no_corrections():
             "changed": [False, True, False],
         }
     )
-    assert result_text(labels, ["a", "b"], {}).startswith("1 given labels were corrected (1 clean rows aside)")
+    assert result_text(labels, ["a", "b"], {}).startswith("1 given label was corrected (1 clean row aside)")
 
 
 def test_what_happens_to_each_class():
     given, clean = np.array([0, 0, 1, 1, -1]), np.array([0, 1, 1, 1, 0])
     said = np.eye(2)[[1, 1, 1, 0, 0]].astype(np.float32)
-    assert by_class(said, given, clean) == [
+    counts = [{key: one[key] for key in ("good", "broken", "wrong", "fixed")} for one in by_class(said, given, clean)]
+    assert counts == [
         {"good": 1, "broken": 1, "wrong": 0, "fixed": 0},
         {"good": 2, "broken": 1, "wrong": 1, "fixed": 1},
     ]
     found = alternatives(given, clean, 2)
     assert found == {"the given labels as they are": 0.75, "the most common class for all": 0.6}
+
+
+def test_classes_at_risk_stand_first_and_one_estimate_is_told():
+    share = {"value": 0.8, "low": 0.7, "high": 0.9, "rows": 30}
+    labels = pa.table(
+        {
+            "given_label": ["NJ", "NY", "NY"],
+            "corrected_label": ["NY", "NY", "NY"],
+            "verified": [False, True, False],
+            "changed": [True, False, False],
+        }
+    )
+    counts = {"good": 1, "broken": 0, "wrong": 0, "fixed": 0, "clean_rows": 1}
+    by_class = [
+        {**counts, "precision": None, "recall": None, "given_precision": None, "given_recall": None},
+        {**counts, "precision": share, "recall": share, "given_precision": share, "given_recall": share},
+    ]
+    estimate = {
+        "at_risk": [{"class": 0, "why": "no clean row, and labels move away from it", "verify": 5}],
+        "given_label_accuracy": share,
+        "by_class": by_class,
+    }
+    lines = result_text(labels, ["NJ", "NY"], estimate).splitlines()
+    assert lines[:2] == ["CLASSES AT RISK", "  NJ: no clean row, and labels move away from it; verify 5 of its rows"]
+    assert lines[2] == "1 given label was corrected (1 clean row aside)"
+    assert lines[3] == "wrong as given: 20.0% (10.0% to 30.0%)"
+    assert "80% (70-90)" in lines[6]
+    old = result_text(labels, ["NJ", "NY"], {"by_class": None})  # of an earlier version
+    assert old.startswith("1 given label was corrected")

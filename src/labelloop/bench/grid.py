@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 from labelloop.bench.experiment import Experiment
 from labelloop.config.build import merge, read_toml
@@ -18,20 +18,7 @@ from labelloop.errors import UsageError, nearest
 from labelloop.trust import Stored
 
 METHOD_KEYS = ("name", "method", "recipe", "config", "paired")
-KINDS = {
-    "dataset": str,
-    "dataset_options": dict,
-    "clean": int,
-    "paired": bool,
-    "noise": str,
-    "rate": float,
-    "noise_options": dict,
-    "seed": int,
-    "method": str,
-    "recipe": str,
-    "config": dict,
-    "name": str,
-}
+KINDS = {name: get_origin(kind) or kind for name, kind in get_type_hints(Experiment).items()}
 KEYS = tuple(KINDS)
 
 
@@ -75,11 +62,11 @@ def expand(content: Mapping[str, Any], source: str) -> list[Experiment]:
 def _check(content: Mapping[str, Any], axes: Any, methods: Any, source: str) -> None:
     """Refuses unknown keys, axes without a value, and a key in two places."""
     for key in content:
-        _require(key, (*KEYS, "axes", "methods"), source)
+        require(key, (*KEYS, "axes", "methods"), source)
     if not isinstance(axes, dict):
         raise UsageError(f"{source}: axes must be a table of lists, not {axes!r}")
     for key, values in axes.items():
-        _require(key, KEYS, f"{source}, [axes]")
+        require(key, KEYS, f"{source}, [axes]")
         if not isinstance(values, list) or not values:
             raise UsageError(f"{source}, [axes]: {key} must be a list with at least one value, not {values!r}")
         if key in content and key != "config":
@@ -89,7 +76,7 @@ def _check(content: Mapping[str, Any], axes: Any, methods: Any, source: str) -> 
     if not methods:
         raise UsageError(f"{source}: methods is empty; name at least one, or leave it out")
     for key in {key for method in methods for key in method}:
-        _require(key, METHOD_KEYS, f"{source}, [[methods]]")
+        require(key, METHOD_KEYS, f"{source}, [[methods]]")
         if key in axes and key != "config":
             raise UsageError(f"{source}: {key} is set in [axes] and in [[methods]]; leave one of them out")
 
@@ -114,6 +101,7 @@ def _experiment(settings: Mapping[str, Any], source: str) -> Experiment:
         raise UsageError(f"{source}, method {settings.get('method', 'closed-loop')!r}: {error}") from None
 
 
-def _require(key: str, known: tuple[str, ...], source: str) -> None:
+def require(key: str, known: tuple[str, ...], source: str) -> None:
+    """Refuses an unknown key, and names the nearest known one."""
     if key not in known:
         raise UsageError(f"{source}: unknown key {key!r}; {nearest(key, known)}")

@@ -23,9 +23,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from labelloop.bench.check import check_experiments
-from labelloop.bench.experiment import Experiment
-from labelloop.bench.parent import PARENT
+from labelloop.bench import PARENT
+from labelloop.bench.experiment import Experiment, check_experiments
 from labelloop.bench.tables import best, last, render, table
 from labelloop.errors import DataError, UsageError
 from labelloop.runs.files import read_json

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from labelloop.config.build import flat
+
 Cell = tuple[float, float, int]  # mean, standard deviation, number of seeds
 Record = Mapping[str, Any]
 
@@ -95,18 +97,11 @@ def _told_apart(records: Sequence[Record], names: Sequence[str], keys: Sequence[
 
 def _texts(experiment: Mapping[str, Any], keys: Sequence[str]) -> dict[str, str]:
     """Keys of an experiment as text. Tables among them are flattened: warm_up, corrector.hidden."""
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for key in keys:
         value = experiment.get(key)
-        found |= _flat(value) if isinstance(value, Mapping) else {key: str(value)}
-    return found
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: str(value)}
-    return flat
+        found |= flat(value) if isinstance(value, Mapping) else {key: value}
+    return {key: str(value) for key, value in found.items()}
 
 
 def _with_realised_rates(records: Sequence[Record], columns: Sequence[str]) -> list[str]:

@@ -23,16 +23,18 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from labelloop.bench.parent import PARENT, end_with_parent
+from labelloop.bench import PARENT, end_with_parent
 
 if __name__ == "__main__":
     end_with_parent(int(os.environ[PARENT]) if PARENT in os.environ else None)  # before the imports, which take seconds
+
+import torch
 
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.errors import DataError, UsageError
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import holds_run, read_metrics, read_record
-from labelloop.workflows.compose import have_one_thread, keep_freed_memory, read_checkpoint
+from labelloop.workflows.compose import keep_freed_memory, read_checkpoint
 
 # Imported here once for all experiments; otherwise on first use by digits, the logistic corrector and optimisers.
 for name in ("sklearn.datasets", "sklearn.linear_model", "torch._dynamo"):
@@ -105,7 +107,7 @@ def run(experiment: dict[str, Any], place: Path, result: Path, workers: int = 0)
             return BUSY
         if result.exists():
             return DONE
-        have_one_thread()
+        torch.set_num_threads(1)  # small experiments run beside each other
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} run by process {os.getpid()}", flush=True)
         failure = place / "failure.txt"
         failure.unlink(missing_ok=True)

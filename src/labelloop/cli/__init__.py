@@ -1,23 +1,28 @@
 """The command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 ended by `kill`.
 
 A command is one file here, with its flags and its call, and one line in COMMANDS. Nothing heavy is imported before a
-command runs, so that --help is fast.
+command runs, so that --help is fast. Errors, warnings and signals are one line each, with flags for argument names.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import io
 import os
+import re
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol, TextIO
 
 from labelloop import __version__
-from labelloop.cli.messages import INTERRUPTED, as_interrupts, is_full, of_the_system, show_warning, with_flags
+from labelloop.cli.memory import is_memory, lacking_memory, watched
 from labelloop.errors import DataError, ElsewhereError, UsageError
 
 COMMANDS = {
@@ -37,6 +42,33 @@ COMMANDS = {
     "paper": "labelloop.cli.paper",
     "demo": "labelloop.cli.demo",
 }
+COLUMNS = (
+    *("label_column", "clean_column", "id_column", "feature_columns", "embedding_column", "split_column"),
+    *("category_columns", "trust_columns"),
+)
+FLAGS = {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        *COLUMNS,
+        "extra_columns",
+        "allow_overlap",
+        "file_name_column",
+        "image_size",
+        "max_unreadable",
+        "clean_file",
+        "clean_folder",
+        "max_memory",
+        "trust_code",
+    )
+} | {
+    "labels_path": "--labels",
+    "text_columns": "--text",
+    "leave_out": "--leave-out",
+    "train_encoder": "--train-encoder",
+}
+INTERRUPTED = 130
+CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+ENDED = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Command(Protocol):
@@ -56,55 +88,67 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    options = make_parser().parse_args(arguments)
+    try:
+        return _main(sys.argv[1:] if arguments is None else arguments)
+    except MemoryError:  # before a command began, or while it was watched
+        print(f"labelloop: {lacking_memory()}", file=sys.stderr)
+        return 1
+
+
+def _main(given: Sequence[str]) -> int:
+    named = given[:1] if given and given[0] in COMMANDS else COMMANDS  # a command needs no flags of others
+    options = make_parser(named).parse_args(given)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads slow each other down; torch reads it once
     warnings.showwarning = show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may not be valid text
-    with as_interrupts():
-        return _run(options)
+    return watched(lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> int:
-    try:
-        code = options.run(options)
-        sys.stdout.flush()
-        return code
-    except ElsewhereError:  # another process of the same run has printed the reason
+    with as_interrupts(), contextlib.redirect_stdout(Plain(sys.stdout)):
+        try:
+            code = options.run(options)
+            sys.stdout.flush()
+            return code
+        except KeyboardInterrupt as interrupt:
+            with contextlib.suppress(OSError):  # of a terminal that was closed
+                print(f"\nlabelloop: interrupted{_kept(options)}", file=sys.stderr)
+            return getattr(interrupt, "code", INTERRUPTED)
+        except Exception as error:
+            return _failed(error, options)
+
+
+def _failed(error: Exception, options: argparse.Namespace) -> int:
+    """Says in one line what is wrong, and returns the exit code; what nobody expected is raised again."""
+    if isinstance(error, ElsewhereError):  # another process of the same run has printed the reason
         return 1
-    except UsageError as error:
-        print(f"labelloop: {with_flags(error)}", file=sys.stderr)
-        return 2
-    except DataError as error:
-        print(f"labelloop: {with_flags(error)}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # the reader of the output, such as `head`, closed it
+    if isinstance(error, BrokenPipeError):  # the reader of the output, such as `head`, closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        kept = options.kept(options) if is_full(error) else ""
-        print(f"labelloop: {of_the_system(error)}{kept}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt as interrupt:
-        with contextlib.suppress(OSError):  # of a terminal that was closed
-            print(f"\nlabelloop: interrupted{_kept(options)}", file=sys.stderr)
-        return getattr(interrupt, "code", INTERRUPTED)
-    except MemoryError:
-        print("labelloop: not enough memory; free some, use a smaller file, or --max-memory", file=sys.stderr)
-        return 1
+    if is_memory(error):
+        said = lacking_memory()
+    elif isinstance(error, UsageError | DataError):
+        said = with_flags(error)
+    elif isinstance(error, OSError):
+        said = of_the_system(error) + (options.kept(options) if is_full(error) else "")
+    else:
+        raise error
+    print(f"labelloop: {said}", file=sys.stderr)
+    return 2 if isinstance(error, UsageError) else 1
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+def make_parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser of these commands."""
     parser = argparse.ArgumentParser(
         prog="labelloop",
         description="Train on noisy labels with a small clean set, and get the labels corrected.",
     )
     parser.add_argument("--version", action="version", version=f"labelloop {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
-        command: Command = import_module(module)
+    for name in names:
+        command: Command = import_module(COMMANDS[name])
         flags = commands.add_parser(
             name,
             help=command.HELP,
@@ -126,3 +170,90 @@ def _kept(options: argparse.Namespace) -> str:
 
 def _nothing_kept(options: argparse.Namespace) -> str:
     return ""
+
+
+def with_flags(message: object) -> str:
+    """A message with arguments written as flags: --label-column, not label_column."""
+    text = str(message)
+    for name, flag in FLAGS.items():
+        text = re.sub(rf"(?<![\w-]){name}(?!\w)", flag, text)
+    return text.translate(CONTROL)
+
+
+class Plain:
+    """A stream that shows control characters instead of sending them: a class or a file of a stranger may hold some
+    that write into the terminal's title, or over what stands there.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(text.translate(CONTROL))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk has no room left, or the user's part of it."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def of_the_system(error: OSError) -> str:
+    """An error of the operating system: the file, the reason and what to check."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+    if is_full(error):
+        return f"{error.filename}: {reason}; free some space, or choose another folder"
+    return f"{error.filename}: {reason}; check the path, and that you may read and write there"
+
+
+def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """Replaces `warnings.showwarning`: prints our warnings, one per line, and drops those of libraries."""
+    if issubclass(category, UserWarning):
+        print(f"labelloop: warning: {with_flags(message)}", file=sys.stderr)
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end; `code` is its exit code."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.code = 128 + number
+
+
+@contextmanager
+def as_interrupts() -> Iterator[None]:
+    """Makes the first of these signals an interrupt, which leaves everything in order; the second ends the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+    process = os.getpid()
+
+    def handle(number: int, frame: Any) -> None:
+        if os.getpid() != process:  # a child, which has nothing to leave in order
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        seen.append(number)
+        if len(seen) > 1:
+            with suppress(OSError):
+                os.write(2, b"\nlabelloop: interrupted\n")
+            os._exit(INTERRUPTED if number == signal.SIGINT else 128 + number)
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+
+    handle.gives_way = True  # type: ignore[attr-defined]  # to what a launcher of several processes needs
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDED)}
+    taken = [number for number in ENDED if before[number] == signal.SIG_DFL]  # `nohup` ignores one of them
+    taken += [signal.SIGINT] if before[signal.SIGINT] is signal.default_int_handler else []
+    for number in taken:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in taken:
+            if signal.getsignal(number) is handle:
+                signal.signal(number, before[number])

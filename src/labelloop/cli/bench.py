@@ -26,7 +26,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.bench.check import check_experiments
+    from labelloop.bench.experiment import check_experiments
     from labelloop.bench.grid import read_grid
     from labelloop.bench.pool import bench_report, run_bench
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import (
-    add_columns,
-    add_encoder,
-    add_memory,
-    add_missing,
-    add_report,
-    add_text,
-    names,
-    read_options,
-)
+from labelloop.cli import flags
 
 HELP = "correct the labels of a file in seconds, without training"
 DESCRIPTION = (
@@ -33,21 +24,23 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pred-probs-column",
         metavar="A[,B]",
-        type=names,
+        type=flags.names,
         help="a column of lists, an array of an .npz, or a column for every class (guessed: pred_probs, p_...)",
     )
-    add_columns(parser)
-    add_missing(parser)
-    add_text(parser)
-    add_encoder(parser)
-    add_memory(parser)
+    flags.add_columns(parser)
+    flags.add_missing(parser)
+    flags.add_text(parser)
+    flags.add_encoder(parser)
+    flags.add_memory(parser)
     parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
     parser.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id")
-    parser.add_argument("--class-names", metavar="A,B", type=names, help="the classes in the order of probabilities")
+    parser.add_argument(
+        "--class-names", metavar="A,B", type=flags.names, help="the classes in the order of probabilities"
+    )
     parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
     parser.add_argument("--dry-run", action="store_true", help="only read the data, and say how it was understood")
     parser.add_argument("--quiet", action="store_true", help="no summary")
-    add_report(parser)
+    flags.add_report(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
     summary = correct_file(
         options.data,
-        read_options(options),
+        flags.read_options(options),
         Outputs(options.output, options.output_dir, options.overwrite, not options.no_report),
         pred_probs_columns=options.pred_probs_column,
         class_names=options.class_names,

@@ -6,19 +6,7 @@ import argparse
 import warnings
 from pathlib import Path
 
-from labelloop.cli.flags import (
-    Renamed,
-    add_columns,
-    add_encoder,
-    add_memory,
-    add_missing,
-    add_report,
-    add_text,
-    add_trust,
-    names,
-    processes,
-    read_options,
-)
+from labelloop.cli import flags
 from labelloop.errors import UsageError
 
 HELP = "train on a file and correct its labels"
@@ -42,7 +30,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="only read and check the data, and say how it was understood"
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
-    add_report(parser)
+    flags.add_report(parser)
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--resume", action="store_true", help="continue the run in RUN")
     kept.add_argument("--overwrite", action="store_true", help="replace the run in RUN")
@@ -51,20 +39,24 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
     """The flags about rows, labels and inputs."""
-    add_columns(parser)
-    add_missing(parser)
-    add_text(parser)
-    add_encoder(parser)
+    flags.add_columns(parser)
+    flags.add_missing(parser)
+    flags.add_text(parser)
+    flags.add_encoder(parser)
     parser.add_argument("--train-encoder", action="store_true", help="train the encoder too, at a lower learning rate")
     parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
     parser.add_argument("--split-column", metavar="NAME", help='"train" or "test" for every row (guessed: split)')
     parser.add_argument(
-        "--extra-columns", metavar="A,B", type=names, default=(), help="numbers that only the correction network sees"
+        "--extra-columns",
+        metavar="A,B",
+        type=flags.names,
+        default=(),
+        help="numbers that only the correction network sees",
     )
     parser.add_argument(
         "--labels", dest="labels_path", type=Path, metavar="FILE", help="an .npy file with the labels, if DATA is .npy"
     )
-    parser.add_argument("--clean-labels", action=Renamed, now="--clean-file")
+    parser.add_argument("--clean-labels", action=flags.Renamed, now="--clean-file")
     parser.add_argument("--file-name-column", metavar="NAME", help="names of image files (guessed: file_name, image)")
     clean = parser.add_mutually_exclusive_group()
     clean.add_argument(
@@ -82,7 +74,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         help="stop if more images cannot be read (default 0.01)",
     )
     parser.add_argument(
-        "--workers", type=processes, default=0, help="processes that decode streamed images (default 0)"
+        "--workers", type=flags.processes, default=0, help="processes that decode streamed images (default 0)"
     )
     parser.add_argument(
         "--noisy-labels", type=Path, metavar="FILE", help="labels from `labelloop noise`, to replace those of DATA"
@@ -96,7 +88,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 def _add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings, as TOML")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; overrides --config")
-    add_trust(parser, "the file of --config")
+    flags.add_trust(parser, "the file of --config")
     parser.add_argument("--recipe", default="default", help="default, paper or paper-clothing1m")
     parser.add_argument(
         "--method", help="labelloop (the default), closed-loop (the paper's), or a baseline to compare with"
@@ -105,11 +97,11 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, ... (default auto)")
     parser.add_argument(
         "--processes",
-        type=processes,
+        type=flags.processes,
         metavar="N",
         help="stop unless a launcher such as torchrun started N processes (default: any number)",
     )
-    add_memory(parser)
+    flags.add_memory(parser)
     parser.add_argument("--half-labels", action="store_true", help="store soft labels in half precision")
 
 
@@ -124,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     again = ranks.restarts > 0 and options.output_dir is not None and holds_run(options.output_dir)
     summary = fit_file(
         options.data,
-        read_options(options),
+        flags.read_options(options),
         Settings(
             method_of(options.method, options.recipe), options.recipe, options.config, options.set, options.trust_code
         ),

@@ -38,7 +38,14 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label-column", metavar="NAME", help="the given label (guessed: label, target, y)")
     parser.add_argument("--id-column", metavar="NAME", help="a name for every row (guessed: id)")
     parser.add_argument(
-        "--feature-columns", metavar="A,B", type=names, help="default: every column of numbers or categories"
+        "--feature-columns", metavar="A,B", type=names, help="default: every column that has no other use"
+    )
+    parser.add_argument(
+        "--category-columns", metavar="A,B", type=names, default=(), help="codes that look like numbers, such as zip"
+    )
+    parser.add_argument("--leave-out", metavar="A,B", type=names, default=(), help="columns that are not used")
+    parser.add_argument(
+        "--trust-columns", metavar="A,B", type=names, default=(), help="columns to use as they are, however suspicious"
     )
     parser.add_argument(
         "--embedding-column", metavar="NAME", help="a column of lists of numbers, or an array of an .npz"
@@ -64,7 +71,12 @@ def markers(text: str) -> tuple[str, ...]:
 
 def add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--text", dest="text_column", metavar="NAME", help="a column of texts, which --encoder turns into features"
+        "--text",
+        dest="text_columns",
+        metavar="A[,B]",
+        type=names,
+        default=(),
+        help="columns of texts, if they are not found by themselves; --encoder reads one of them",
     )
     parser.add_argument("--embed", action=Renamed, now="--encoder")
 
@@ -112,3 +124,14 @@ class Renamed(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         parser.error(f"{self.option_strings[0]} is now called {self.now}")
+
+
+def share_of(text: str) -> float:
+    """A share such as 2% or 0.02."""
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1; write 2% or 0.02")
+    return value

@@ -6,7 +6,7 @@ import argparse
 from importlib.util import find_spec
 from pathlib import Path
 
-from labelloop.cli.flags import add_run
+from labelloop.cli.flags import add_run, share_of
 from labelloop.progress import clock
 
 HELP = "choose the rows to label next, and say whether it is worth it"
@@ -18,14 +18,27 @@ DESCRIPTION = (
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    parser.add_argument("--count", type=int, default=200, metavar="N", help="how many rows (default 200)")
+    parser.add_argument("--count", type=int, metavar="N", help="how many rows (default 200, or what --max-error takes)")
+    parser.add_argument(
+        "--max-error",
+        type=share_of,
+        metavar="SHARE",
+        help="choose random rows instead, to certify labels as at most this share wrong, such as 2%%",
+    )
+    parser.add_argument(
+        "--certainty", type=share_of, default=0.95, metavar="SHARE", help="of --max-error (default 95%%)"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="a .csv file (default: verify.csv in RUN)")
 
 
 def run(options: argparse.Namespace) -> int:
-    from labelloop.workflows.plan import plan_run
+    from labelloop.workflows.plan import COUNT, plan_run, plan_sample
 
-    text, curve = plan_run(options.run_folder, options.output, options.count)
+    if options.max_error is not None:
+        goal = (options.max_error, options.certainty)
+        print(plan_sample(options.run_folder, *goal, output=options.output, count=options.count))
+        return 0
+    text, curve = plan_run(options.run_folder, options.output, COUNT if options.count is None else options.count)
     print(text)
     if curve and find_spec("matplotlib"):
         from labelloop.report.figure import draw_learning_curve

@@ -23,6 +23,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="clean labels, joined by id (default: the decisions of `labelloop review`)",
     )
     parser.add_argument("--verified", action=Renamed, now="--clean-file")
+    parser.add_argument(
+        "--random-sample",
+        action="store_true",
+        help="the new clean rows were drawn at random, as `plan --max-error` does, so they judge too",
+    )
     parser.add_argument("--output-dir", type=Path, metavar="NEW", help="the folder of the new run (default: RUN-refit)")
     parser.add_argument("--overwrite", action="store_true", help="replace the run in NEW")
     add_report(parser)
@@ -33,6 +38,13 @@ def run(options: argparse.Namespace) -> int:
     from labelloop.workflows.review import next_folder
 
     output = options.output_dir or next_folder(options.run_folder)
-    report = not options.no_report
-    print(refit_run(options.run_folder, options.clean_file, output, overwrite=options.overwrite, report=report))
+    text = refit_run(
+        options.run_folder,
+        options.clean_file,
+        output,
+        random_sample=options.random_sample,
+        overwrite=options.overwrite,
+        report=not options.no_report,
+    )
+    print(text)
     return 0

@@ -18,15 +18,25 @@ Config = TypeVar("Config")
 
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a table"}
 
+DEEPEST = 20  # tables in tables
+
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The keys of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{path}: no such configuration file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not text, nested too deep, a number of 5,000 digits
         raise UsageError(f"{path} is not valid TOML: {error}") from None
+    if _is_deep(found, DEEPEST):
+        raise UsageError(f"{path} is not a configuration: its tables are nested more than {DEEPEST} deep")
+    return found
+
+
+def _is_deep(value: Any, most: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return not most or any(_is_deep(one, most - 1) for one in inner)
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
@@ -140,3 +150,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested keys as one: corrector.hidden."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found

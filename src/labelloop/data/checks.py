@@ -77,17 +77,12 @@ def check_columns(expected: Sequence[str], found: Sequence[str], source: str) ->
     )
 
 
-def same_ids(left: NDArray, right: NDArray) -> tuple[Labels, Labels]:
-    """The positions of rows whose id occurs on both sides, as pairs."""
-    return _pairs(left, right)
-
-
 def same_content(left: NDArray, right: NDArray) -> tuple[Labels, Labels]:
     """The positions of rows whose input occurs on both sides bit for bit, one pair per row on the left."""
     if left.shape[1:] != right.shape[1:]:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     dtype = np.result_type(left, right)
-    return _pairs(_hashes(left, dtype), _hashes(right, dtype))
+    return same_ids(_hashes(left, dtype), _hashes(right, dtype))
 
 
 def _hashes(rows: NDArray, dtype: np.dtype) -> NDArray:
@@ -99,7 +94,8 @@ def _hashes(rows: NDArray, dtype: np.dtype) -> NDArray:
     return np.array([hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest() for row in flat], dtype="S32")
 
 
-def _pairs(left: NDArray, right: NDArray) -> tuple[Labels, Labels]:
+def same_ids(left: NDArray, right: NDArray) -> tuple[Labels, Labels]:
+    """The positions of rows whose id occurs on both sides, as pairs."""
     names, first = np.unique(right, return_index=True)
     if not len(names):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)

@@ -57,11 +57,14 @@ class Roles:
     id_guessed: bool = False
     split_guessed: bool = False
     flag: str | None = None  # a column that says whether a row was verified, not what its label is
+    repeated_id: str | None = None  # a guessed id that does not tell rows apart
 
     @property
     def used(self) -> tuple[str, ...]:
         return tuple(
-            name for name in (self.label, self.clean, self.id, self.split, self.flag, *self.extra) if name is not None
+            name
+            for name in (self.label, self.clean, self.id, self.split, self.flag, self.repeated_id, *self.extra)
+            if name is not None
         )
 
 

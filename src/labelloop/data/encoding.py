@@ -1,16 +1,21 @@
-"""Columns as numbers: missing values are filled in and marked, categories become columns of 0 and 1, dates several."""
+"""Columns as numbers: missing values are filled in and marked, categories become columns of 0 and 1, dates and texts
+several. Numbers may be written with a currency, a unit, a percent sign or thousands separators.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelloop.data.words import Words, fit_words, from_text, to_text, words_as_numbers
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import by_chunks, is_large
 from labelloop.types import Floats
@@ -19,46 +24,84 @@ DATE = ("year", "month", "day", "weekday")
 TIME = (*DATE, "hour")
 MIDDLE = {"month": 6.5, "day": 15.5, "weekday": 3.0, "hour": 12.0}  # replaces a missing date
 # Day first if the order is ambiguous, as in most of the world; the user is told.
-FORMATS = (
-    ("%Y-%m-%d", DATE),
-    ("%Y/%m/%d", DATE),
-    ("%d/%m/%Y", DATE),
-    ("%m/%d/%Y", DATE),
-    ("%d.%m.%Y", DATE),
-    ("%d-%m-%Y", DATE),
-    ("%b %d %Y", DATE),
-    ("%b %d, %Y", DATE),
-    ("%d %b %Y", DATE),
-    ("%d-%b-%Y", DATE),
-    ("%B %d %Y", DATE),
-    ("%B %d, %Y", DATE),
-    ("%d %B %Y", DATE),
-    ("%Y-%m-%d %H:%M:%S", TIME),
-    ("%Y-%m-%dT%H:%M:%S", TIME),
-    ("%Y-%m-%d %H:%M", TIME),
-    ("%Y-%m-%d %H:%M:%S.%f", TIME),
-    ("%Y-%m-%dT%H:%M:%S.%f", TIME),
-    ("%Y-%m-%dT%H:%M:%S%z", TIME),
-    ("%Y-%m-%d %H:%M:%S%z", TIME),
-    ("%d/%m/%Y %H:%M", TIME),
-    ("%m/%d/%Y %H:%M", TIME),
-    ("%d/%m/%Y %H:%M:%S", TIME),
-    ("%m/%d/%Y %H:%M:%S", TIME),
+DATES = (
+    *("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%b %d %Y", "%b %d, %Y"),
+    *("%d %b %Y", "%d-%b-%Y", "%B %d %Y", "%B %d, %Y", "%d %B %Y"),
 )
+ISO = (" %H:%M:%S", "T%H:%M:%S", " %H:%M", " %H:%M:%S.%f", "T%H:%M:%S.%f", "T%H:%M:%S%z", " %H:%M:%S%z")
+TIMES = [f"%Y-%m-%d{time}" for time in ISO]
+TIMES += [f"{date}{time}" for time in (" %H:%M", " %H:%M:%S") for date in ("%d/%m/%Y", "%m/%d/%Y")]
+FORMATS = {**dict.fromkeys(DATES, DATE), **dict.fromkeys(TIMES, TIME)}  # the parts of each
 WORDS = {"%Y": "yyyy", "%m": "mm", "%d": "dd", "%H": "hh", "%M": "mm", "%S": "ss", "%f": "fff", "%z": "+zone"}
 WORDS |= {"%b": "mon", "%B": "month"}
 
-MAX_LEVELS = 100  # a column with more distinct values is text or an id
-FEW_LEVELS = 12  # up to this many are fine for any number of rows; beyond, levels need ROWS_A_LEVEL on average
-ROWS_A_LEVEL = 30
-RARE = 0.001  # levels with a smaller share of the rows, or a single row, are merged
+MAX_LEVELS = 256  # categories with a column of their own: the most frequent ones
+FEW_LEVELS = 12  # up to this many are categories for any number of rows
+COVERED = 0.7  # with more, this share of the rows must have a value that occurs ENOUGH times; else it is text or an id
+ENOUGH = 3
+RARE = 0.001  # where there are fewer than MANY_LEVELS, levels with a smaller share of the rows are merged
+MANY_LEVELS = 100
 OTHER, BLANK = "(other)", "(missing)"
+
+
+# How people write a number: with a currency before or after it, a unit, a percent sign, thousands separators, or in
+# brackets where it is negative.
+_CURRENCY = r"(?:[A-Z]{0,2}[$€£¥₹]|USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|INR)"
+_BEFORE, _AFTER = rf"(?:{_CURRENCY}\s?)?", rf"(?:\s?{_CURRENCY}|\s?[%‰°]|\s?[A-Za-zµ°Ω][A-Za-z/²³]{{0,5}})?"
+STYLES = {
+    style: re.compile(f"{_BEFORE}(?P<number>{digits}){_AFTER}")
+    for style, digits in {
+        "1,234.5": r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+|\d+\.",
+        "1.234,5": r"\d{1,3}(?:\.\d{3})+(?:,\d+)?|\d+(?:,\d+)?",
+        "1 234.5": r"\d{1,3}(?:[\s'’]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?",
+    }.items()
+}
+
+
+def number_style(texts: Iterable[str], share: float) -> str | None:
+    """How numbers are written, a key of STYLES, if at least this share of the different texts are such numbers.
+
+    A unit made of letters must stand in all of them: 12a and 12b are codes, 1K and 1M differ a thousandfold.
+    """
+    different = sorted(set(texts))
+    for style in STYLES:
+        found = [text for text in different if signed_number(text, style) is not None]
+        signs = signs_of(found)
+        units = [sign for sign in signs if re.search("[A-Za-z]", sign) and not re.fullmatch(_CURRENCY, sign)]
+        if different and len(found) >= share * len(different) and (not units or len(signs) == 1):
+            return style
+    return None
+
+
+def signed_number(text: str, style: str) -> float | None:
+    """The number that a text holds, or None."""
+    bare = text.strip()
+    if negative := bare.startswith("(") and bare.endswith(")"):
+        bare = bare[1:-1].strip()
+    sign = bare[:1] if bare[:1] in "+-−" else ""
+    found = STYLES[style].fullmatch(bare.removeprefix(sign).strip())
+    if found is None:
+        return None
+    digits = found["number"]
+    if style == "1,234.5":
+        digits = digits.replace(",", "")
+    elif style == "1.234,5":
+        digits = digits.replace(".", "").replace(",", ".")
+    else:
+        digits = re.sub(r"[\s'’]", "", digits).replace(",", ".")
+    return -float(digits) if negative or sign in ("-", "−") else float(digits)
+
+
+def signs_of(texts: Iterable[str]) -> list[str]:
+    """What stands beside the digits of numbers, the most frequent first: $, %, kg; "" where nothing does."""
+    bare = Counter(re.sub(r"[\d.,'’+\-−()\s]", "", text) for text in texts)
+    return sorted(bare, key=lambda sign: (-bare[sign], sign))
 
 
 def date_format(texts: Sequence[str]) -> str | None:
     """The first format that fits every text, or None."""
     different = sorted(set(texts))
-    for form, _ in FORMATS:
+    for form in FORMATS:
         if different and all(_read(text, form) is not None for text in different):
             return form
     return None
@@ -72,7 +115,7 @@ def in_words(form: str) -> str:
 
 
 def date_parts(form: str) -> tuple[str, ...]:
-    return dict(FORMATS)[form]
+    return FORMATS[form]
 
 
 def dates_as_numbers(values: NDArray, form: str, year: float) -> tuple[Floats, NDArray[np.bool_]]:
@@ -119,12 +162,14 @@ class Column:
 
     Attributes:
         name: Its name in the file.
-        kind: "number", "category" or "date".
+        kind: "number", "category", "date" or "text".
         median: Replaces a missing number, or the year of a missing date.
         levels: The categories with their own column.
         other: Whether rare categories share a column.
         missing: Whether a column marks missing values.
-        form: The format of dates, as for `strptime`.
+        form: The format of dates, as for `strptime`; for numbers with signs, how they are written.
+        sentinel: A number that stands for a missing one, such as -999.
+        words: The words of texts.
     """
 
     name: str
@@ -134,10 +179,14 @@ class Column:
     other: bool = False
     missing: bool = False
     form: str = ""
+    sentinel: float | None = None
+    words: Words | None = field(default=None, compare=False, repr=False)
 
     @property
     def encoded_names(self) -> list[str]:
         marks = [OTHER] * self.other + [BLANK] * self.missing
+        if self.words is not None:
+            return [*(f"{self.name}~{j}" for j in range(self.words.width)), *(f"{self.name}={m}" for m in marks)]
         if self.kind == "date":
             return [*(f"{self.name}.{part}" for part in date_parts(self.form)), *(f"{self.name}={m}" for m in marks)]
         if self.kind == "number":
@@ -145,20 +194,29 @@ class Column:
         return [f"{self.name}={level}" for level in [*self.levels, *marks]]
 
 
-def fit_number(name: str, values: Floats, train: NDArray[np.bool_]) -> Column:
+def fit_number(name: str, values: Floats, train: NDArray[np.bool_], form: str = "") -> Column:
     """How to encode a column of numbers, NaN where missing. `train` masks the rows to fit on."""
     seen = values[train]
     known = seen[~np.isnan(seen)]
     median = float(np.median(known)) if len(known) else 0.0
-    return Column(name, "number", median=median if math.isfinite(median) else 0.0, missing=len(known) < len(seen))
+    median = median if math.isfinite(median) else 0.0
+    return Column(name, "number", median=median, missing=len(known) < len(seen), form=form)
 
 
-def fit_category(name: str, values: NDArray, train: NDArray[np.bool_]) -> Column:
-    """How to encode a column of text, None where missing. `train` masks the rows to fit on."""
+def fit_category(name: str, values: NDArray, train: NDArray[np.bool_], most: int = MAX_LEVELS) -> Column:
+    """How to encode a column of text, None where missing.
+
+    Args:
+        name: The column.
+        values: Its texts.
+        train: Masks the rows to fit on.
+        most: The most categories with a column of their own.
+    """
     seen = values[train]
     known = seen[seen != None]  # noqa: E711  (elementwise)
     levels, counts = np.unique(known.astype(str), return_counts=True)
-    rare = counts < max(2, RARE * len(seen))
+    rare = counts < (2 if len(levels) > MANY_LEVELS else max(2, RARE * len(seen)))
+    rare[np.argsort(-counts, kind="stable")[most:]] = True
     return Column(
         name,
         "category",
@@ -176,15 +234,22 @@ def fit_date(name: str, values: NDArray, train: NDArray[np.bool_], form: str) ->
     return Column(name, "date", median=year, missing=bool(gone.any()), form=form)
 
 
-def unusable(column: Column, values: NDArray, train: NDArray[np.bool_]) -> str | None:
-    """Why a column of text cannot be a feature, or None."""
-    different = len(set(values[train]) - {None})
-    rows = int(train.sum())
-    if different > min(MAX_LEVELS, rows / 2):
-        return f"{different} different values in {rows} rows, like text or ids"
-    if different > max(FEW_LEVELS, rows / ROWS_A_LEVEL):
-        return f"{different} different values in {rows} rows, too few rows per value to learn from"
-    return "the same value in every row" if len(column.encoded_names) < 2 else None
+def fit_text(name: str, values: NDArray, train: NDArray[np.bool_], width: int) -> Column | None:
+    """How to encode a column of texts, None where missing; None if they share no words."""
+    seen = values[train]
+    words = fit_words(seen, width)
+    if words is None:
+        return None
+    return Column(name, "text", missing=bool((seen == None).any()), words=words)  # noqa: E711  (elementwise)
+
+
+def are_categories(values: NDArray, train: NDArray[np.bool_]) -> bool:
+    """Whether texts repeat often enough to be categories."""
+    known = values[train]
+    _, counts = np.unique(known[known != None].astype(str), return_counts=True)  # noqa: E711  (elementwise)
+    if len(counts) <= FEW_LEVELS:
+        return len(counts) <= counts.sum() / 2
+    return counts[counts >= ENOUGH].sum() >= COVERED * counts.sum()
 
 
 def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tuple[list[str], Floats, list[str]]:
@@ -212,10 +277,15 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
             if strange:
                 remarks.append(f"{column.name!r} has dates that are not {in_words(column.form)} ({some(strange)})")
             parts += list(dates.T)
+        elif column.words is not None:
+            gone = values == None  # noqa: E711  (elementwise)
+            parts += list(words_as_numbers(column.words, values).T)
         else:
             gone = values == None  # noqa: E711  (elementwise)
-            known = np.isin(values.astype(str), column.levels) & ~gone
-            parts += [(values == level) & known for level in column.levels]
+            place = {level: j for j, level in enumerate(column.levels)}
+            codes = np.array([place.get(value, -1) for value in values], dtype=np.int64)  # [n]
+            known = codes >= 0
+            parts += [codes == j for j in range(len(column.levels))]
             if column.other:
                 parts.append(~known & ~gone)
             elif strange := sorted({str(value) for value in values[~known & ~gone]}):
@@ -227,14 +297,31 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
 
 
 def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    return [asdict(column) for column in columns]
+    """The encoding as plain data, for model.json."""
+    found = []
+    for column in columns:
+        about = asdict(replace(column, words=None))
+        if column.words is not None:
+            about |= {"words": to_text(column.words.weights), "levels": list(column.words.terms)}
+        found.append(about if column.words is not None else {k: v for k, v in about.items() if k != "words"})
+    return found
 
 
 def from_json(stored: Sequence[Mapping[str, Any]], source: str) -> tuple[Column, ...]:
+    """The reverse of `to_json`, for a file that may come from a stranger."""
+    columns = []
     try:
-        return tuple(Column(**{**about, "levels": tuple(about["levels"])}) for about in stored)
-    except (TypeError, KeyError) as error:
+        for about in stored:
+            fields = {**about, "levels": tuple(about["levels"])}
+            if fields.get("words") is not None:
+                terms = fields["levels"]
+                if not all(isinstance(term, str) for term in terms) or len(set(terms)) < len(terms):
+                    raise ValueError("words that are no text, or occur twice")
+                fields |= {"words": Words(terms, from_text(fields["words"], len(terms))), "levels": ()}
+            columns.append(Column(**fields))
+    except (TypeError, KeyError, ValueError) as error:
         raise DataError(f"{source}: the description of the columns cannot be read ({error})") from None
+    return tuple(columns)
 
 
 def to_float32(array: NDArray) -> Floats:

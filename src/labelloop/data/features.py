@@ -6,67 +6,91 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from labelloop.data import column_kinds, columns
 from labelloop.data.checks import check_columns
-from labelloop.data.columns import (
-    EMBEDDING_NAMES,
-    NEVER_FEATURES,
-    NULL_NUMBERS,
-    ONLY_NAMED,
-    Feature,
-    LeftOut,
-    Roles,
-    are_array_names,
-    is_number,
-    names_of_array,
-    plain,
-    require,
-)
-from labelloop.data.encoding import (
-    Column,
-    date_format,
-    date_parts,
-    encode_columns,
-    fit_category,
-    fit_date,
-    fit_number,
-    in_words,
-    to_float32,
-    unusable,
-)
-from labelloop.data.questions import counts_rows, number_with_signs, rounded_away, slip_among_dates, why_an_id
+from labelloop.data.columns import Feature, LeftOut
+from labelloop.data.encoding import Column, date_parts, encode_columns, in_words
+from labelloop.data.image_files import ImageForm, Unreadable
+from labelloop.data.options import ReadOptions
+from labelloop.data.questions import counts_rows, is_id_name, rounded_away, why_an_id
+from labelloop.data.suspicion import Labelled, examined, idle_columns, why_never
 from labelloop.errors import DataError, some
-from labelloop.large_arrays import release, zeros
 from labelloop.types import Floats
-
-EMBEDDINGS = 16_384  # rows read at a time
-ALMOST_ALL = 0.9  # a text column with this share of numbers is a column of numbers with a typo
 
 
 @dataclass(frozen=True)
 class Features:
-    """The features of a table.
+    """The inputs of a table, and how they were made.
 
     Attributes:
+        values: The numbers [n, D]; or images, or the texts or images for an encoder.
         names: The names of the columns of `values`.
-        values: The numbers [n, D].
         encoding: How named columns became numbers.
         used: Every column that is used, and how.
         left_out: Every column that is not used, and why.
         remarks: What is unusual about those that are used.
+        beside: Numbers of other columns, which are joined to what an encoder makes of `values`.
+        image_form: How images became inputs, if they did.
+        unreadable: The images that could not be used.
     """
 
-    names: list[str]
-    values: Floats
-    encoding: tuple[Column, ...]
-    used: tuple[Feature, ...]
-    left_out: tuple[LeftOut, ...]
+    values: Any
+    names: Sequence[str] | None = None
+    encoding: tuple[Column, ...] = ()
+    used: tuple[Feature, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     remarks: tuple[str, ...] = ()
+    beside: Floats | None = None
+    image_form: ImageForm | None = None
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """The columns of a table, and what is known about them.
+
+    Attributes:
+        arrow: The rows.
+        roles: The columns that are not features.
+        path: For messages.
+        options: The columns that the user named, and what for.
+        train: Masks the rows that the encoding is fitted on [n].
+        labelled: Their labels, to tell columns that give them away; no column is made from them.
+        beside: Whether the features stand beside others, so that there may be none.
+    """
+
+    arrow: pa.Table
+    roles: columns.Roles
+    path: Path
+    options: ReadOptions
+    train: NDArray[np.bool_]
+    labelled: Labelled | None = None
+    beside: bool = False
+
+    def asked(self, name: str) -> str | None:
+        """The kind that the user said a column is of, or None."""
+        options = self.options
+        return "text" if name in options.text_columns else "category" if name in options.category_columns else None
+
+    def kind_of(self, name: str) -> column_kinds.Kind:
+        """What a column is."""
+        return column_kinds.kind_of(self.arrow, name, self.path, self.train, self.asked(name))
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """Columns and how they are encoded; those left out; and remarks."""
+
+    raw: dict[str, NDArray]
+    columns: list[Column]
+    left_out: list[LeftOut]
+    remarks: list[str]
 
 
 @dataclass(frozen=True)
@@ -77,114 +101,83 @@ class _Asked:
         columns: Those named one by one; None if none are.
         embedding: The column that holds a list of numbers in each row, if any.
         expected: The names that the features must have in the end, if they are known.
-        by_default: Whether nothing was named.
         encodes_the_rest: Whether all columns without another use are encoded.
     """
 
     columns: Sequence[str] | None
     embedding: str | None
     expected: Sequence[str] | None
-    by_default: bool
     encodes_the_rest: bool
 
 
-def _asked_for(
-    arrow: pa.Table, roles: Roles, path: Path, columns: Sequence[str] | None, embedding: str | None
-) -> _Asked:
-    expected = None
-    if columns is not None and are_array_names(columns) and columns[0] not in arrow.column_names:
+def _asked_for(source: Source, names: Sequence[str] | None) -> _Asked:
+    expected, embedding = None, source.options.embedding_column
+    if names is not None and columns.are_array_names(names) and names[0] not in source.arrow.column_names:
         # Columns known only by number come from an embedding column, whatever its name is here.
-        expected, columns = columns, None
-    _check_named((*(columns or ()), *([embedding] if embedding else [])), arrow, roles, path)
-    if embedding is not None or columns is not None:
-        return _Asked(columns, embedding, expected, by_default=False, encodes_the_rest=False)
-    embedding, others = _guessed_embedding(arrow, roles, path)
-    rest = embedding is None or (others and expected is None)
-    return _Asked(columns, embedding, expected, by_default=True, encodes_the_rest=rest)
+        expected, names = names, None
+    _check_named((*(names or ()), *([embedding] if embedding else [])), source)
+    if embedding is not None or names is not None:
+        return _Asked(names, embedding, expected, encodes_the_rest=False)
+    embedding = _guessed_embedding(source)
+    return _Asked(names, embedding, expected, encodes_the_rest=embedding is None or expected is None)
 
 
-def features_of(
-    arrow: pa.Table,
-    roles: Roles,
-    path: Path,
-    feature_columns: Sequence[str] | None,
-    embedding_column: str | None,
-    train: NDArray[np.bool_],
-    encoding: Sequence[Column] | None = None,
-    as_they_are: bool = False,
-) -> Features:
-    """The features, and how every column is used.
-
-    Args:
-        arrow: The rows.
-        roles: The columns that are not features.
-        path: For messages.
-        feature_columns: As in `ReadOptions`.
-        embedding_column: As in `ReadOptions`.
-        train: Masks the rows that the encoding is fitted on [n].
-        encoding: As in `ReadOptions`.
-        as_they_are: As in `ReadOptions`.
-    """
-    if encoding is not None:
-        feature_columns = [column.name for column in encoding]
-    asked = _asked_for(arrow, roles, path, feature_columns, embedding_column)
-    feature_columns, embedding_column = asked.columns, asked.embedding
+def features_of(source: Source) -> Features:
+    """The features, and how every column is used."""
+    arrow, path, options = source.arrow, source.path, source.options
+    for name in (*options.text_columns, *options.category_columns, *options.leave_out, *options.trust_columns):
+        columns.require(name, arrow.column_names, str(path))
+    names = options.feature_columns if options.encoding is None else [column.name for column in options.encoding]
+    asked = _asked_for(source, names)
+    names, embedding_column = asked.columns, asked.embedding
     parts: list[Floats] = []
     chosen: list[str] = []
-    fitted: Sequence[Column] = ()
-    raw: dict[str, NDArray] = {}
-    left_out: list[LeftOut] = []
+    found = _Fitted({}, [], [], [])
     if embedding_column is not None:
-        embedding = _embedding(arrow[embedding_column], embedding_column, path)
+        embedding = column_kinds.embedding_values(arrow[embedding_column], embedding_column, path)
         parts.append(embedding)
-        chosen += names_of_array(embedding_column, embedding.shape[1])
-    if as_they_are and feature_columns:
-        parts.append(numbers(arrow, feature_columns, path))
-        chosen += feature_columns
-    elif feature_columns or asked.encodes_the_rest:
-        raw, fitted, left_out = _fitted(arrow, roles, path, asked, train, encoding)
-        if fitted:
-            encoded_names, values = _encoded(fitted, raw, path)
+        chosen += columns.names_of_array(embedding_column, embedding.shape[1])
+    if options.as_they_are and names:
+        parts.append(column_kinds.numbers(arrow, names, path))
+        chosen += names
+    elif names or asked.encodes_the_rest:
+        found = _fitted(source, asked)
+        if found.columns:
+            encoded_names, values = _encoded(found.columns, found.raw, path)
             parts.append(values)
             chosen += encoded_names
-    if not parts:
+    if not parts and not source.beside:
         raise DataError(f"{path}: no features are named; name at least one column")
     if asked.expected is not None:
         check_columns(asked.expected, chosen, str(path))
-    used = _used(embedding_column, parts[0].shape[1], fitted, feature_columns if as_they_are else None)
-    used = [_with_remarks(use, raw.get(use.column), arrow[use.column].type) for use in used]
-    why = ONLY_NAMED if not asked.by_default else f"the embedding {embedding_column!r} replaces it"
-    done = {*roles.used, *(use.column for use in used), *(out.column for out in left_out)}
-    left_out += [LeftOut(name, why) for name in arrow.column_names if name not in done]
-    remarks = (*_counting(arrow, fitted), *_rounded(arrow, fitted))
+    parts = parts or [np.zeros((arrow.num_rows, 0), np.float32)]
+    used = _used(embedding_column, parts[0].shape[1], found.columns, names if options.as_they_are else None)
+    used = [_with_remarks(use, found.raw.get(use.column), arrow[use.column].type) for use in used]
+    done = {*source.roles.used, *(use.column for use in used), *(out.column for out in found.left_out)}
+    rest = (LeftOut(name, columns.ONLY_NAMED) for name in arrow.column_names if name not in done)
+    said = [remark for remark in found.remarks if remark]
+    remarks = (*said, *_counting(arrow, found.columns), *_rounded(arrow, found.columns))
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-    return Features(chosen, joined, tuple(fitted), tuple(used), tuple(left_out), remarks)
+    return Features(joined, chosen, tuple(found.columns), tuple(used), (*found.left_out, *rest), remarks)
 
 
-def _fitted(
-    arrow: pa.Table,
-    roles: Roles,
-    path: Path,
-    asked: _Asked,
-    train: NDArray[np.bool_],
-    encoding: Sequence[Column] | None,
-) -> tuple[dict[str, NDArray], Sequence[Column], list[LeftOut]]:
+def _fitted(source: Source, asked: _Asked) -> _Fitted:
     """The columns to encode and how, as before or fitted now; and the columns left out, with the reasons."""
+    encoding = source.options.encoding
     if encoding is not None:
-        return {c.name: _raw(arrow, c.name, path, as_text=c.kind != "number") for c in encoding}, encoding, []
-    if asked.columns is not None:
-        return *_fit_named(arrow, asked.columns, path, train), []
-    return _fit_default(arrow, roles, path, train, asked.embedding)
+        raw = {column.name: column_kinds.encoded_values(source.arrow, column, source.path) for column in encoding}
+        return _Fitted(raw, list(encoding), [], [])
+    return _fit_default(source, asked.embedding) if asked.columns is None else _fit_named(source, asked.columns)
 
 
-def _check_named(asked: Sequence[str], arrow: pa.Table, roles: Roles, path: Path) -> None:
+def _check_named(asked: Sequence[str], source: Source) -> None:
     """Refuses features that do not exist, have another use, or are named twice."""
     for name in asked:
         if list(asked).count(name) > 1:
-            raise DataError(f"{path}: column {name!r} is named twice among the features; name it once")
-        require(name, arrow.column_names, str(path))
-        if name in roles.used:
-            raise DataError(f"{path}: column {name!r} is a feature and has another use too; name it once")
+            raise DataError(f"{source.path}: column {name!r} is named twice among the features; name it once")
+        columns.require(name, source.arrow.column_names, str(source.path))
+        if name in source.roles.used:
+            raise DataError(f"{source.path}: column {name!r} is a feature and has another use too; name it once")
 
 
 def _encoded(fitted: Sequence[Column], raw: dict[str, NDArray], path: Path) -> tuple[list[str], Floats]:
@@ -204,6 +197,8 @@ def _used(
         how = column.kind
         if how == "category":
             how = f"category of {len(column.levels) + column.other}"
+        elif column.words is not None:
+            how = f"text, as {column.words.width} numbers from its words"
         elif how == "date":
             how = f"date {in_words(column.form)}, as {', '.join(date_parts(column.form))}"
         found.append(Feature(column.name, how))
@@ -214,7 +209,7 @@ def _counting(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
     """Names the features that count the rows, as ids do."""
     ends = {column.name: counts_rows(arrow[column.name]) for column in fitted}
     return tuple(
-        f"{name!r} holds each number from {found[0]} to {found[1]} once; if it is an id, choose other features"
+        f"{name!r} holds each number from {found[0]} to {found[1]} once; if it is an id, name it with leave_out"
         for name, found in ends.items()
         if found is not None
     )
@@ -240,207 +235,111 @@ def _with_remarks(use: Feature, values: NDArray | None, kind: pa.DataType) -> Fe
     return Feature(use.column, f"{use.how}{zone}", int(blank.sum()))
 
 
-def _guessed_embedding(arrow: pa.Table, roles: Roles, path: Path) -> tuple[str | None, bool]:
-    """The column of lists that is used as an embedding, and whether other columns are used with it.
-
-    A column named as an embedding stands for the row. Any other list, such as the corners of a box, is one more
-    feature.
-    """
-    lists = [name for name in arrow.column_names if name not in roles.used and _is_list(arrow[name].type)]
-    named = [name for name in lists if plain(name) in EMBEDDING_NAMES]
-    lists = [name for name in lists if _is_numeric(arrow[name].type.value_type)]
-    known = named or lists
+def _guessed_embedding(source: Source) -> str | None:
+    """The column of lists of numbers, if any; one that is named as an embedding goes before others."""
+    types = {name: source.arrow[name].type for name in source.arrow.column_names if name not in source.roles.used}
+    lists = [name for name, kind in types.items() if column_kinds.is_list(kind)]
+    named = [name for name in lists if columns.plain(name) in columns.EMBEDDING_NAMES]
+    known = named or [name for name in lists if column_kinds.is_numeric(types[name].value_type)]
     if len(known) > 1:
         raise DataError(
-            f"{path}: {' and '.join(map(repr, known))} could both be meant; say which with embedding_column"
+            f"{source.path}: {' and '.join(map(repr, known))} could both be meant; say which with embedding_column"
         )
-    return (known[0], not named) if known else (None, True)
+    return known[0] if known else None
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
-def _is_numeric(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
-    )
-
-
-def _embedding(column: pa.ChunkedArray, name: str, path: Path) -> Floats:
-    """A column of lists as an array [n, D]."""
-    if not _is_list(column.type) or not _is_numeric(column.type.value_type):
-        raise DataError(
-            f"{path}: column {name!r} is of type {column.type}, not lists of numbers; save embeddings as a list column"
-            " of a Parquet file or as an array of an .npz file"
-        )
-    if column.null_count:
-        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
-        raise DataError(f"{path}: column {name!r} has no embedding in row {row} (the first row is 0); leave it out")
-    widths = pc.list_value_length(column).to_numpy()
-    other = np.flatnonzero(widths != widths[0])
-    if len(other):
-        raise DataError(
-            f"{path}: column {name!r} has {widths[0]} numbers in row 0 and {widths[other[0]]} in row {other[0]};"
-            " every embedding needs the same number; or choose other features with feature_columns"
-        )
-    values, start = zeros((len(column), int(widths[0]))), 0
-    for chunk in column.chunks:
-        for offset in range(0, len(chunk), EMBEDDINGS):
-            part = chunk.slice(offset, EMBEDDINGS)
-            flat = pc.list_flatten(part).cast(pa.float64()).to_numpy(zero_copy_only=False)  # [m * D]
-            values[start : start + len(part)] = to_float32(flat.reshape(len(part), -1))
-            start += len(part)
-        release()
-    return values
-
-
-def _fit_named(
-    arrow: pa.Table, names: Sequence[str], path: Path, train: NDArray[np.bool_]
-) -> tuple[dict[str, NDArray], list[Column]]:
+def _fit_named(source: Source, names: Sequence[str]) -> _Fitted:
     """The columns that the user named. One that cannot be used is an error."""
-    raw, fitted = {}, []
-    for name in names:
-        raw[name], column, why_not = _fit_column(arrow, name, path, train)
-        if why_not:
-            raise DataError(
-                f"{path}: column {name!r} cannot be a feature: {why_not}; leave it out, or give text with text_column"
-            )
+    kinds = [source.kind_of(name) for name in names]
+    fitted = []
+    for kind in kinds:
+        if why := why_never(kind, source.labelled):
+            raise DataError(f"{source.path}: column {kind.name!r} cannot be a feature: {why}; leave it out")
+    for kind, column in zip(kinds, column_kinds.fit_kinds(kinds, source.train), strict=True):
+        if isinstance(column, str):
+            raise DataError(f"{source.path}: column {kind.name!r} cannot be a feature: {column}; leave it out")
         fitted.append(column)
-    return raw, fitted
+    return _Fitted({kind.name: kind.values for kind in kinds}, fitted, [], [kind.remark for kind in kinds])
 
 
-def _fit_default(
-    arrow: pa.Table, roles: Roles, path: Path, train: NDArray[np.bool_], embedding: str | None
-) -> tuple[dict[str, NDArray], list[Column], list[LeftOut]]:
-    """Every column of numbers, categories or dates without another use; and the columns left out, with the reasons."""
-    raw: dict[str, NDArray] = {}
-    fitted: list[Column] = []
-    left_out: list[LeftOut] = []
+def _examined(source: Source, name: str) -> column_kinds.Kind | str:
+    """What a column is; or why it is not used, although it could be."""
+    kind = source.kind_of(name)
+    if name in source.options.trust_columns:
+        return why_never(kind, source.labelled) or kind
+    numeric = kind.kind == "number"
+    texts = column_kinds.raw_values(source.arrow, name, source.path, as_text=True) if numeric else None
+    return examined(kind, texts, source.train, source.labelled)
+
+
+def _fit_default(source: Source, embedding: str | None) -> _Fitted:
+    """Every column without another use that can be numbers; and the columns left out, with the reasons."""
+    found, kinds, arrow = _Fitted({}, [], [], []), [], source.arrow
     for name in arrow.column_names:
-        kind = arrow[name].type
-        if name in roles.used or name == embedding:
+        if name in source.roles.used or name == embedding:
             continue
-        if plain(name) in NEVER_FEATURES:
-            left_out.append(LeftOut(name, "a label, an id or a row number, by its name"))
-        elif is_id := why_an_id(name, arrow[name]):
-            left_out.append(LeftOut(name, is_id))
-        elif _is_numeric(kind) or _is_text(kind) or _is_date(kind):
-            raw[name], column, why_not = _fit_column(arrow, name, path, train)
-            if why_not:
-                left_out.append(LeftOut(name, why_not))
-            else:
-                fitted.append(column)
+        if why_not := _why_not(source, name):
+            found.left_out.append(LeftOut(name, why_not))
+            continue
+        kind = _examined(source, name)
+        if isinstance(kind, str):
+            found.left_out.append(LeftOut(name, kind))
+        elif kind.kind == "text" and source.asked(name) is None and is_id_name(name):
+            found.left_out.append(LeftOut(name, "an id by its name, different in most rows"))
         else:
-            left_out.append(LeftOut(name, _why_of_type(kind)))
-    named = some(f"{out.column!r} ({out.why})" for out in left_out)
-    if not fitted and embedding is None:
+            kinds.append(kind)
+    for kind, column in zip(kinds, column_kinds.fit_kinds(kinds, source.train), strict=True):
+        if isinstance(column, str):
+            found.left_out.append(LeftOut(kind.name, column))
+        else:
+            found.columns.append(column)
+            found.raw[kind.name] = kind.values
+            found.remarks.append(kind.remark)
+    if embedding is None and source.labelled is not None:
+        _leave_out_idle(found, source, source.labelled)
+    order = {name: place for place, name in enumerate(arrow.column_names)}
+    found.left_out.sort(key=lambda out: order[out.column])
+    named = some(f"{out.column!r} ({out.why})" for out in found.left_out)
+    if not found.columns and embedding is None and not source.beside:
         raise DataError(
-            f"{path}: no column to train on"
-            + (f"; left out: {named}" if left_out else "")
-            + "; features are numbers, categories, dates or one embedding column"
+            f"{source.path}: no column to train on"
+            + (f"; left out: {named}" if found.left_out else "")
+            + "; features are numbers, categories, dates, texts or one embedding column"
         )
-    if left_out:
-        warnings.warn(f"{path}: not among the features: {named}; choose them with feature_columns", stacklevel=6)
-    return raw, fitted, left_out
+    if unasked := [out for out in found.left_out if out.column not in source.options.leave_out]:
+        named = some(f"{out.column!r} ({out.why})" for out in unasked)
+        warnings.warn(f"{source.path}: not among the features: {named}; choose them with feature_columns", stacklevel=6)
+    return found
 
 
-def _fit_column(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_]) -> tuple[NDArray, Column, str | None]:
-    """A column and how to encode it, or why it cannot be used."""
-    kind = arrow[name].type
-    as_text = pa.types.is_temporal(kind) or (_is_text(kind) and not _nearly_numbers(arrow[name]))
-    values = _raw(arrow, name, path, as_text)
-    if not as_text:
-        return values, fit_number(name, values, train), None
-    form = date_format([text for text in values if text is not None])
-    if form is not None:
-        return values, fit_date(name, values, train, form), None
-    if slip := slip_among_dates(values.tolist()):
-        row, words = slip
-        raise DataError(
-            f"{path}: column {name!r} is not dates: row {row} holds {values[row]!r}, which is not {words} (the first"
-            f" row is 0); correct it, say --na {values[row]} if it means that the date is missing, or leave the column"
-            " out of the features"
-        )
-    column = fit_category(name, values, train)
-    why_not = unusable(column, values, train)
-    if why_not and (example := number_with_signs(values)):
-        why_not = f"{why_not}; to use it as numbers, write {example!r} without the extra characters"
-    return values, column, why_not
+def _leave_out_idle(found: _Fitted, source: Source, labelled: Labelled) -> None:
+    """Leaves out columns of many numbers that do not help to predict the given label, unless the user named them."""
+    options = source.options
+    named = {*options.text_columns, *options.category_columns, *options.trust_columns}
+    for name in idle_columns(found.columns, found.raw, named, labelled.given, source.train):
+        place = next(j for j, column in enumerate(found.columns) if column.name == name)
+        column = found.columns.pop(place)
+        found.remarks.pop(place)
+        found.raw.pop(name)
+        kind = "text_columns" if column.kind == "text" else "category_columns"
+        why = f"as a {column.kind} it does not help to predict the given label; to use it all the same, name it with"
+        found.left_out.append(LeftOut(name, f"{why} {kind}"))
 
 
-def _raw(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray:
-    """A column as float32 with NaN, or as text with None, where missing."""
-    if not as_text:
-        return numbers(arrow, [name], path)[:, 0]
-    column = arrow[name]
-    kind = column.type
-    if pa.types.is_temporal(kind):
-        if pa.types.is_timestamp(kind):
-            column = column.cast(pa.timestamp("s"), safe=False)
-        elif not pa.types.is_date(kind):
-            raise DataError(
-                f"{path}: column {name!r} is of type {kind}; leave it out of the features, or convert it to a date"
-            )
-        column = pa.chunked_array(
-            [[None if value is None else str(value) for value in column.to_pylist()]], pa.string()
-        )
-    elif not (_is_text(kind) or _is_numeric(kind) or pa.types.is_null(kind)):
-        raise DataError(f"{path}: column {name!r} is of type {column.type}, where training had text; write it as text")
-    texts = column.cast(pa.string()).to_pylist()
-    stripped = [None if text is None else text.strip() for text in texts]
-    values = np.empty(len(texts), dtype=object)
-    values[:] = [None if text is None or text in NULL_NUMBERS else text for text in stripped]
-    return values
-
-
-def _nearly_numbers(column: pa.ChunkedArray) -> bool:
-    """Whether a column of text holds numbers with a typo: as categories the typo would go unseen."""
-    texts = column.to_pylist()
-    written = [value for value in texts if value is not None and value.strip() not in NULL_NUMBERS]
-    return bool(written) and sum(map(is_number, written)) >= ALMOST_ALL * len(written)
-
-
-def _is_date(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
-
-
-def _why_of_type(kind: pa.DataType) -> str:
+def _why_not(source: Source, name: str) -> str | None:
+    """Why a column cannot be a feature, by its name, its type or what the user said; None if it can."""
+    kind, trusted = source.arrow[name].type, name in source.options.trust_columns
+    if name in source.options.leave_out:
+        return "as you said"
+    if source.asked(name) is not None:
+        return None
+    if columns.plain(name) in columns.NEVER_FEATURES and not trusted:
+        return "a label, an id or a row number, by its name"
+    if (found := why_an_id(name, source.arrow[name])) and not trusted:
+        return found
     if pa.types.is_null(kind):
         return "empty"
-    return f"a time of day without a date, {kind}" if pa.types.is_time(kind) else f"of type {kind}"
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def numbers(arrow: pa.Table, names: Sequence[str], path: Path) -> Floats:
-    """Columns as float32 [n, D], NaN where blank."""
-    values = np.empty((arrow.num_rows, len(names)), dtype=np.float32)
-    for j, name in enumerate(names):
-        column = arrow[name]
-        if pa.types.is_null(column.type):
-            values[:, j] = np.nan
-        elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            values[:, j] = _numbers_from_text(column, name, path)
-        elif _is_numeric(column.type):
-            values[:, j] = to_float32(column.cast(pa.float64(), safe=False).to_numpy())
-        else:
-            raise DataError(
-                f"{path}: column {name!r} is of type {column.type}, not numbers (row 0 holds {column[0]}); leave it out"
-                " of the features or turn it into numbers"
-            )
-    return values
-
-
-def _numbers_from_text(column: pa.ChunkedArray, name: str, path: Path) -> NDArray:
-    texts = [value.strip() for value in column.fill_null("").to_pylist()]
-    for row, text in enumerate(texts):
-        if text not in NULL_NUMBERS and not is_number(text):
-            raise DataError(
-                f"{path}: column {name!r} is not numbers: row {row} holds {text!r} (the first row is 0); correct it,"
-                f" say --na {text} if it means that the number is missing, or leave the column out of the features"
-            )
-    return np.array([np.nan if text in NULL_NUMBERS else float(text) for text in texts])
+    if pa.types.is_time(kind):
+        return f"a time of day without a date, {kind}"
+    usable = column_kinds.is_numeric(kind) or column_kinds.is_text(kind) or column_kinds.is_date(kind)
+    return None if usable else f"of type {kind}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,18 +42,14 @@ class TableProblem:
     problem: Problem
 
 
-def make_problem(table: Table, class_names: Iterable[Any] | None = None) -> TableProblem:
+def make_problem(table: Table) -> TableProblem:
     """Numbers the classes and divides the rows.
 
     A row with a clean label is a clean row, and keeps its given label if it has one. Every other row is a training
     row. Test rows of `table.split` are neither.
-
-    Args:
-        table: The rows.
-        class_names: The classes in the wanted order; by default those of the source, else the labels that occur.
     """
     check_lengths(table)
-    classes = classes_of(table, class_names)
+    classes = classes_of(table)
     given, clean_labels = encoded(table, classes)
     usable = table.usable if table.split is None else table.usable & (table.split != "test")
     clean = np.flatnonzero(usable & (clean_labels != MISSING))
@@ -79,24 +76,23 @@ def held_out_rows(made: TableProblem) -> Rows | None:
     return _rows(table, index, made.given, truth)
 
 
-def classes_of(table: Table, class_names: Iterable[Any] | None = None) -> NDArray:
-    """The classes of a table in order: the given ones, else those of its source, else the labels that occur."""
-    names = table.class_names if class_names is None else class_names
+def classes_of(table: Table) -> NDArray:
+    """The classes of a table in order: those of its source, else the labels that occur."""
     try:
-        return class_names_of(table.labels, table.clean_labels, names, table.markers)
+        return class_names_of(table.labels, table.clean_labels, table.class_names, table.markers)
     except DataError as error:
         raise DataError(f"{table.source}: {error}") from error
 
 
 def encoded(table: Table, classes: NDArray) -> tuple[Labels, Labels]:
     """The given and the clean labels of a table as numbers, -1 where missing."""
-    none = np.full(len(table), MISSING, dtype=np.int64)
-    return (
-        none if table.labels is None else encode(table.labels, classes, f"{table.source}: label", table.markers),
-        none
-        if table.clean_labels is None
-        else encode(table.clean_labels, classes, f"{table.source}: clean_label", table.markers),
-    )
+
+    def numbers(labels: NDArray | None, what: str) -> Labels:
+        if labels is None:
+            return np.full(len(table), MISSING, dtype=np.int64)
+        return encode(labels, classes, f"{table.source}: {what}", table.markers)
+
+    return numbers(table.labels, "label"), numbers(table.clean_labels, "clean_label")
 
 
 def _rows(table: Table, index: Labels, labels: Labels, clean_labels: Labels) -> Rows:
@@ -104,18 +100,12 @@ def _rows(table: Table, index: Labels, labels: Labels, clean_labels: Labels) -> 
     return Rows(table.inputs, index, labels[index], clean_labels[index], extra)
 
 
-def check(
-    data: TableProblem | Table | Problem,
-    test: Table | Rows | None = None,
-    class_names: Iterable[Any] | None = None,
-    allow_overlap: bool = False,
-) -> None:
+def check(data: TableProblem | Table, test: Table | None = None, allow_overlap: bool = False) -> None:
     """Refuses rows that cannot be trained on, and warns of doubtful ones.
 
     Args:
-        data: The rows to train on. A `Problem` has no ids and no column names, so pass the table if there is one.
+        data: The rows to train on.
         test: The test rows, if they are not in the table's own split.
-        class_names: The classes in order, as for `make_problem`, if `data` is a table.
         allow_overlap: Only warn of test rows with the input or the id of a clean row: different rows may have equal
             values in a few coarse columns, and two files may both number their rows from 0.
 
@@ -125,23 +115,13 @@ def check(
     Warns:
         UserWarning: A class has no clean row; or test rows are also among the training rows.
     """
-    made = make_problem(data, class_names) if isinstance(data, Table) else data
-    table: Table | None = None
-    names: tuple[str, ...] = ()
-    if isinstance(made, Problem):
-        problem, source = made, "the problem"
-    else:
-        problem, table = made.problem, made.table
-        source, names = table.source, table.column_names
-        _check_table(table)
-    check_finite(problem.train.inputs, names, source)
-    if problem.clean.inputs is not problem.train.inputs:
-        check_finite(problem.clean.inputs, names, source)
-    _check_labels(problem, source)
-    if test is None and isinstance(made, TableProblem):
-        test = held_out_rows(made)
-    if test is not None:
-        _check_test(problem if table is None else table, problem, test, allow_overlap)
+    made = make_problem(data) if isinstance(data, Table) else data
+    _check_table(made.table)
+    check_finite(made.table.inputs, made.table.column_names, made.table.source)
+    _check_labels(made.problem, made.table.source)
+    rows = held_out_rows(made) if test is None else test
+    if rows is not None:
+        _check_test(made.table, made.problem, rows, allow_overlap)
 
 
 def _check_table(table: Table) -> None:
@@ -157,6 +137,8 @@ def _check_table(table: Table) -> None:
         )
 
 
+FEW_CLASSES = 20  # up to this many are classes, however few rows there are
+SEVERAL = ("|", ";", ",", "/", "+", "&")  # between labels in one cell
 # Other programs write missing labels like this, but they may be names (NA is a country), so this only warns.
 PERHAPS_MISSING = {
     *("NA", "N/A", "n/a", "#N/A", "NULL", "null", "?", "-", "--", "."),
@@ -184,6 +166,7 @@ def _check_labels(problem: Problem, source: str) -> None:
             f"{source}: only one class, {names[occurring[0]]!r}, occurs in the labels; a classifier needs two or more"
             " (blank, NaN, None and -1 mean a missing label, so -1 cannot be a class)"
         )
+    _check_classes(names, len(noisy) + len(problem.clean), source)
     if PERHAPS_MISSING & set(names):
         warnings.warn(
             f"{source}: {some(sorted(PERHAPS_MISSING & set(names)))} is used as a class name; if it means that"
@@ -194,10 +177,33 @@ def _check_labels(problem: Problem, source: str) -> None:
         counts = some((f"{name} {count}" for name, count in zip(names, verified, strict=True)), 20)
         absent = some(names[k] for k in np.flatnonzero(verified == 0))
         warnings.warn(
-            f"{source}: {(verified == 0).sum()} of {len(names)} classes have no clean row ({absent}), so labels are"
-            f" hardly ever corrected to them; verify some of their rows. Clean rows of each class: {counts}",
+            f"{source}: {(verified == 0).sum()} of {len(names)} classes have no clean row ({absent}), so nothing"
+            " shows whether labels that move to or away from them are right; verify some of their rows. Clean rows of"
+            f" each class: {counts}",
             stacklevel=3,
         )
+
+
+def _check_classes(names: Sequence[str], rows: int, source: str) -> None:
+    """Refuses a column of nearly as many classes as rows, and names classes that are several labels in one."""
+    if len(names) > FEW_CLASSES and len(names) > rows / 2:
+        raise DataError(
+            f"{source}: {len(names)} classes in {rows} labelled rows, such as {some(map(repr, names[:3]))}: these are"
+            " ids, texts or measurements, not classes; name another column with label_column"
+        )
+    for mark in SEVERAL:
+        parts = {name: [part.strip() for part in name.split(mark)] for name in names}
+        counts = Counter(part for some_parts in parts.values() for part in some_parts)
+        joined = [name for name, some_parts in parts.items() if len(some_parts) > 1]
+        joined = [name for name in joined if all(part and counts[part] > 1 for part in parts[name])]
+        if joined:
+            warnings.warn(
+                f"{source}: {len(joined)} of {len(names)} classes look like several labels in one"
+                f" ({some(map(repr, joined), 3)}); every combination counts as a class of its own: a row has one label"
+                " here, so split them into a column for each label if that is not meant",
+                stacklevel=4,
+            )
+            return
 
 
 def _comparable_ids(*tables: Table) -> list[NDArray]:
@@ -216,44 +222,39 @@ def _folder_of_ids(origin: Mapping[str, Any]) -> Path | None:
     return place if origin["kind"] == "image-folder" else place.parent
 
 
-def _check_test(data: Table | Problem, problem: Problem, test: Table | Rows, allow_overlap: bool) -> None:
+def _check_test(table: Table, problem: Problem, test: Table | Rows, allow_overlap: bool) -> None:
     """Refuses test rows among the clean rows, which choose the corrections; warns of those among the noisy rows."""
-    source = data.source if isinstance(data, Table) else "the problem"
-    test_source = test.source if isinstance(test, Table) else source
-    positions = np.arange(len(test)) if isinstance(test, Table) else test.index
+    source, test_source, positions = table.source, table.source, np.arange(len(test))
     seen: set[int] = set()  # test rows that are also training rows
-    if isinstance(test, Table):
+    if isinstance(test, Rows):
+        positions = test.index
+    else:
+        test_source = test.source
         check_lengths(test)
         check_finite(test.inputs, test.column_names, test_source)
         if test.ids_given:
             check_ids(test.ids, test_source)
-    if isinstance(test, Table) and isinstance(data, Table):
-        check_columns(data.column_names, test.column_names, test_source)
-        if data.ids_given and test.ids_given:
-            test_ids, ids = _comparable_ids(test, data)
+        check_columns(table.column_names, test.column_names, test_source)
+        if table.ids_given and test.ids_given:
+            test_ids, ids = _comparable_ids(test, table)
             theirs, ours = same_ids(test_ids, ids[problem.clean.index])
             if len(theirs):
                 message = (
                     f"{len(theirs)} test rows have the id of a clean row: {some(test.ids[theirs])} (rows {some(theirs)}"
                     f" of {test_source}, clean rows {some(problem.clean.index[ours])} of {source}; the first row is 0)"
                 )
-                if not allow_overlap:
-                    raise DataError(f"{message}; remove them from one side, or use allow_overlap if the rows differ")
-                warnings.warn(message, stacklevel=3)
+                _overlap(message, "the rows differ", allow_overlap)
             seen.update(same_ids(test_ids, ids[problem.train.index])[0].tolist())
-    if isinstance(test.inputs, np.ndarray) and isinstance(problem.clean.inputs, np.ndarray):
+    if isinstance(test.inputs, np.ndarray) and isinstance(table.inputs, np.ndarray):
         inputs = test.inputs[positions]
-        theirs, ours = same_content(inputs, problem.clean.inputs[problem.clean.index])
+        theirs, ours = same_content(inputs, table.inputs[problem.clean.index])
         if len(theirs):
             message = (
                 f"{len(theirs)} test rows have the same input as a clean row: rows {some(positions[theirs])} of"
                 f" {test_source}, clean rows {some(problem.clean.index[ours])} of {source} (the first row is 0)"
             )
-            if not allow_overlap:
-                raise DataError(f"{message}; remove them from one side, or use allow_overlap if they only look alike")
-            warnings.warn(message, stacklevel=3)
-        if isinstance(problem.train.inputs, np.ndarray):
-            seen.update(same_content(inputs, problem.train.inputs[problem.train.index])[0].tolist())
+            _overlap(message, "they only look alike", allow_overlap)
+        seen.update(same_content(inputs, table.inputs[problem.train.index])[0].tolist())
     if seen:
         warnings.warn(
             f"{len(seen)} of {len(test)} test rows are also among the noisy training rows (test rows"
@@ -261,3 +262,10 @@ def _check_test(data: Table | Problem, problem: Problem, test: Table | Rows, all
             " optimistic; remove them from the training rows",
             stacklevel=3,
         )
+
+
+def _overlap(message: str, harmless: str, allowed: bool) -> None:
+    """Refuses test rows among the clean rows, or warns of them if that is allowed."""
+    if not allowed:
+        raise DataError(f"{message}; remove them from one side, or use allow_overlap if {harmless}")
+    warnings.warn(message, stacklevel=4)

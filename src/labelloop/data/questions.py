@@ -6,7 +6,7 @@ import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,6 @@ COUNTED = 50  # the same for numbers that count the rows
 LOOKED_AT = 50  # distinct texts from which the format of dates is guessed
 PRECISE = 10_000  # rows that are checked for digits lost in single precision
 ALMOST_ALL = 0.9  # a text column with this share of dates is a column of dates with a typo
-SIGNS = re.compile(r"[,'%$€£¥\s]")  # next to digits: thousands separator, percent, currency
-
 MANY = 30  # a column of more distinct numbers may be a measurement
 FEW_ROWS = 10  # rows per class
 TRUTHS = {"true": "1", "false": "0"}  # as programs write them
@@ -35,10 +33,14 @@ SHOWN = 3  # groups of spellings in a message
 
 def why_an_id(name: str, column: pa.ChunkedArray) -> str | None:
     """Why a column is an id: by its name, with a different whole number in every row."""
-    named = ID_NAME.search(plain(name)) or CAMEL_ID.search(name.strip())
-    if not named or len(column) < FEW or not _all_different(column):
+    if not is_id_name(name) or len(column) < FEW or not _all_different(column):
         return None
     return "an id by its name, different in every row"
+
+
+def is_id_name(name: str) -> bool:
+    """Whether a column is named as ids are."""
+    return bool(ID_NAME.search(plain(name)) or CAMEL_ID.search(name.strip()))
 
 
 def counts_rows(column: pa.ChunkedArray) -> tuple[int, int] | None:
@@ -69,7 +71,7 @@ def slip_among_dates(texts: Sequence[str | None]) -> tuple[int, str] | None:
     """The first row that is not a date although nearly all are, and their format in words; else None."""
     different = sorted({text for text in texts if text is not None})
     sample = different[:: max(1, len(different) // LOOKED_AT)]
-    for form, _ in FORMATS:
+    for form in FORMATS:
         if not different or _share(sample, form) < ALMOST_ALL or _share(different, form) < ALMOST_ALL:
             continue
         return next((row, in_words(form)) for row, text in enumerate(texts) if text and not is_date(text, form))
@@ -78,13 +80,6 @@ def slip_among_dates(texts: Sequence[str | None]) -> tuple[int, str] | None:
 
 def _share(texts: Sequence[str], form: str) -> float:
     return sum(is_date(text, form) for text in texts) / len(texts)
-
-
-def number_with_signs(values: Iterable[str | None]) -> str | None:
-    """An example if nearly all texts are numbers with other characters, such as 1,234 or 5%; else None."""
-    different = {value for value in values if value is not None}
-    signed = sorted(value for value in different if SIGNS.search(value) and is_number(SIGNS.sub("", value)))
-    return signed[0] if different and len(signed) >= ALMOST_ALL * len(different) else None
 
 
 def ask_about_markers(given: Counter[str], clean: Counter[str], source: str, *, usual: bool = False) -> None:

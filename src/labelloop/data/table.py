@@ -14,10 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import MISSING_TEXT
-from labelloop.data.columns import Roles, SchemaSummary
+from labelloop.data.columns import Feature, Roles, SchemaSummary
 from labelloop.data.encoding import Column, to_float32
-from labelloop.data.features import Features, features_of
-from labelloop.data.images.store import ImageForm, Unreadable
+from labelloop.data.features import Features, Source, features_of
+from labelloop.data.frames import are_plain_numbers, are_texts, arrow_of, is_frame
+from labelloop.data.image_files import ImageForm, Unreadable
+from labelloop.data.options import ReadOptions
+from labelloop.data.suspicion import Labelled
 from labelloop.errors import DataError
 from labelloop.large_arrays import is_large
 from labelloop.types import EncoderForm, Floats, RawInputs, StreamedStore
@@ -42,6 +45,7 @@ class Table:
         ids_given: Whether the ids are the user's own, so that equal ids in two tables mean the same row.
         class_names: The classes in order, if the source gives them.
         encoding: How the named columns became numbers; empty if they already were.
+        beside: Numbers of other columns, which are joined to what an encoder makes of `inputs`, or None.
         image_form: How image files became inputs, if they did.
         encoder_form: How an encoder made the inputs from texts or images, if it did.
         raw: The texts or images that the encoder saw.
@@ -62,6 +66,7 @@ class Table:
     ids_given: bool = False
     class_names: tuple[str, ...] | None = None
     encoding: tuple[Column, ...] = ()
+    beside: Floats | None = None  # [n, D]
     image_form: ImageForm | None = None
     encoder_form: EncoderForm | None = None
     raw: RawInputs | None = None
@@ -98,8 +103,8 @@ def from_arrays(
     """A table from arrays, lists, data frames or a map-style dataset.
 
     Args:
-        inputs: As `Table.inputs`, of any number type; or a data frame, whose text, categories and dates are read like
-            those of a file.
+        inputs: As `Table.inputs`, of any number type; or a data frame, whose columns are read like those of a file;
+            or texts.
         labels: The given labels, missing ones blank, NaN, None or -1.
         clean_labels: The clean labels, missing where a row has none.
         ids: An id for every row; by default the row number.
@@ -115,12 +120,12 @@ def from_arrays(
         DataError: Lengths differ, or an array has a shape or type that cannot be used.
     """
     fitted: tuple[Column, ...] = ()
-    if hasattr(inputs, "columns"):
-        from labelloop.data.table import frame_features, is_mixed_frame  # imported here because it imports this module
-
-        if encoding or is_mixed_frame(inputs):
-            found = frame_features(inputs, source, encoding or None)
-            inputs, column_names, fitted = found.values, found.names, found.encoding
+    schema_summary = None
+    if is_frame(inputs) or are_texts(inputs):
+        labelled = None if encoding else Labelled.of(_array(labels), _array(clean_labels), MISSING_TEXT, source)
+        found = _features(inputs, source, encoding, labelled)
+        inputs, column_names, fitted = found.values, column_names or found.names, found.encoding
+        schema_summary = SchemaSummary((), found.used, found.left_out, found.remarks)
     names = column_names if column_names is not None else getattr(inputs, "columns", None)
     inputs = _inputs(inputs, source)
     names = _names_of_columns(names, inputs, source)
@@ -138,9 +143,35 @@ def from_arrays(
         class_names=None if class_names is None else tuple(str(name) for name in class_names),
         origin=origin,
         encoding=fitted,
+        schema_summary=schema_summary,
     )
     check_lengths(table)
     return table
+
+
+def _array(labels: ArrayLike | None) -> NDArray | None:
+    """Labels that may be compared; those of a wrong shape are refused elsewhere."""
+    array = None if labels is None else np.asarray(labels)
+    return None if array is None or array.ndim != 1 else array
+
+
+def _features(inputs: Any, source: str, encoding: Sequence[Column] | None, labelled: Labelled | None) -> Features:
+    """The features of a data frame, or of texts; those of numbers without gaps are the numbers as they are."""
+    if not is_frame(inputs):
+        name = next((column.name for column in encoding or () if column.kind == "text"), "text")
+        inputs = pa.table({name: pa.array([str(text) for text in inputs], pa.string())})
+        return features_of(_source(inputs, source, ReadOptions(text_columns=(name,), encoding=encoding or None)))
+    arrow = arrow_of(inputs, source)
+    if not encoding and arrow.num_columns and are_plain_numbers(arrow):
+        values = to_float32(np.column_stack([column.to_numpy() for column in arrow.columns]))
+        used = tuple(Feature(name, "number") for name in arrow.column_names)
+        return Features(values, arrow.column_names, used=used)
+    labelled = labelled if labelled is not None and len(labelled.given) == arrow.num_rows else None
+    return features_of(_source(arrow, source, ReadOptions(encoding=encoding or None), labelled))
+
+
+def _source(arrow: pa.Table, name: str, options: ReadOptions, labelled: Labelled | None = None) -> Source:
+    return Source(arrow, Roles(), Path(name), options, np.ones(arrow.num_rows, dtype=bool), labelled)
 
 
 def _names_of_columns(names: Sequence[Any] | None, inputs: Any, source: str) -> tuple[str, ...]:
@@ -237,28 +268,3 @@ def _extra(extra: ArrayLike, source: str) -> Floats:
     if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
         raise DataError(f"{source}: extra columns are numbers [n, E], not {array.dtype} of shape {array.shape}")
     return to_float32(array.reshape(len(array), -1))
-
-
-def is_mixed_frame(values: Any) -> bool:
-    """Whether this is a data frame, such as pandas', with text, categories or dates among its columns."""
-    if not hasattr(values, "columns") or not hasattr(values, "dtypes"):
-        return False
-    return any(getattr(kind, "kind", "O") not in "biuf" for kind in values.dtypes)
-
-
-def frame_features(frame: Any, source: str, encoding: Sequence[Column] | None = None) -> Features:
-    """The features of a data frame.
-
-    Args:
-        frame: A data frame with named columns.
-        source: For messages.
-        encoding: That of an earlier frame, to get the same features again.
-    """
-    try:
-        arrow = pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError) as error:
-        raise DataError(f"{source}: a column with mixed types ({error}); write it as text or numbers") from error
-    columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in arrow.columns]
-    arrow = pa.table(columns, names=[str(name) for name in arrow.column_names])
-    train = np.ones(arrow.num_rows, dtype=bool)
-    return features_of(arrow, Roles(), Path(source), None, None, train, encoding)

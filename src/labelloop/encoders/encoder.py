@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.data.images.pillow import to_rgb
+from labelloop.data.pillow import to_rgb
 from labelloop.errors import DataError, UsageError, some
 from labelloop.types import Floats, RawInputs
 

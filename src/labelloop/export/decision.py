@@ -6,7 +6,7 @@ import csv
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError, nearest
+from labelloop.runs.labels import label_table
 from labelloop.runs.lock import hold, release
+from labelloop.runs.read import Run
+from labelloop.runs.reviews import read_answers, standing, verdicts
+from labelloop.types import MISSING
 
 ACTIONS = ("relabel", "drop", "keep")
+RESTS = ("review", "drop", "keep-given")  # what may happen to rows whose label is not certified
 
 COLUMNS = ("id", "row", "column", "before", "after", "confidence", "reason", "run")
 
@@ -34,6 +39,7 @@ class Decision:
         relabelled: Whether the exported label differs from the given one.
         dropped: Whether the row is left out.
         verified: Whether the row has a clean label.
+        certified: Whether its label is certified; None without a certificate.
     """
 
     given: NDArray
@@ -43,6 +49,7 @@ class Decision:
     relabelled: NDArray[np.bool_]
     dropped: NDArray[np.bool_]
     verified: NDArray[np.bool_]
+    certified: NDArray[np.bool_] | None = None
 
     @property
     def changed(self) -> NDArray[np.bool_]:
@@ -54,9 +61,47 @@ class Decision:
         """Why the label of a row changed, or the row was dropped."""
         if self.verified[row]:
             return "verified"
+        if self.dropped[row] and self.certified is not None:
+            return "left out, because its label is not certified"
         if self.dropped[row]:
             return f"dropped, because the run says {self.proposed[row]}"
         return "corrected" if self.given[row] is not None else "had no label"
+
+
+def with_reviews(run: Run) -> tuple[Run, str | None]:
+    """The run with the decisions of its reviewers as clean labels, and what to say about them.
+
+    Raises:
+        DataError: A decision is about a row or a class that the run does not have.
+    """
+    found = verdicts(standing(read_answers(run.path)[0]))
+    if not found:
+        return run, None
+    classes = {str(name): k for k, name in enumerate(run.classes)}
+    codes = np.full(len(run.labels), MISSING)
+    for row, each in found.items():
+        if each.label is not None:
+            if not 0 <= row < len(codes) or each.label not in classes:
+                raise DataError(
+                    f"{run.path}: a review decision is about row {row} and class {each.label!r:.80}, not of this run"
+                )
+            codes[row] = classes[each.label]
+    decided, disputed = int((codes != MISSING).sum()), sum(each.disputed for each in found.values())
+    words = f"{decided} rows have the label that reviewers decided on"
+    words += f"; {disputed} rows on which they disagree have that of the run" if disputed else ""
+    reviewed = codes != MISSING
+    targets = np.array(run.targets)
+    targets[reviewed] = np.eye(targets.shape[1], dtype=targets.dtype)[codes[reviewed]]
+    names = run.labels
+    columns = {name: _codes(names[name], classes) for name in ("given_label", "corrected_label", "predicted_label")}
+    clean = np.where(reviewed, codes, np.where(names["verified"].to_numpy(), columns["corrected_label"], MISSING))
+    ids = np.array(names["id"].to_pylist())
+    table = label_table(ids, run.classes, columns["given_label"], clean, targets, columns["predicted_label"])
+    return Run(run.path, run.record, table, targets), words
+
+
+def _codes(column: pa.ChunkedArray, classes: dict[str, int]) -> NDArray[np.int64]:
+    return np.array([MISSING if name is None else classes[str(name)] for name in column.to_pylist()], np.int64)
 
 
 def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
@@ -93,6 +138,21 @@ def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
         relabelled=relabelled,
         dropped=sure & had if action == "drop" else np.zeros_like(sure),
         verified=verified,
+    )
+
+
+def only_certified(decision: Decision, certified: NDArray[np.bool_], rest: str) -> Decision:
+    """Keeps certified and clean labels; the rest is left out ("review", "drop") or stays as given ("keep-given")."""
+    if rest not in RESTS:
+        raise UsageError(f"no rest {rest!r}; {nearest(rest, RESTS)}")
+    others = ~certified & ~decision.verified
+    given = others if rest == "keep-given" else np.zeros_like(others)
+    return replace(
+        decision,
+        final=np.where(given, decision.given, decision.final),
+        relabelled=decision.relabelled & ~others,
+        dropped=others & ~given,
+        certified=certified,
     )
 
 

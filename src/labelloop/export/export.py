@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError, nearest, some
-from labelloop.export import table_files
-from labelloop.export.decision import Decision, decide, marked, write_changes
+from labelloop.export import other_formats, table_files
+from labelloop.export.decision import Decision, decide, marked, only_certified, with_reviews, write_changes
 from labelloop.export.model_card import write_model
-from labelloop.export.other_formats import (
-    ORIENTATIONS,
-    corrected_dataset,
-    new_places,
-    on_hub,
-    placed_by_label,
-    write_dataset,
-    write_issues,
-    write_noise_matrix,
-    write_tree,
-)
+from labelloop.export.other_formats import ORIENTATIONS, on_hub, write_dataset, write_tree
 from labelloop.export.text_edits import safely
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN
 from labelloop.runs.read import Run, read_run
+from labelloop.runs.reviews import REVIEWS
 from labelloop.trust import all_inside, files_of, listing_of
 
 OF_THE_RUN = ("issues", "noise-matrix", "model")  # formats that do not need the input
@@ -54,6 +48,7 @@ def export(
     keep_undo: bool = True,
     source: Path | None = None,
     safe_cells: bool = False,
+    certified: tuple[NDArray[np.bool_], str] | None = None,
 ) -> str:
     """Writes the results of a run in another format, and returns a summary as text.
 
@@ -70,19 +65,28 @@ def export(
         keep_undo: Whether to write the undo file, which holds a compressed copy of a table or a data set.
         source: Where the input is now; by default where the run read it.
         safe_cells: Put an apostrophe before cells of CSV and TSV files that a spreadsheet would take for a formula.
+        certified: The rows whose label is certified [n], and what happens to the rest: "review" and "drop" leave it
+            out, "keep-given" keeps its given labels.
     """
     if to not in FORMATS:
         raise UsageError(f"no format {to!r}; {nearest(to, FORMATS)}")
     if orientation not in ORIENTATIONS:
         raise UsageError(f"no orientation {orientation!r}; {nearest(orientation, ORIENTATIONS)}")
-    run = read_run(run_folder)
+    run, reviewed = with_reviews(read_run(run_folder))
     if to not in OF_THE_RUN:
         run = _without_added_rows(run)
     decision = decide(run.labels, action, min_confidence)
-    named = (to, min_confidence, action, replace, copy, orientation, keep_undo, safe_cells)
-    what = f"{sha256_of(run.path / RUN)} {named}"
+    named: tuple[Any, ...] = (to, min_confidence, action, replace, copy, orientation, keep_undo, safe_cells)
+    if certified is not None:
+        if to in OF_THE_RUN:
+            raise UsageError(f"--max-error chooses labels of the data, and {to!r} has none; {nearest(to, OF_THE_DATA)}")
+        decision = only_certified(decision, certified[0][: len(run.labels)], certified[1])
+        named = (*named, sha256(certified[0].tobytes()).hexdigest(), certified[1])
+    decided = "" if reviewed is None else f" {sha256_of(run.path / REVIEWS)}"
+    what = f"{sha256_of(run.path / RUN)} {named}{decided}"
     if to in OF_THE_RUN:
-        return _export_run(run, to, output, orientation, what, safe_cells)
+        said = _export_run(run, to, output, orientation, what, safe_cells)
+        return said if reviewed is None or to == "model" else f"{said}\n{reviewed}"
     source = _checked_source(run, to, source)
     stem = (source.with_suffix("") if source.suffix.lower() in table_files.PACKED else source).stem
     output = output or Path(f"{stem}-corrected{'' if to in ('imagefolder', 'hf') else f'.{to}'}")
@@ -106,6 +110,7 @@ def export(
         if not done:
             _all_or_none(steps)
     summary = _summary(decision, output, [path for path, _ in steps if path != output])
+    summary += "" if reviewed is None else f"\n{reviewed}"
     return summary + ("\nno undo file: no image was moved or changed" if write_undo is None else "")
 
 
@@ -137,7 +142,9 @@ def _export_run(run: Run, to: str, output: Path | None, orientation: str, what: 
             suffix = output.suffix
 
             def write(path: Path) -> None:
-                write_issues(run, path, suffix) if to == "issues" else write_noise_matrix(run, orientation, path)
+                other_formats.write_issues(run, path, suffix) if to == "issues" else other_formats.write_noise_matrix(
+                    run, orientation, path
+                )
 
             write_atomically(output, safely(write, ",") if safe_cells and suffix == ".csv" else write)
     if to == "model":
@@ -212,13 +219,13 @@ def _writers(
             writer = safely(writer, table_files.delimiter_of(run, source, to))
         return lambda: write_atomically(output, writer), undo_file if source.is_file() else None
     if to == "hf":
-        data = corrected_dataset(run, source, decision, replace)
+        data = other_formats.corrected_dataset(run, source, decision, replace)
         if on_hub(source):
             return lambda: write_dataset(data, output), lambda path: write_hub_undo(path, str(source), output, run.path)
         return lambda: write_dataset(data, output), lambda path: write_dataset_undo(path, source, output, run.path)
     if source.is_file():
         names = table_files.column_of(run, source, run.source["file_name_column"])
-        places = placed_by_label(names, decision)
+        places = other_formats.placed_by_label(names, decision)
         all_inside(source.parent, names, str(source))
         left_out = [name for name in _never_read(run, names) if not (source.parent / name).is_file()]
         places |= dict.fromkeys(_said_to_be_left_out(left_out, source))
@@ -226,7 +233,7 @@ def _writers(
     files = files_of(source)
     rows = {name: row for row, name in enumerate(run.labels["id"].to_pylist())}
     _said_to_be_left_out(rows.keys() - set(files), source)
-    places = new_places(files, rows, decision)
+    places = other_formats.new_places(files, rows, decision)
     return (
         lambda: write_tree(source, places, output, copy),
         lambda path: write_tree_undo(path, source, places, output, run.path, whole=copy),

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?")
+from labelloop.trust import safe_cell
 
 BOM = b"\xef\xbb\xbf"
 END_OF_LINE = re.compile(rb"\r\n|\n|\r")
@@ -22,13 +20,6 @@ FIELD = {mark: re.compile(rb'(?:"(?:[^"]|"")*+")?[^' + mark + rb"\r\n]*+") for m
 
 BLANK = re.compile(r"[ \t\r\n]*")
 DECODER = json.JSONDecoder()
-
-
-def safe(cell: str) -> str:
-    """The cell as a spreadsheet shows it, and does not run it; a number stays one."""
-    if cell.lstrip(" ").startswith(FORMULA) and not NUMBER.fullmatch(cell.strip(" ")):
-        return f"'{cell}"
-    return cell
 
 
 def safely(write: Callable[[Path], object], delimiter: str) -> Callable[[Path], object]:
@@ -41,7 +32,7 @@ def safely(write: Callable[[Path], object], delimiter: str) -> Callable[[Path], 
             with whole.open(encoding="utf-8", newline="") as old, path.open("w", encoding="utf-8", newline="") as new:
                 csv.field_size_limit(2**31 - 1)
                 writer = csv.writer(new, delimiter=delimiter)
-                writer.writerows([safe(cell) for cell in row] for row in csv.reader(old, delimiter=delimiter))
+                writer.writerows([safe_cell(cell) for cell in row] for row in csv.reader(old, delimiter=delimiter))
         finally:
             whole.unlink(missing_ok=True)
 
@@ -62,6 +53,13 @@ class Delimited:
 
     def __init__(self, path: Path, delimiter: str) -> None:
         self.path, self.data, self.delimiter = path, path.read_bytes(), delimiter.encode()
+        try:
+            self.data.decode()
+        except UnicodeDecodeError:
+            raise DataError(
+                f"{path}: not in UTF-8, so its rows cannot be edited in place; save it in UTF-8 and run again, or use"
+                " `labelloop export --to issues`"
+            ) from None
         records = list(self._records())
         self.header, self.rows = records[0], records[1:]
         self.names = self.cells_of(self.header)

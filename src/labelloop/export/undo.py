@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError
-from labelloop.runs.files import fresh_folder, sha256_of, write_atomically
-from labelloop.trust import inside, is_inside
+from labelloop.runs.files import fresh_folder, sha256_of, sweep, write_atomically
+from labelloop.trust import files_of, inside, is_inside
 
 SCHEMA_VERSION = 1
 ABOUT = "undo.json"
@@ -106,23 +106,22 @@ def _require(holds: bool, path: Path, field: str, problem: str) -> None:
 
 def write_file_undo(path: Path, source: Path, sha256: str, output: Path, run: Path) -> None:
     """Stores a whole file."""
-    about = {"kind": "file", "input": str(source), "sha256": sha256, "output": str(output.absolute()), "run": str(run)}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        _write_about(archive, about)
+        _write_about(archive, "file", source, output, run, {"sha256": sha256})
         archive.write(source, ORIGINAL)
 
 
 def write_dataset_undo(path: Path, source: Path, output: Path, run: Path) -> None:
     """Stores a saved data set, with every split."""
-    files = sorted(file.relative_to(source).as_posix() for file in source.rglob("*") if file.is_file())
-    write_tree_undo(path, source, dict.fromkeys(files), output, run, whole=True, compression=zipfile.ZIP_DEFLATED)
+    write_tree_undo(
+        path, source, dict.fromkeys(files_of(source)), output, run, whole=True, compression=zipfile.ZIP_DEFLATED
+    )
 
 
 def write_hub_undo(path: Path, name: str, output: Path, run: Path) -> None:
     """Stores where the rows came from."""
-    about = {"kind": "hub", "input": name, "output": str(output.absolute()), "run": str(run)}
     with zipfile.ZipFile(path, "w") as archive:
-        _write_about(archive, about)
+        _write_about(archive, "hub", name, output, run, {})
 
 
 def write_tree_undo(
@@ -146,16 +145,9 @@ def write_tree_undo(
         compression: None by default, because images are already compressed.
     """
     entries = [{"input": old, "output": new, "sha256": sha256_of(source / old)} for old, new in files.items()]
-    about = {
-        "kind": "folder",
-        "input": str(source),
-        "output": str(output.absolute()),
-        "run": str(run),
-        "files": entries,
-        "empty_folders": _empty_folders(source),
-    }
+    more = {"files": entries, "empty_folders": _empty_folders(source)}
     with zipfile.ZipFile(path, "w", compression, compresslevel=1) as archive:
-        _write_about(archive, about)
+        _write_about(archive, "folder", source, output, run, more)
         for old, new in files.items():
             if new is None and whole:
                 archive.write(source / old, f"{ORIGINAL}/{old}")
@@ -167,8 +159,11 @@ def _empty_folders(source: Path) -> list[str]:
     return [path.relative_to(source).as_posix() for path in folders if not any(path.iterdir())]
 
 
-def _write_about(archive: zipfile.ZipFile, about: Mapping[str, Any]) -> None:
-    archive.writestr(ABOUT, json.dumps({"schema_version": SCHEMA_VERSION, **about}, indent=1) + "\n")
+def _write_about(
+    archive: zipfile.ZipFile, kind: str, source: Path | str, output: Path, run: Path, more: Mapping[str, Any]
+) -> None:
+    about = {"schema_version": SCHEMA_VERSION, "kind": kind, "input": str(source), "output": str(output.absolute())}
+    archive.writestr(ABOUT, json.dumps({**about, "run": str(run), **more}, indent=1) + "\n")
 
 
 def undo(path: Path, output: Path | None = None) -> str:
@@ -219,6 +214,7 @@ def _in_the_way(place: Path) -> DataError:
 def _restore_file(archive: zipfile.ZipFile, about: Mapping[str, Any], place: Path, path: Path) -> str:
     if os.path.lexists(place):
         if place.is_file() and sha256_of(place) == about["sha256"]:
+            sweep(place.parent, place.name)  # what an undo left that was killed at its last step
             return f"{place} is as it was; there is nothing to undo"
         raise _in_the_way(place)
     if ORIGINAL not in archive.namelist() or _sum_of(archive, ORIGINAL) != about["sha256"]:

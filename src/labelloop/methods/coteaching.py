@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelloop.config.base import TrainingConfig
+from labelloop.config.base import TrainingConfig, check_settings
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import integer, stream
@@ -44,8 +44,7 @@ class Config(TrainingConfig):
         super().__post_init__()
         if self.noise_rate != UNKNOWN and not 0 <= self.noise_rate < 1:
             raise UsageError(f"noise_rate must be at least 0 and below 1, or -1 to count it, not {self.noise_rate}")
-        if self.forget_epochs < 1:
-            raise UsageError(f"forget_epochs must be at least 1, not {self.forget_epochs}")
+        check_settings(self, counts=("forget_epochs",))
 
 
 def check(problem: Problem, config: Config) -> None:

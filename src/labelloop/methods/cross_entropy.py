@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labelloop.config.base import TrainingConfig
-from labelloop.errors import UsageError
+from labelloop.config.base import TrainingConfig, check_settings
 from labelloop.splits import one_hot, together
-from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.setup import new_model
 from labelloop.types import Fitted, Floats, Problem, Rows
 
 
@@ -35,8 +33,7 @@ class FineTuneConfig(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.fine_tune_epochs < 1:
-            raise UsageError(f"fine_tune_epochs must be at least 1, not {self.fine_tune_epochs}")
+        check_settings(self, counts=("fine_tune_epochs",))
 
 
 def fit_noisy(problem: Problem, config: TrainingConfig, runtime: Runtime) -> Fitted:
@@ -63,16 +60,10 @@ def fit_fine_tune(problem: Problem, config: FineTuneConfig, runtime: Runtime) ->
 
 
 def _fit(
-    problem: Problem,
-    stage: tuple[Rows, Floats],
-    config: TrainingConfig,
-    runtime: Runtime,
-    fine_tune_epochs: int = 0,
+    problem: Problem, stage: tuple[Rows, Floats], config: TrainingConfig, runtime: Runtime, fine_tune_epochs: int = 0
 ) -> Fitted:
     given = one_hot(problem.train.labels, problem.num_classes)  # returned unchanged
-    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
-    optimizer = new_optimizer(model, config)
-    average = WeightAverage(model, optimizer, config.average_weights)
+    model, optimizer, average = new_model(config, problem, runtime)
     runtime.restore(model, optimizer, average)
     for epoch in runtime.epochs(config.epochs + fine_tune_epochs):
         rows, targets, schedule = *stage, config

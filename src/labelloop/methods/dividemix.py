@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelloop.config.base import TrainingConfig
+from labelloop.config.base import TrainingConfig, check_settings
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier, evaluating
 from labelloop.seeds import integer, stream
@@ -56,17 +56,13 @@ class Config(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("warm_up", "ramp_up"):
-            if getattr(self, key) < 1:
-                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
-        for key in ("temperature", "mixup"):
-            if not getattr(self, key) > 0:
-                raise UsageError(f"{key} must be above 0, not {getattr(self, key)}")
-        for key in ("confidence_penalty", "unlabelled_weight", "jitter"):
-            if not getattr(self, key) >= 0:
-                raise UsageError(f"{key} must not be negative, but is {getattr(self, key)}")
-        if not 0 <= self.threshold < 1:
-            raise UsageError(f"threshold must be at least 0 and below 1, not {self.threshold}")
+        check_settings(
+            self,
+            counts=("warm_up", "ramp_up"),
+            positive=("temperature", "mixup"),
+            not_negative=("confidence_penalty", "unlabelled_weight", "jitter"),
+            below_one=("threshold",),
+        )
         if self.warm_up >= self.epochs:
             raise UsageError(
                 f"no label would ever be doubted: warm_up is {self.warm_up} and epochs only {self.epochs}; "
@@ -202,13 +198,7 @@ def mix_epoch(
 
 
 def _batches(
-    learner: Learner,
-    train: Trusted,
-    order: Labels,
-    others: Labels,
-    config: Config,
-    runtime: Runtime,
-    epoch: int,
+    learner: Learner, train: Trusted, order: Labels, others: Labels, config: Config, runtime: Runtime, epoch: int
 ) -> Iterator[Batch]:
     """Two views of the rows in `order`, with two views of as many others."""
     given, trust = runtime.tensor(train.given), runtime.tensor(train.trust)

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from torch import Tensor
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
-from labelloop.config.base import TrainingConfig
+from labelloop.config.base import TrainingConfig, check_settings
 from labelloop.errors import UsageError
 from labelloop.models import TwoHeadClassifier
 from labelloop.seeds import stream
@@ -24,7 +26,7 @@ from labelloop.training.averaging import WeightAverage
 from labelloop.training.batches import batches, input_shape
 from labelloop.training.epoch import extract, train_epoch
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.setup import new_classifier, new_model, new_optimizer
 from labelloop.types import Fitted, Floats, Labels, Problem, Rows
 
 BETAS = (0.5, 0.999)  # of Adam on the labels
@@ -68,15 +70,12 @@ class Config(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("purify_epochs", "block_size", "probe_batch_size", "write_back_every"):
-            if getattr(self, key) < 1:
-                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
-        for key in ("label_learning_rate", "ridge", "probe_learning_rate"):
-            if not getattr(self, key) > 0:
-                raise UsageError(f"{key} must be above 0, not {getattr(self, key)}")
-        for key in ("label_weight_decay", "clean_prior_weight", "confidence_penalty", "probe_prior_weight"):
-            if not getattr(self, key) >= 0:
-                raise UsageError(f"{key} must not be negative, but is {getattr(self, key)}")
+        check_settings(
+            self,
+            counts=("purify_epochs", "block_size", "probe_batch_size", "write_back_every"),
+            positive=("label_learning_rate", "ridge", "probe_learning_rate"),
+            not_negative=("label_weight_decay", "clean_prior_weight", "confidence_penalty", "probe_prior_weight"),
+        )
         if not 0 < self.write_back_rate <= 1:
             raise UsageError(f"write_back_rate must be above 0 and at most 1, not {self.write_back_rate}")
 
@@ -93,8 +92,7 @@ class NoSslConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.warm_up < 1:
-            raise UsageError(f"warm_up must be at least 1, not {self.warm_up}")
+        check_settings(self, counts=("warm_up",))
 
 
 # --- training --------------------------------------------------------------------------------------------------------
@@ -130,9 +128,7 @@ def _fit(problem: Problem, config: Config, runtime: Runtime, warm_up: int, sourc
     known, train = labelled_rows(problem.train)
     given = one_hot(problem.train.labels, problem.num_classes)
     targets, rounds = given, list[dict[str, Any]]()
-    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
-    optimizer = new_optimizer(model, config)
-    average = WeightAverage(model, optimizer, config.average_weights)
+    model, optimizer, average = new_model(config, problem, runtime)
     if saved := runtime.restore(model, optimizer, average):
         targets, rounds = saved.arrays["targets"], saved.values["rounds"]
 
@@ -280,12 +276,7 @@ def uniform_divergence(posterior: Tensor) -> Tensor:
 
 
 def train_probe(
-    probe: Tensor,
-    optimizer: torch.optim.Optimizer,
-    features: Tensor,
-    labels: Tensor,
-    config: Config,
-    rng: np.random.Generator,
+    probe: Tensor, optimizer: Optimizer, features: Tensor, labels: Tensor, config: Config, rng: Generator
 ) -> None:
     """One pass over a block: the probe learns the current labels, with a penalty on confidence."""
     hard = labels.detach().argmax(dim=1)

@@ -13,17 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
-from labelloop.config.base import TrainingConfig
-from labelloop.errors import UsageError, nearest
+from labelloop.config.base import TrainingConfig, check_settings
+from labelloop.errors import UsageError
 from labelloop.methods.bilevel import Batch, batches_with_clean, gradient, parameters_of, slopes
 from labelloop.seeds import integer
 from labelloop.splits import labelled_rows, one_hot
 from labelloop.training.augmentation import mix
-from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
+from labelloop.training.averaging import from_arrays, to_arrays
 from labelloop.training.epoch import soft_cross_entropy
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
+from labelloop.training.setup import new_classifier, new_model, seed_torch
 from labelloop.types import Fitted, Problem
 
 GATE_LOSSES = ("none", "random", "adversarial")
@@ -56,15 +57,14 @@ class Config(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("clean_batch_size", "student_steps", "gate_width"):
-            if getattr(self, key) < 1:
-                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
+        check_settings(
+            self,
+            counts=("clean_batch_size", "student_steps", "gate_width"),
+            positive=("teacher_learning_rate_factor",),
+            choices={"gate_loss": GATE_LOSSES},
+        )
         if self.mix_g and self.clean_batch_size < 2:
             raise UsageError("mix_g halves the clean batch: clean_batch_size must be at least 2")
-        if not self.teacher_learning_rate_factor > 0:
-            raise UsageError(f"teacher_learning_rate_factor must be above 0, not {self.teacher_learning_rate_factor}")
-        if self.gate_loss not in GATE_LOSSES:
-            raise UsageError(f"gate_loss: unknown value {self.gate_loss!r}; {nearest(self.gate_loss, GATE_LOSSES)}")
 
 
 class Gate(nn.Module):
@@ -98,13 +98,11 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     """
     known, train = labelled_rows(problem.train)
     targets = one_hot(problem.train.labels, problem.num_classes)  # [N, C], later the student's last targets
-    student = runtime.prepare(new_classifier(config, problem, runtime.seed))
+    student, optimizer, average = new_model(config, problem, runtime)
     teacher = runtime.prepare(new_classifier(config, problem, integer(runtime.seed, "teacher")))
     with torch.random.fork_rng(devices=[]):
         seed_torch(integer(runtime.seed, "gate"))
         gate = Gate(teacher.head.in_features, problem.num_classes, config.gate_width).to(runtime.device)
-    optimizer = new_optimizer(student, config)
-    average = WeightAverage(student, optimizer, config.average_weights)
     teacher_optimizer = torch.optim.SGD([*teacher.parameters(), *gate.parameters()])  # no momentum: nothing to store
     if saved := runtime.restore(student, optimizer, average):
         from_arrays("teacher", teacher, saved.arrays)
@@ -139,8 +137,8 @@ def step(
     student: nn.Module,
     teacher: nn.Module,
     gate: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    teacher_optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
+    teacher_optimizer: Optimizer,
     batch: Batch,
     config: Config,
     alpha: float = 0.0,
@@ -188,12 +186,7 @@ def mixed_in(batch: Batch, config: Config) -> int:
 
 
 def teach(
-    student: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    targets: Tensor,
-    config: Config,
-    alpha: float = 0.0,
+    student: nn.Module, optimizer: Optimizer, batch: Batch, targets: Tensor, config: Config, alpha: float = 0.0
 ) -> tuple[Tensor, list[Lesson]]:
     """The student's steps. No gradient reaches the teacher from here.
 

@@ -13,17 +13,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from labelloop.config.base import TrainingConfig
-from labelloop.errors import UsageError
+from labelloop.config.base import TrainingConfig, check_settings
 from labelloop.models import Outputs, TwoHeadClassifier
 from labelloop.seeds import integer, stream
 from labelloop.splits import labelled_rows, one_hot
 from labelloop.training.augmentation import mix
-from labelloop.training.averaging import WeightAverage
 from labelloop.training.batches import augmented_batches
+from labelloop.training.epoch import class_mean, forward_corrected_nll, need_every_class
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
-from labelloop.training.transition import class_mean, forward_corrected_nll, need_every_class
+from labelloop.training.setup import new_model, seed_torch
 from labelloop.types import Fitted, Labels, Problem
 
 EPS = 1e-7  # inside the logarithm of the corrected loss
@@ -45,12 +43,7 @@ class Config(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.clean_per_class < 1:
-            raise UsageError(f"clean_per_class must be at least 1, not {self.clean_per_class}")
-        if not self.threshold >= 0:
-            raise UsageError(f"threshold must not be negative, but is {self.threshold}; above 1 nothing is corrected")
-        if not self.noisy_head_weight > 0:
-            raise UsageError(f"noisy_head_weight must be above 0, not {self.noisy_head_weight}")
+        check_settings(self, counts=("clean_per_class",), positive=("noisy_head_weight",), not_negative=("threshold",))
 
 
 def check(problem: Problem, config: Config) -> None:
@@ -70,9 +63,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     known, train = labelled_rows(problem.train)
     given = torch.from_numpy(train.labels).to(runtime.device)  # [N]
     current = given.clone()  # [N] the label used for each row when it was last seen
-    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
-    optimizer = new_optimizer(model, config)
-    average = WeightAverage(model, optimizer, config.average_weights)
+    model, optimizer, average = new_model(config, problem, runtime)
     if saved := runtime.restore(model, optimizer, average):
         current = torch.from_numpy(saved.arrays["labels"]).to(runtime.device)
 

@@ -17,10 +17,9 @@ from labelloop.seeds import integer, stream
 from labelloop.splits import labelled_rows, one_hot, together
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.batches import rank_batches
-from labelloop.training.epoch import extract, train_epoch
+from labelloop.training.epoch import class_mean, extract, forward_corrected_nll, need_every_class, train_epoch
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
-from labelloop.training.transition import class_mean, forward_corrected_nll, need_every_class
+from labelloop.training.setup import new_classifier, new_model, new_optimizer, seed_torch
 from labelloop.types import Fitted, Floats, Problem, Rows
 
 
@@ -49,9 +48,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     given = one_hot(problem.train.labels, problem.num_classes)  # returned unchanged: only the loss is corrected
     _, noisy = labelled_rows(problem.train)
     noisy_targets = one_hot(noisy.labels, problem.num_classes)
-    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
-    optimizer = new_optimizer(model, config)
-    average = WeightAverage(model, optimizer, config.average_weights)
+    model, optimizer, average = new_model(config, problem, runtime)
     transition: Floats | None = None
     if saved := runtime.restore(model, optimizer, average):
         transition = saved.arrays.get("transition")

@@ -11,22 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from labelloop.config.base import TrainingConfig
-from labelloop.errors import UsageError, nearest
-from labelloop.methods.bilevel import (
-    Batch,
-    batches_with_clean,
-    blended,
-    clean_gradient,
-    parameters_of,
-    slopes,
-)
+from labelloop.config.base import TrainingConfig, check_settings
+from labelloop.methods import bilevel
 from labelloop.seeds import stream
 from labelloop.splits import labelled_rows, one_hot
-from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
+from labelloop.training.setup import new_model, seed_torch
 from labelloop.types import Fitted, Problem
 
 WEIGHT_NORMS = ("org", "softmax", "sigmoid")
@@ -53,17 +44,13 @@ class Config(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.clean_batch_size < 1:
-            raise UsageError(f"clean_batch_size must be at least 1, not {self.clean_batch_size}")
-        for key in ("warm_up", "clip"):
-            if getattr(self, key) < 0:
-                raise UsageError(f"{key} must not be negative, but is {getattr(self, key)}")
-        if not self.temperature > 0:
-            raise UsageError(f"temperature must be above 0, not {self.temperature}")
-        if self.weight_norm not in WEIGHT_NORMS:
-            raise UsageError(
-                f"weight_norm: unknown value {self.weight_norm!r}; {nearest(self.weight_norm, WEIGHT_NORMS)}"
-            )
+        check_settings(
+            self,
+            counts=("clean_batch_size",),
+            positive=("temperature",),
+            not_negative=("warm_up", "clip"),
+            choices={"weight_norm": WEIGHT_NORMS},
+        )
 
 
 def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
@@ -77,9 +64,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     known, train = labelled_rows(problem.train)
     targets = one_hot(problem.train.labels, problem.num_classes)  # [N, C], later each row's last target
     given = targets[known]
-    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
-    optimizer = new_optimizer(model, config)
-    average = WeightAverage(model, optimizer, config.average_weights)
+    model, optimizer, average = new_model(config, problem, runtime)
     if saved := runtime.restore(model, optimizer, average):
         targets = saved.arrays["targets"]
 
@@ -92,11 +77,11 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 model.train()
                 optimizer.param_groups[0]["lr"] = config.learning_rate_in(epoch)
                 total, blends = torch.zeros((), device=runtime.device), stream(runtime.seed, "mixup", epoch)
-                for batch in batches_with_clean(
+                for batch in bilevel.batches_with_clean(
                     train, problem.clean, config.batch_size, config.clean_batch_size, config, runtime, epoch, fresh=True
                 ):
                     given_labels = batch.labels
-                    batch = blended(batch, config.mixup, problem.num_classes, blends)
+                    batch = bilevel.blended(batch, config.mixup, problem.num_classes, blends)
                     step_loss, weights, own = step(model, optimizer, batch, config)
                     total += step_loss * len(batch.x)
                     weighted, towards = implied_targets(weights, given_labels, own, problem.num_classes)
@@ -110,7 +95,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
 
 
 def step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, config: Config
+    model: nn.Module, optimizer: torch.optim.Optimizer, batch: bilevel.Batch, config: Config
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sets the weights of a batch and takes one step with them.
 
@@ -129,14 +114,14 @@ def step(
     return loss.detach(), weights, logits.detach().argmax(dim=1)
 
 
-def gains(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch) -> Tensor:
+def gains(model: nn.Module, optimizer: torch.optim.Optimizer, batch: bilevel.Batch) -> Tensor:
     """How much the clean loss falls per unit of each weight, at weights of zero [2, B]."""
     seed_torch(batch.draw)
-    direction = clean_gradient(model, virtual_parameters(model, optimizer), batch.clean_x, batch.clean_labels)
+    direction = bilevel.clean_gradient(model, virtual_parameters(model, optimizer), batch.clean_x, batch.clean_labels)
     seed_torch(batch.draw)  # again, so that the real pass drops the same values
     lr = optimizer.param_groups[0]["lr"]
-    return lr * slopes(
-        model, parameters_of(model), direction, batch.x, lambda logits: both_losses(logits, batch.labels)
+    return lr * bilevel.slopes(
+        model, bilevel.parameters_of(model), direction, batch.x, lambda logits: both_losses(logits, batch.labels)
     )
 
 
@@ -144,7 +129,7 @@ def virtual_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> di
     """The parameters after a step with all weights zero: only momentum and weight decay act, so no pass is needed."""
     group = optimizer.param_groups[0]
     virtual = {}
-    for name, value in parameters_of(model).items():
+    for name, value in bilevel.parameters_of(model).items():
         moved = value.detach() * (1 - group["lr"] * group["weight_decay"])
         velocity = optimizer.state.get(value, {}).get("momentum_buffer")
         if velocity is not None:  # there is none before the first real step

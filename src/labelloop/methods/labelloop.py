@@ -19,10 +19,10 @@ from labelloop.config.base import TrainingConfig
 from labelloop.errors import UsageError
 from labelloop.large_arrays import joined, taken
 from labelloop.models import TwoHeadClassifier
-from labelloop.relabel.estimate import estimate
+from labelloop.relabel.estimate import estimate, inputs_alone
 from labelloop.relabel.learners import kind_of_inputs
-from labelloop.relabel.relabel import Relabelled, given_or, guarded
-from labelloop.relabel.rounds import AllRows
+from labelloop.relabel.relabel import given_or, guarded
+from labelloop.relabel.rounds import FEWEST, AllRows
 from labelloop.relabel.stacking import Weights, clean_loss, combine, fit_simplex_weights, with_prior
 from labelloop.splits import one_hot, take, together
 from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
@@ -31,13 +31,14 @@ from labelloop.training.cross_fit import Halves, Teaching, cross_fit
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
-from labelloop.types import Correction, Fitted, Floats, Labels, Problem, ReturnedLabels, Rows
+from labelloop.types import MISSING, Correction, Fitted, Floats, Labels, Problem, ReturnedLabels, Rows
 
 PRIOR_ROWS = 10.0  # prior rows of the combination weights, all for the newest correction
 FIRST_REPEATS = 3  # how often an epoch of the first round shows a clean row; later it follows from the targets
 MOST_REPEATS = 4  # with more, clean rows are memorised
 VIEWS = 3  # times as often where rows are augmented: every repeat is another view of the row
 LEAST_GAIN = 1.0  # of the log-likelihood of all clean rows that makes another round worth its cost
+LEAST_WEIGHT = 0.02  # of a round in Eq. 2, to be made once more with all clean rows
 LEAST_RISE = 0.005  # of the expected accuracy that does
 LEARNERS = ("all", "networks")
 HALF = ("half 1", "half 2")  # of the names under which a checkpoint stores the half-networks
@@ -130,7 +131,7 @@ def loop(problem: Problem, config: Config, runtime: Runtime, stored: StoredRound
     networks = stored.networks(problem, short, runtime)
     rounds: list[dict[str, Any]] = []
     with runtime.clock("correcting labels"):
-        corrector = Corrector.of(problem, config, runtime.seed) if runtime.is_first else None
+        corrector = Corrector.of(problem, halves, config, runtime.seed) if runtime.is_first else None
     for number in range(config.rounds + 1):  # (3)
         if number == stored.count:
             teaching = Teaching(targets, repeats)
@@ -146,8 +147,10 @@ def loop(problem: Problem, config: Config, runtime: Runtime, stored: StoredRound
         if settled(rounds, len(problem.clean)):
             break
     with runtime.clock("correcting labels"):
-        returned = ReturnedLabels(targets, NAME, {}) if corrector is None else corrector.returned(problem, config)
-    return Ended(targets, repeats, tuple(rounds), returned)
+        if corrector is not None:
+            targets, returned = corrector.ended(problem, config)
+    targets = runtime.from_first(lambda: targets)
+    return Ended(targets, repeats, tuple(rounds), ReturnedLabels(targets, NAME, {}) if corrector is None else returned)
 
 
 @dataclass
@@ -156,36 +159,36 @@ class Corrector:
 
     Attributes:
         rows: Training rows and clean rows.
-        answers: What relabelling found in each round.
-        past: The same as components of Eq. 2: past[k] is (ȳ_{k+1}, ȳᵐ_{k+1}).
+        scores: What the networks and learners of each round predict [n, E].
+        past: Every round as a component of Eq. 2: past[k] is (ȳ_{k+1}, ȳᵐ_{k+1}).
         shown: A given label for every clean row, real or drawn in the first round, and kept [D, M].
         weights: ω_t of Eq. 5, before the prior [1 + K].
         mixing: The same with the prior.
     """
 
     rows: AllRows
-    answers: list[Relabelled] = field(default_factory=list)
+    scores: list[Floats] = field(default_factory=list)
     past: list[Correction] = field(default_factory=list)
     shown: Labels | None = None
     weights: Weights | None = None
     mixing: Weights | None = None
 
     @classmethod
-    def of(cls, problem: Problem, config: Config, seed: int) -> Corrector:
+    def of(cls, problem: Problem, halves: Halves, config: Config, seed: int) -> Corrector:
         """Before the first round."""
-        return cls(AllRows.of(problem, config.normalise, seed, learners=config.learners == "all"))
+        half, learners = (halves.train, halves.clean), config.learners == "all"
+        return cls(AllRows.of(problem, half, config.normalise, seed, learners=learners))
 
     def next_round(self, log_p: Correction) -> tuple[Floats, int, dict[str, Any]]:
         """Corrects the labels: ŷ_{t+1} [N, C], how often a clean row is to be shown beside them, and a record."""
         rows, classes = self.rows, self.rows.num_classes
-        found = rows.relabel(rows.scores(log_p))  # (6, 7)
-        self.shown = rows.shown_labels(found) if self.shown is None else self.shown
-        true = np.tile(found.noise.validation.labels, len(self.shown))  # [D M]
-        self.answers.append(found)
-        self.past.append(rows.component(found, self.shown))  # ȳ_t, ȳᵐ_t (8)
-        given = Correction(
-            given_or(rows.given[rows.of_train], self.past[-1].train), one_hot(self.shown.ravel(), classes)
-        )  # ȳ_0, ȳᵐ_0
+        self.scores.append(rows.scores(log_p))
+        left_out = (0, 1) if len(rows.of_clean) >= FEWEST else (MISSING, MISSING)
+        halves = [rows.relabel(self.scores[-1], self.scores[0], half) for half in left_out]  # (6, 7)
+        self.shown = rows.shown_labels(halves) if self.shown is None else self.shown
+        true = np.tile(rows.clean[rows.of_clean], len(self.shown))  # [D M]
+        self.past.append(rows.component(halves, self.shown))  # ȳ_t, ȳᵐ_t (8)
+        given = Correction(self._given_or(self.past[-1].train), one_hot(self.shown.ravel(), classes))  # ȳ_0, ȳᵐ_0
         components = [given, *self.past]
         of_clean = [component.clean for component in components]
         self.weights = fit_simplex_weights(of_clean, true, self.weights)  # ω_t, Eq. 5 (8)
@@ -203,21 +206,33 @@ class Corrector:
         }
         return targets, rows_worth_a_clean_one(right, len(rows.of_clean), classes), record
 
-    def returned(self, problem: Problem, config: Config) -> ReturnedLabels:
-        """The labels that the loop ended with, after the guard."""
+    def ended(self, problem: Problem, config: Config) -> tuple[Floats, ReturnedLabels]:
+        """The last combination with rounds that all clean rows taught [N, C]; the same after the guard, to return."""
         assert self.mixing is not None
-        rows, clean = self.rows, problem.clean
-        found = guarded(self.answers, self.mixing)
-        posterior, expected = found.cross_fitted[rows.of_clean], found.expected_right[rows.of_clean]
-        notes = [SECOND_HAND] if len(self.past) > 1 else []
-        return ReturnedLabels(
+        rows = self.rows
+        used = [k for k in range(len(self.past)) if self.mixing[1 + k] >= LEAST_WEIGHT]
+        weights = self.mixing[[0, *(1 + k for k in used)]]
+        weights = weights / weights.sum()
+        answers = [rows.relabel(self.scores[k], self.scores[0]) for k in used]
+        parts = [rows.of_training_rows(answer) for answer in answers]
+        targets, found = combine([self._given_or(parts[-1]), *parts], weights), guarded(answers, weights)
+        judges = found.judges(rows.of_clean)
+        alone = inputs_alone(found, rows.given, rows.clean, judges)
+        notes = [*([SECOND_HAND] if len(self.past) > 1 else []), *found.notes]
+        of_judges, expected = found.cross_fitted[judges], found.expected_right[judges]
+        return targets, ReturnedLabels(
             train=taken(found.targets, rows.of_train),
             labels_from=NAME,
-            estimate=estimate(posterior, clean.labels, clean.clean_labels, notes, expected),
+            estimate=estimate(of_judges, rows.given[judges], rows.clean[judges], notes, expected, alone),
             guard=found.guard,
             scores=Correction(taken(found.scores, rows.of_train), taken(found.scores, rows.of_clean)),
+            judged=Correction(taken(found.judged, rows.of_train), taken(found.judged, rows.of_clean)),
             inputs_as=None if rows.inputs is None else kind_of_inputs(problem.train.inputs, config.normalise),
         )
+
+    def _given_or(self, soft: Floats) -> Floats:
+        """One-hot given labels of the training rows, and soft labels where there is none [N, C]."""
+        return given_or(self.rows.given[self.rows.of_train], soft)
 
 
 def rows_worth_a_clean_one(right: float, rows: int, num_classes: int) -> int:
@@ -240,7 +255,7 @@ def rows_worth_a_clean_one(right: float, rows: int, num_classes: int) -> int:
 def settled(rounds: Sequence[dict[str, Any]], clean_rows: int) -> bool:
     """Whether the last round improved neither the likelihood of the clean rows nor the expected accuracy."""
     if len(rounds) < 2:
-        return False
+        return clean_rows < FEWEST
     before, now = rounds[-2:]
     gain = clean_rows * (before["clean_loss"] - now["clean_loss"])
     return gain < LEAST_GAIN and now["expected_accuracy"] - before["expected_accuracy"] < LEAST_RISE

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
-from labelloop.config.base import TrainingConfig
-from labelloop.errors import DataError, UsageError
+from labelloop.config.base import TrainingConfig, check_settings
+from labelloop.errors import DataError
 from labelloop.splits import one_hot
-from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import extract, train_epoch
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.setup import new_model
 from labelloop.types import MISSING, Fitted, Floats, Labels, Problem
 
 LOWEST = -12.0  # log probabilities below this add no information and would dominate the regression
@@ -41,10 +40,7 @@ class Config(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.warm_up < 1:
-            raise UsageError(f"warm_up must be at least 1, not {self.warm_up}")
-        if not self.penalty > 0:
-            raise UsageError(f"penalty must be above 0, not {self.penalty}")
+        check_settings(self, counts=("warm_up",), positive=("penalty",))
 
 
 def check(problem: Problem, config: Config) -> None:
@@ -68,9 +64,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     check(problem, config)
     targets = noisy = one_hot(problem.train.labels, problem.num_classes)  # [N, C]
     rounds: list[dict[str, Any]] = []
-    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
-    optimizer = new_optimizer(model, config)
-    average = WeightAverage(model, optimizer, config.average_weights)
+    model, optimizer, average = new_model(config, problem, runtime)
     if saved := runtime.restore(model, optimizer, average):
         targets, rounds = saved.arrays["targets"], saved.values["rounds"]
 
@@ -84,9 +78,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
                 targets = runtime.from_first(partial(corrected, problem, on_train, on_clean, config.penalty))
             moved = noisy.any(axis=1) & (targets.argmax(axis=1) != noisy.argmax(axis=1))
             rounds.append({"round": 1, "epoch": config.warm_up, "labels_moved": float(moved.mean())})
-            model = runtime.prepare(new_classifier(config, problem, runtime.seed))  # independent of the first network
-            optimizer = new_optimizer(model, config)
-            average = WeightAverage(model, optimizer, config.average_weights)
+            model, optimizer, average = new_model(config, problem, runtime)  # independent of the first network
         step = (
             epoch if epoch <= config.warm_up else epoch - config.warm_up
         )  # each network has a full schedule of its own

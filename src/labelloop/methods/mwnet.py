@@ -11,22 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from labelloop.config.base import TrainingConfig
-from labelloop.errors import UsageError, nearest
-from labelloop.methods.bilevel import (
-    Batch,
-    batches_with_clean,
-    blended,
-    clean_gradient,
-    gradient,
-    parameters_of,
-    slopes,
-)
+from labelloop.config.base import TrainingConfig, check_settings
+from labelloop.methods import bilevel
 from labelloop.seeds import integer, stream
 from labelloop.splits import labelled_rows, one_hot
-from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
+from labelloop.training.averaging import from_arrays, to_arrays
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer, seed_torch
+from labelloop.training.setup import new_model, seed_torch
 from labelloop.types import Fitted, Problem
 
 WEIGHT_NORMS = ("mean", "sum")
@@ -53,17 +44,13 @@ class Config(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("clean_batch_size", "weighting_hidden"):
-            if getattr(self, key) < 1:
-                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
-        if not self.weighting_learning_rate > 0:
-            raise UsageError(f"weighting_learning_rate must be above 0, not {self.weighting_learning_rate}")
-        if self.weighting_weight_decay < 0:
-            raise UsageError(f"weighting_weight_decay must not be negative, but is {self.weighting_weight_decay}")
-        if self.weight_norm not in WEIGHT_NORMS:
-            raise UsageError(
-                f"weight_norm: unknown value {self.weight_norm!r}; {nearest(self.weight_norm, WEIGHT_NORMS)}"
-            )
+        check_settings(
+            self,
+            counts=("clean_batch_size", "weighting_hidden"),
+            positive=("weighting_learning_rate",),
+            not_negative=("weighting_weight_decay",),
+            choices={"weight_norm": WEIGHT_NORMS},
+        )
 
 
 class WeightingNetwork(nn.Module):
@@ -88,9 +75,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     """
     given = one_hot(problem.train.labels, problem.num_classes)  # returned unchanged: rows are weighted, not corrected
     _, train = labelled_rows(problem.train)
-    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
-    optimizer = new_optimizer(model, config)
-    average = WeightAverage(model, optimizer, config.average_weights)
+    model, optimizer, average = new_model(config, problem, runtime)
     with torch.random.fork_rng(devices=[]):
         seed_torch(integer(runtime.seed, "weighting"))
         weighting = WeightingNetwork(config.weighting_hidden).to(runtime.device)
@@ -107,10 +92,10 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
         total, weight_sum = torch.zeros(2, device=runtime.device)
         blends = stream(runtime.seed, "mixup", epoch)
         with runtime.phase("train"):
-            for batch in batches_with_clean(
+            for batch in bilevel.batches_with_clean(
                 train, problem.clean, config.batch_size, config.clean_batch_size, config, runtime, epoch
             ):
-                batch = blended(batch, config.mixup, problem.num_classes, blends)
+                batch = bilevel.blended(batch, config.mixup, problem.num_classes, blends)
                 loss, weights = step(model, weighting, optimizer, weighting_optimizer, batch, config.weight_norm)
                 total += loss * len(batch.x)
                 weight_sum += weights.sum()
@@ -126,7 +111,7 @@ def step(
     weighting: nn.Module,
     optimizer: torch.optim.Optimizer,
     weighting_optimizer: torch.optim.Optimizer,
-    batch: Batch,
+    batch: bilevel.Batch,
     weight_norm: str,
 ) -> tuple[Tensor, Tensor]:
     """One step of the weighting network, then one of the classifier with the new weights.
@@ -152,14 +137,14 @@ def step(
     return loss.detach(), weights
 
 
-def weighting_gradient(model: nn.Module, losses: Tensor, shares: Tensor, lr: float, batch: Batch) -> Tensor:
+def weighting_gradient(model: nn.Module, losses: Tensor, shares: Tensor, lr: float, batch: bilevel.Batch) -> Tensor:
     """The gradient of the clean loss after a plain SGD step with respect to each row's share in that step [B]."""
-    parameters = parameters_of(model)
-    moved = gradient((shares * losses).sum(), parameters, retain_graph=True)
+    parameters = bilevel.parameters_of(model)
+    moved = bilevel.gradient((shares * losses).sum(), parameters, retain_graph=True)
     virtual = {name: value.detach() - lr * moved[name] for name, value in parameters.items() if name in moved}
-    direction = clean_gradient(model, virtual, batch.clean_x, batch.clean_labels)
+    direction = bilevel.clean_gradient(model, virtual, batch.clean_x, batch.clean_labels)
     seed_torch(batch.draw)
-    return -lr * slopes(model, parameters, direction, batch.x, lambda logits: row_losses(logits, batch.labels))
+    return -lr * bilevel.slopes(model, parameters, direction, batch.x, lambda logits: row_losses(logits, batch.labels))
 
 
 def share(weights: Tensor, weight_norm: str) -> Tensor:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.errors import UsageError, nearest
 from labelloop.noise.draw import (
     Noisy,
     changes_nothing,
-    checked_index,
     checked_labels,
     checked_matrix,
     checked_rate,
     checked_rng,
     draw,
-    uniforms,
 )
 from labelloop.types import MISSING
 
@@ -42,14 +41,7 @@ CIFAR100_COARSE = (
 
 
 def symmetric(
-    labels: ArrayLike,
-    num_classes: int,
-    rate: float,
-    rng: np.random.Generator,
-    images: Any = None,
-    *,
-    convention: str = "all",
-    index: ArrayLike | None = None,
+    labels: ArrayLike, num_classes: int, rate: float, rng: Generator, images: Any = None, *, convention: str = "all"
 ) -> Noisy:
     """The same noise for every class.
 
@@ -61,7 +53,6 @@ def symmetric(
         images: Ignored.
         convention: "all" redraws among all classes, so that a share of `rate * (C - 1) / C` is wrong; "others" redraws
             among the other classes, so that a share of `rate` is wrong.
-        index: The sample number of each row. The draw of a sample does not depend on the other rows.
     """
     labels, rate = checked_labels(labels, num_classes), checked_rate(rate)
     if convention not in CONVENTIONS:
@@ -71,18 +62,11 @@ def symmetric(
     else:
         transition = np.full((num_classes, num_classes), rate / (num_classes - 1))
         np.fill_diagonal(transition, 1 - rate)
-    return _drawn(labels, transition, rate, rng, index)
+    return _drawn(labels, transition, rate, rng)
 
 
 def asymmetric_cifar10(
-    labels: ArrayLike,
-    num_classes: int,
-    rate: float,
-    rng: np.random.Generator,
-    images: Any = None,
-    *,
-    flips: str = "four",
-    index: ArrayLike | None = None,
+    labels: ArrayLike, num_classes: int, rate: float, rng: Generator, images: Any = None, *, flips: str = "four"
 ) -> Noisy:
     """Flips between CIFAR-10 classes that look alike: each in the map becomes its partner with probability `rate`.
 
@@ -97,18 +81,10 @@ def asymmetric_cifar10(
     for true, noisy in CIFAR10_FLIPS[flips].items():
         transition[true, true] = 1 - rate
         transition[true, noisy] = rate
-    return _drawn(labels, transition, rate, rng, index)
+    return _drawn(labels, transition, rate, rng)
 
 
-def asymmetric_cifar100(
-    labels: ArrayLike,
-    num_classes: int,
-    rate: float,
-    rng: np.random.Generator,
-    images: Any = None,
-    *,
-    index: ArrayLike | None = None,
-) -> Noisy:
+def asymmetric_cifar100(labels: ArrayLike, num_classes: int, rate: float, rng: Generator, images: Any = None) -> Noisy:
     """Flips within a CIFAR-100 super-class: to each of its four other classes with probability `rate / 4`.
 
     The arguments are those of `symmetric`.
@@ -118,36 +94,27 @@ def asymmetric_cifar100(
     coarse = np.array(CIFAR100_COARSE)
     transition = (coarse[:, None] == coarse[None, :]) * (rate / 4)  # [C, C]
     np.fill_diagonal(transition, 1 - rate)
-    return _drawn(labels, transition, rate, rng, index)
+    return _drawn(labels, transition, rate, rng)
 
 
-def pair(
-    labels: ArrayLike,
-    num_classes: int,
-    rate: float,
-    rng: np.random.Generator,
-    images: Any = None,
-    *,
-    index: ArrayLike | None = None,
-) -> Noisy:
+def pair(labels: ArrayLike, num_classes: int, rate: float, rng: Generator, images: Any = None) -> Noisy:
     """Asymmetric noise for any data: class i becomes i + 1, and the last becomes the first, with probability `rate`.
 
     The arguments are those of `symmetric`.
     """
     labels, rate = checked_labels(labels, num_classes), checked_rate(rate)
     same = np.eye(num_classes)
-    return _drawn(labels, (1 - rate) * same + rate * np.roll(same, 1, axis=1), rate, rng, index)
+    return _drawn(labels, (1 - rate) * same + rate * np.roll(same, 1, axis=1), rate, rng)
 
 
 def matrix(
     labels: ArrayLike,
     num_classes: int,
     rate: float | None,
-    rng: np.random.Generator,
+    rng: Generator,
     images: Any = None,
     *,
     matrix: ArrayLike | None = None,
-    index: ArrayLike | None = None,
 ) -> Noisy:
     """Noise from any row-stochastic matrix.
 
@@ -164,7 +131,7 @@ def matrix(
         transition = checked_matrix(matrix, num_classes)
     present = labels[labels != MISSING]
     expected = float(np.mean(1 - np.diag(transition)[present])) if len(present) else 0.0
-    return _drawn(labels, transition, expected, rng, index)
+    return _drawn(labels, transition, expected, rng)
 
 
 def _need_classes(num_classes: int, needed: int, noise: str, data: str) -> None:
@@ -175,13 +142,7 @@ def _need_classes(num_classes: int, needed: int, noise: str, data: str) -> None:
         )
 
 
-def _drawn(
-    labels: NDArray[np.int64],
-    transition: NDArray[np.float64],
-    rate: float,
-    rng: np.random.Generator,
-    index: ArrayLike | None,
-) -> Noisy:
-    uniform = uniforms(checked_rng(rng), checked_index(index, len(labels)))  # [N]
+def _drawn(labels: NDArray[np.int64], transition: NDArray[np.float64], rate: float, rng: Generator) -> Noisy:
+    uniform = checked_rng(rng).random(len(labels))  # [N]; that of a row does not depend on the rows behind it
     noisy = draw(labels, transition[labels], uniform)  # a missing label (-1) reads the last row, and stays missing
     return Noisy(labels=noisy, matrix=transition, probabilities=None, rate=rate)

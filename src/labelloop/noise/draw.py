@@ -99,30 +99,11 @@ def checked_matrix(matrix: ArrayLike, num_classes: int) -> NDArray[np.float64]:
     return checked
 
 
-def checked_index(index: ArrayLike | None, rows: int) -> Labels:
-    """The sample number of each row; without an index, row n is sample n."""
-    if index is None:
-        return np.arange(rows)
-    given = np.asarray(index)
-    if given.shape != (rows,) or (given.dtype.kind not in "iu" and rows):
-        raise UsageError(
-            f"index is {given.dtype} of shape {given.shape}: give one whole number for each of {rows} labels"
-        )
-    if rows and given.min() < 0:
-        raise UsageError(f"index, row {int(given.argmin())}: {given.min()} is negative; count samples from 0")
-    return given.astype(np.int64)
-
-
 def checked_rng(rng: Any) -> np.random.Generator:
     """The generator; anything else, such as a seed, is refused."""
     if not isinstance(rng, np.random.Generator):
         raise UsageError(f"rng is {rng!r}: give a generator, such as labelloop.seeds.stream(seed, 'noise')")
     return rng
-
-
-def uniforms(rng: np.random.Generator, index: Labels) -> NDArray[np.float64]:
-    """One number in [0, 1) per row. It depends on the generator and the sample's index, not on the other rows."""
-    return rng.random(int(index.max()) + 1 if len(index) else 0)[index]  # [N]
 
 
 def draw(labels: Labels, laws: NDArray[np.float64], uniform: NDArray[np.float64]) -> Labels:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from labelloop.errors import DataError, UsageError, nearest
-from labelloop.noise.draw import Noisy, checked_index, checked_labels, checked_rate, checked_rng, draw, uniforms
+from labelloop.noise.draw import Noisy, checked_labels, checked_rate, checked_rng, draw
 from labelloop.types import MISSING, Labels
 
 SCALES = ("raw", "unit", "standard")
@@ -18,19 +19,12 @@ _CHUNK = 2**24  # numbers of one chunk of inputs: 128 MB in float64
 
 
 def instance(
-    labels: ArrayLike,
-    num_classes: int,
-    rate: float,
-    rng: np.random.Generator,
-    images: Any = None,
-    *,
-    scale: str = "raw",
-    index: ArrayLike | None = None,
+    labels: ArrayLike, num_classes: int, rate: float, rng: Generator, images: Any = None, *, scale: str = "raw"
 ) -> Noisy:
     """Each sample has its own flip rate, and a random projection of its input decides the new class.
 
-    The projections depend only on the generator, and a sample's rate and draw only on its index: with "raw" or "unit",
-    a sample gets the same probabilities and label whatever other rows are corrupted with it.
+    The projections depend only on the generator, and a row's rate and draw only on its position: with "raw" or "unit",
+    the first rows get the same probabilities and labels however many follow.
 
     Args:
         labels: The true labels [N]; -1 is missing and stays so.
@@ -41,7 +35,6 @@ def instance(
         scale: "raw" takes the numbers as they are: the mean image dominates, so each class flips mostly to a few
             others. "unit" divides uint8 pixels by 255. "standard" gives every channel (or column) mean 0 and
             deviation 1 over these rows, which is closer to symmetric noise and easier.
-        index: The sample number of each row; without it, row n is sample n.
     """
     labels, rate = checked_labels(labels, num_classes), checked_rate(rate)
     laws = np.zeros((len(labels), num_classes))  # [N, C]
@@ -52,15 +45,14 @@ def instance(
 
     inputs = _checked_inputs(images, len(labels))
     shift, divisor = _scaling(inputs, scale)
-    samples = checked_index(index, len(labels))
     rate_rng, projection_rng, label_rng = checked_rng(rng).spawn(3)
-    own_rates = _truncated_normal(uniforms(rate_rng, samples), rate)  # [N]
+    own_rates = _truncated_normal(rate_rng.random(len(labels)), rate)  # [N]
     for true, class_rng in enumerate(projection_rng.spawn(num_classes)):
         rows = np.flatnonzero(labels == true)
         if len(rows):  # one class at a time: all projections of CIFAR-100 at once would take 250 MB
             activations = _project(inputs, rows, class_rng, num_classes, shift, divisor)
             laws[rows] = _flip_laws(activations, true, own_rates[rows])
-    noisy = draw(labels, laws, uniforms(label_rng, samples))
+    noisy = draw(labels, laws, label_rng.random(len(labels)))
     return Noisy(labels=noisy, matrix=None, probabilities=laws, rate=rate)
 
 
@@ -73,7 +65,7 @@ def _truncated_normal(uniform: NDArray[np.float64], mean: float) -> NDArray[np.f
 def _project(
     inputs: NDArray[Any],
     rows: Labels,
-    rng: np.random.Generator,
+    rng: Generator,
     num_classes: int,
     shift: NDArray[np.float64],
     divisor: NDArray[np.float64],

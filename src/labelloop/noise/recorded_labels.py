@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.errors import DataError, UsageError, nearest
-from labelloop.noise.draw import Noisy, changes_nothing, checked_index, checked_labels, realised_rate
+from labelloop.noise.draw import Noisy, changes_nothing, checked_labels, realised_rate
 from labelloop.safe_pickle import PickledArray, SafeUnpickler
 from labelloop.types import MISSING
 
@@ -84,14 +84,13 @@ def recorded(
     path: str | Path | None = None,
     key: str | None = None,
     order: str | Path | None = None,
-    index: ArrayLike | None = None,
 ) -> Noisy:
     """Noisy labels from a file; nothing is random.
 
     The true labels in the file must equal `labels`, so a file in another order is refused.
 
     Args:
-        labels: The true labels [N]; -1 is missing and stays so.
+        labels: The true labels of the first rows of the file, or of all [N]; -1 is missing and stays so.
         num_classes: How many classes there are.
         rate: 1 (or None) to use the record, 0 for no noise. The nominal rate of the result is that of the whole file.
         rng: Ignored.
@@ -100,7 +99,6 @@ def recorded(
         key: Which column, such as "aggre_label". Needed if there is more than one.
         order: An .npy file that names, for every row of the file, its row in the data set: `image_order_c10.npy` beside
             `CIFAR-10_human_ordered.npy`. The .pt files are in the data set's order and need none.
-        index: The row of the data set that each label belongs to; without it, the labels are the whole data set.
     """
     labels = checked_labels(labels, num_classes)
     if changes_nothing(rate, "the record"):
@@ -115,13 +113,10 @@ def recorded(
     if order is not None:
         rows = _read_order(order, len(true))
         true, given = _in_data_order(true, rows), _in_data_order(given, rows)
-    if index is None and len(labels) != len(true):
-        raise DataError(f"{path}: holds {len(true)} rows, but there are {len(labels)} labels: give index=, their rows")
-    samples = checked_index(index, len(labels))
-    if len(samples) and samples.max() >= len(true):
-        raise DataError(f"{path}: holds {len(true)} rows, but a label belongs to row {samples.max()}: wrong data set?")
-    _check_same_rows(labels, true[samples], path)
-    human = checked_labels(given[samples], num_classes, what="recorded label")
+    if len(labels) > len(true):
+        raise DataError(f"{path}: holds {len(true)} rows, but there are {len(labels)} labels: wrong data set?")
+    _check_same_rows(labels, true[: len(labels)], path)
+    human = checked_labels(given[: len(labels)], num_classes, what="recorded label")
     noisy = np.where(labels == MISSING, MISSING, human)
     return Noisy(labels=noisy, matrix=None, probabilities=None, rate=realised_rate(true, given))
 

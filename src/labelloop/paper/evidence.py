@@ -13,15 +13,8 @@ from labelloop.errors import DataError
 
 EXACT = ("epoch", "stage", "loss", "test_accuracy")  # what a repeated run must reproduce bit for bit
 ROUNDED = (
-    "clean_accuracy",
-    "clean_val_accuracy",
-    "corrected_label_accuracy",
-    "changed_labels",
-    "good_labels_broken",
-    "rarest_labels_broken",
-    "corrected_label_nll",
-    "corrected_label_ece",
-    "peak_memory_mib",
+    *("clean_accuracy", "clean_val_accuracy", "corrected_label_accuracy", "changed_labels", "good_labels_broken"),
+    *("rarest_labels_broken", "corrected_label_nll", "corrected_label_ece", "peak_memory_mib"),
 )
 DIGITS = 5
 DROPPED = ("title", "history", "rounds")

@@ -8,17 +8,18 @@ single rows. A result never depends on the file that asked for it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from labelloop.bench.check import SEED
 from labelloop.bench.experiment import Experiment
+from labelloop.bench.grid import require
 from labelloop.config.build import merge, read_toml
 from labelloop.errors import UsageError, nearest
 
 COMMON = "common"
+SEED = 100  # of the runs that choose settings; no table reports it
 SCALES = ("small", "full")
 ITEM_KEYS = ("place", "label", "title", "shows", "values", "note", "runs", "published")
 PROTOCOL_KEYS = ("scale", "title", "dataset", "dataset_options", "clean", "noise", "recipe", "config", "seed", "choose")
@@ -51,7 +52,7 @@ class Item:
     title: str
     shows: str
     parts: list[Part]
-    values: tuple[str, ...] = ("last", "best")
+    values: Sequence[str] = ("last", "best")
     note: str = ""
     published: dict[str, Any] = field(default_factory=dict)
 
@@ -73,7 +74,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidate settings of a row on one cell of a protocol, for the rule of bench/check.py."""
+    """The candidate settings of a row on one cell of a protocol, for the rule of benchmarks/choose_settings.py."""
 
     row: str  # the method's own
     protocol: str
@@ -120,20 +121,10 @@ def _item(name: str, folder: Path, common: dict[str, Any]) -> Item:
     path = folder / f"{name}.toml"
     content = read_toml(path)
     _require(content, ITEM_KEYS, str(path))
-    parts = [_part(run, common, f"{path}, [[runs]]") for run in content.get("runs", [])]
+    parts = [_part(run, common, f"{path}, [[runs]]") for run in content.pop("runs", [])]
     if content["shows"] == "tally":  # some rows are run in fewer cells
         parts = _joined(parts)
-    return Item(
-        name=name,
-        place=content["place"],
-        label=content["label"],
-        title=content["title"],
-        shows=content["shows"],
-        parts=parts,
-        values=tuple(content.get("values", ("last", "best"))),
-        note=content.get("note", ""),
-        published=content.get("published", {}),
-    )
+    return Item(name=name, parts=parts, **content)
 
 
 def read_choices(folder: Path | None = None) -> list[Choice]:
@@ -245,7 +236,6 @@ def _experiment(
     )
 
 
-def _require(keys: Mapping[str, Any], known: tuple[str, ...], source: str) -> None:
+def _require(keys: Iterable[str], known: tuple[str, ...], source: str) -> None:
     for key in keys:
-        if key not in known:
-            raise UsageError(f"{source}: unknown key {key!r}; {nearest(key, known)}")
+        require(key, known, source)

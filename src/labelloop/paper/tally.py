@@ -71,9 +71,7 @@ def of_labels(key: str) -> Callable[[Record], float | None]:
     return value
 
 
-def cells_of(
-    records: Iterable[tuple[str, str, Record]], value: Callable[[Record], float | None] = test_accuracy
-) -> Cells:
+def cells_of(records: Iterable[tuple[str, str, Record]], value: Callable[[Record], float | None] = last) -> Cells:
     """The value of every run, by cell, row and seed.
 
     Args:

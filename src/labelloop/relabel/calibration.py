@@ -64,6 +64,7 @@ class Observations:
         inputs: The rows themselves as numbers, for learners of clean rows and corrected labels; None if not available.
         table: Whether the inputs are columns of a table, which suit trees.
         seed: For learners that use random numbers.
+        first_scores: The scores of the first round, whose learners the given labels taught; None if it is this one.
     """
 
     scores: NDArray[np.floating]  # [n, E]
@@ -74,6 +75,13 @@ class Observations:
     inputs: Floats | None = None  # [n, D]
     table: bool = False
     seed: int = 0
+    first_scores: NDArray[np.floating] | None = None  # [n, E]
+
+    def log_given(self, rows: Labels | slice) -> Array:
+        """log P(ỹ | x) of some rows: the mean over the sources that the given labels taught [m, C]."""
+        scores = self.scores if self.first_scores is None else self.first_scores
+        by_source = scores[rows].astype(np.float64).reshape(-1, self.sources, self.num_classes)
+        return np.mean([log_softmax(by_source[:, s]) for s in range(self.sources)], axis=0)
 
     @cached_property
     def scale(self) -> Scale:

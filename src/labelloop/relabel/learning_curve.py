@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.progress import bar
-from labelloop.relabel.estimate import MIN_CLEAN, Correct, interval
+from labelloop.relabel.bounds import interval
+from labelloop.relabel.estimate import MIN_CLEAN, Correct
 from labelloop.relabel.relabel import MIN_PAIRS
 from labelloop.seeds import stream
 from labelloop.splits import deal
 from labelloop.types import MISSING, Labels
 
-SHARES = (0.125, 0.25, 0.5, 1.0)  # of the clean rows outside a fold
+SHARES = (0.25, 0.5, 1.0)  # of the clean rows outside a fold
+FOLDS = 3  # nine corrections in all, so that a plan takes less time than the run
 COMPANY = 2000  # noisy rows that are included, because relabelling learns from them
 DRAWS = 500  # bootstrap samples of the clean rows, for the uncertainty of the extrapolation
 FLATTEST, STEEPEST = 0.0, 1.0  # bounds of the power law's exponent
@@ -88,7 +90,7 @@ def _hits(stored: Refittable, progress: bool | None) -> tuple[Labels, NDArray[np
         validation = paired
     correct = stored.on(rows)
     clean_rows = np.flatnonzero(labels != MISSING)
-    fold = deal(2 * labels[clean_rows] + (given[clean_rows] != MISSING), stream(seed, "curve-folds"))
+    fold = deal(2 * labels[clean_rows] + (given[clean_rows] != MISSING), stream(seed, "curve-folds"), FOLDS)
     order = stream(seed, "curve-order").permutation(len(clean_rows))
     smallest = int(np.bincount(fold, minlength=fold.max() + 1).max())
     most = len(clean_rows) - smallest

@@ -1,8 +1,8 @@
 """What a given label adds to a prediction from the inputs, under two estimates of the noise.
 
 One assumes that noise depends on the class alone, the other that it may depend on the row as well
-(relabel/noise_model.py). Noisy rows and a few clean ones do not show which is right, so without pairs both
-get the same weight.
+(relabel/noise_model.py). Without pairs nothing shows which of them is right: a model of P(ỹ | x) fits the noisy rows
+equally well whether the given label tells more than x does or not. So both get the same weight.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.large_arrays import by_chunks, soft_dtype
-from labelloop.relabel.calibration import Observations
-from labelloop.relabel.learners.logistic import Array, log_softmax
+from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_model import (
     RowNoise,
+    draw_labels,
     estimate_rate,
     estimate_row_noise,
     estimate_transition,
@@ -28,8 +28,6 @@ from labelloop.types import MISSING, Floats, Labels
 ROW_CLASSES = 60  # with more classes, the estimate of row-dependent noise takes minutes
 STEPS = 200
 AGAIN = 10  # steps when starting from an estimate that differs by a few pairs
-POWERS = np.geomspace(0.05, 1.0, 40)
-Z_FLAT = 1.645  # one-sided 95%
 BY_CLASS, BY_ROW = "given label, noise by class", "given label, noise by row"
 
 
@@ -47,11 +45,11 @@ class Noise:
     validation: ValidationRows
     transition: Array
     without: list[Array]
-    by_row: RowNoise | None
+    by_row: RowNoise | None = None
 
     def log_p(self, rows: Labels | slice) -> Array:
         """Log-probabilities of the given label for some rows [m, C]."""
-        return _log_p(self.validation.observed, rows)
+        return self.validation.observed.log_given(rows)
 
     def components(self, q: Combined) -> list[Component]:
         """q(y | x) · P(ỹ | y, x) under each estimate, where q is P(y | x)."""
@@ -76,8 +74,8 @@ class Noise:
             found.append(Component(BY_ROW, _floats(oof), of_row))
         return found
 
-    def pooled(self, q: Combined) -> Combined:
-        """The mean of both: without pairs nothing shows which of them is right."""
+    def posterior(self, q: Combined) -> Combined:
+        """P(y | x, ỹ), the mean over both estimates, where q is P(y | x)."""
         found = self.components(q)
         equal = np.full(len(found), 1 / len(found))
 
@@ -89,57 +87,23 @@ class Noise:
         oof = combine([component.oof for component in found], equal)
         return Combined(final, oof, {component.name: 1 / len(found) for component in found}, predict)
 
-    def label_probs(self) -> list[Array]:
-        """P(ỹ | y, x) of the validation rows under each estimate, [M, C] each."""
-        labels = self.validation.labels
+    def label_probs(self, rows: Labels, labels: Labels) -> list[Array]:
+        """P(ỹ | y, x) of rows whose true label is known, under each estimate, [m, C] each."""
         found = [self.transition[labels]]
-        if self.by_row is not None:
-            found.append(self.by_row.of_labels(self.log_p(self.validation.rows), labels))
-        return found
+        return found if self.by_row is None else [*found, self.by_row.of_labels(self.log_p(rows), labels)]
 
     def draw(self, rng: np.random.Generator) -> list[Labels]:
         """Given labels for the validation rows, drawn from each estimate; paired ones keep their real one."""
-        given, last = self.validation.given, self.transition.shape[1] - 1
-        drawn = [
-            (rng.random((len(law), 1)) > law.cumsum(axis=1)).sum(axis=1).clip(max=last) for law in self.label_probs()
-        ]
-        return [np.where(given != MISSING, given, labels) for labels in drawn]
+        validation = self.validation
+        drawn = [draw_labels(law, rng) for law in self.label_probs(validation.rows, validation.labels)]
+        return [np.where(validation.given != MISSING, validation.given, labels) for labels in drawn]
 
-    def posterior_given(self, q_oof: Floats, given: Labels) -> Floats:
-        """The pooled posterior of the validation rows if these were their given labels [M, C]."""
-        posterior = [label_posterior(q_oof, self.transition, given)]
-        if self.by_row is not None:
-            posterior.append(self.by_row.posterior(q_oof, self.log_p(self.validation.rows), given))
-        return _floats(np.mean(posterior, axis=0))
-
-
-def least_sharp(q_oof: Floats, labels: Labels) -> float:
-    """The smallest power τ of q that the clean rows do not rule out at the 95% level.
-
-    Noise is estimated from the disagreement between given labels and q, so an overconfident q makes good labels look
-    wrong. A few clean rows do not determine how confident q may be. The cautious choice is the flattest q that they
-    allow, which implies the least noise: the held-out loss of q^τ may exceed the lowest loss by z² / 2.
-
-    Args:
-        q_oof: P(y | x) of the clean rows, learnt without them [M, C].
-        labels: Their clean labels [M].
-    """
-    losses = np.array([-np.log(np.maximum(_true(flatten(q_oof, tau), labels), 1e-12)).sum() for tau in POWERS])
-    return float(POWERS[np.flatnonzero(losses <= losses.min() + Z_FLAT**2 / 2)[0]])
-
-
-def flatten(q: Floats, power: float) -> Floats:
-    """q^τ, normalised [n, C]."""
-
-    def raised(rows: slice) -> Array:
-        part = np.maximum(q[rows].astype(np.float64), 1e-12) ** power
-        return part / part.sum(axis=1, keepdims=True)
-
-    return by_chunks(raised, q.shape)
-
-
-def _true(q: Floats, labels: Labels) -> Floats:
-    return q[np.arange(len(labels)), labels]
+    def posterior_given(self, rows: Labels, q: Floats, given: Labels) -> Floats:
+        """P(y | x, ỹ) of some rows if these were their given labels, where q is P(y | x) [m, C]."""
+        by_class = label_posterior(q, self.transition, given)
+        if self.by_row is None:
+            return _floats(by_class)
+        return _floats((by_class + self.by_row.posterior(q, self.log_p(rows), given)) / 2)
 
 
 def _floats(values: Array) -> Floats:
@@ -164,11 +128,11 @@ def estimate_noise(validation: ValidationRows, q: Floats) -> Noise:
         np.add.at(counts, (true[chosen], given[chosen]), 1)
         return counts
 
-    paired, of_rows = given != MISSING, None
+    paired = given != MISSING
     if len(sample) < classes * classes:  # fewer rows than a matrix has numbers
         transition = estimate_rate(q_rows, labels, pairs(paired))
         without = [estimate_rate(q_rows, labels, pairs(validation.fold != k)) for k in validation.folds if paired.any()]
-        return Noise(validation, transition, without or [transition] * len(validation.folds), None)
+        return Noise(validation, transition, without or [transition] * len(validation.folds))
     transition = estimate_transition(q_rows, labels, pairs=pairs(paired), steps=STEPS)
     without = [transition] * len(validation.folds)
     if paired.any():
@@ -176,11 +140,11 @@ def estimate_noise(validation: ValidationRows, q: Floats) -> Noise:
             estimate_transition(q_rows, labels, pairs=pairs(validation.fold != k), start=transition, steps=AGAIN)
             for k in validation.folds
         ]
-    if classes <= ROW_CLASSES:
-        of_rows = estimate_row_noise(q_rows, _log_p(observed, sample), labels, start=transition)
-    return Noise(validation, transition, without, of_rows)
-
-
-def _log_p(observed: Observations, rows: Labels | slice) -> Array:
-    scores = observed.scores[rows].astype(np.float64).reshape(-1, observed.sources, observed.num_classes)
-    return np.mean([log_softmax(scores[:, s]) for s in range(observed.sources)], axis=0)  # [m, C]
+    if classes > ROW_CLASSES:
+        return Noise(validation, transition, without)
+    return Noise(
+        validation,
+        transition,
+        without,
+        estimate_row_noise(q_rows, observed.log_given(sample), labels, start=transition),
+    )

@@ -31,12 +31,15 @@ from labelloop.relabel.calibration import (
     side_by_side,
     uncalibrated,
 )
-from labelloop.relabel.guard import look_at_changes
+from labelloop.relabel.evidence import Changes, InputsOnly, look_at_changes
+from labelloop.relabel.guard import KEEP_ALL
 from labelloop.relabel.learners import column_scores
 from labelloop.relabel.learners.logistic import MANY
-from labelloop.relabel.noise_posterior import Noise, estimate_noise, flatten, least_sharp
+from labelloop.relabel.noise_posterior import Noise, estimate_noise
+from labelloop.relabel.sample import copies, differ
 from labelloop.relabel.self_training import self_train
 from labelloop.relabel.stacking import (
+    EVERYBODY,
     Candidate,
     Combined,
     Component,
@@ -83,8 +86,12 @@ class Corrected:
             rows [n, C].
         expected_right: For clean rows without a given label, the probability that they would be right with a label
             drawn from each noise model; NaN in other rows [n, K].
+        judged: The returned label and its probability before the guard, the likeliest class by the inputs alone and its
+            probability; of clean rows, learnt without them; and whether the row counts: 0 for a copy of another clean
+            row [n, 5].
         scores: The log-probabilities that all of this is made from [n, E].
         guard: What the guard decided, and how sure it is, for run.json.
+        notes: What is wrong with the clean rows as a sample, for the estimate.
     """
 
     targets: Floats
@@ -93,8 +100,14 @@ class Corrected:
     weights_without_label: dict[str, float]
     cross_fitted: Floats
     expected_right: Floats
+    judged: Floats
     scores: NDArray[np.floating]
     guard: dict[str, Any]
+    notes: tuple[str, ...]
+
+    def judges(self, rows: Labels) -> Labels:
+        """Those of some clean rows that count: all but copies."""
+        return rows[self.judged[rows, 4] > 0]
 
 
 @dataclass(frozen=True)
@@ -106,7 +119,7 @@ class Relabelled:
         posterior: Soft labels of all rows, and cross-fitted ones of the validation rows.
         noise_only: The same from the noise model alone.
         q: P(y | x) of all rows, without their given labels [n, C].
-        q_oof: The same for the validation rows, learnt without them; flatter if there are few pairs [M, C].
+        q_oof: The same for the validation rows, learnt without them [M, C].
         weights_without_label: The weight of every component of q.
         enough_pairs: Whether pairs show what a given label is worth; if not, validation rows get simulated ones.
     """
@@ -119,12 +132,12 @@ class Relabelled:
     weights_without_label: dict[str, float]
     enough_pairs: bool
 
-    def of_validation(self, labels: Labels) -> Floats:
-        """Soft labels of the validation rows, learnt without them, if these were their given labels [M, C]."""
-        posterior_given = self.noise.posterior_given(self.q_oof, labels)
-        paired = self.noise.validation.given != MISSING  # the noise is estimated without their own pair
-        posterior_given[paired] = self.posterior.oof[paired]
-        return posterior_given
+    def if_given(self, rows: Labels, labels: Labels) -> Floats:
+        """Soft labels of some rows, none of them a clean row that was learnt from, if these were given [m, C]."""
+        found = self.noise.posterior_given(rows, self.q[rows], labels)
+        own = self.noise.validation.observed.given[rows] == labels  # what pairs teach applies to real labels only
+        found[own] = self.posterior.final[rows[own]]
+        return found
 
 
 def families_without_given(observed: Observations) -> dict[str, list[Candidate]]:
@@ -180,6 +193,7 @@ def relabel(
     *,
     inputs: Inputs | None = None,
     clean_fits: dict[Any, Any] | None = None,
+    first_scores: NDArray[np.floating] | None = None,
 ) -> Relabelled:
     """Soft labels before the guard, from log-probabilities of one or more sources side by side.
 
@@ -192,6 +206,7 @@ def relabel(
         inputs: The rows themselves, for learners of the clean rows and of corrected labels.
         clean_fits: Learners of the clean rows alone from an earlier round of the same rows, which are used again; those
             of this round are added.
+        first_scores: The scores of the first round, whose learners the given labels taught; None if it is this one.
     """
     noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
     observed = Observations(
@@ -203,6 +218,7 @@ def relabel(
         inputs=None if inputs is None else inputs.rows,
         table=inputs is not None and inputs.table,
         seed=seed,
+        first_scores=first_scores,
     )
     validation = ValidationRows.all_clean(observed, stream(seed, "clean-folds"))
     validation.learnt.update(clean_fits or {})
@@ -212,20 +228,13 @@ def relabel(
         clean_fits |= {key: fit for key, fit in validation.learnt.items() if isinstance(fit, CleanOnly)}
     pairs = int((validation.given != MISSING).sum())
     if inputs is not None and len(validation.rows) >= ENOUGH:
-        taught = estimate_noise(validation, q.final).pooled(q)
+        taught = estimate_noise(validation, q.final).posterior(q)
         q = _keep_absent(self_train(validation, q, taught), validation)
-    flat = _cautious(q, validation, pairs)
-    noise = estimate_noise(validation, flat.final)
-    posterior = noise_only = noise.pooled(flat)
+    noise = estimate_noise(validation, q.final)
+    posterior = noise_only = noise.posterior(q)
     if pairs >= MIN_PAIRS:
         posterior = _taught_by_pairs(noise, q)
-    return Relabelled(noise, posterior, noise_only, q.final, flat.oof, q.weights, pairs >= MIN_PAIRS)
-
-
-def _cautious(q: Combined, validation: ValidationRows, pairs: int) -> Combined:
-    """q as flat as the clean rows allow, where there are too few pairs to show what a given label is worth."""
-    power = 1.0 if pairs >= MIN_PAIRS else least_sharp(q.oof, validation.labels)
-    return q.changed(validation, lambda posterior, rows: flatten(posterior, power))
+    return Relabelled(noise, posterior, noise_only, q.final, q.oof, q.weights, pairs >= MIN_PAIRS)
 
 
 def _sample_size(num_classes: int) -> int:
@@ -256,12 +265,13 @@ def guarded(rounds: Sequence[Relabelled], weights: Weights = NEWEST) -> Correcte
         for part in (lambda one: one.posterior, lambda one: one.noise_only)
     )
     changes = look_at_changes(
-        last.noise, posterior, noise_only,
-        lambda labels: mixed(labels, [one.noise.posterior_given(one.q_oof, labels) for one in rounds]),
+        last.noise, posterior, noise_only, InputsOnly(last.q, last.q_oof),
+        lambda labels: mixed(labels, [one.noise.posterior_given(validation.rows, one.q_oof, labels) for one in rounds]),
         simulate=not last.enough_pairs, rng=stream(observed.seed, "simulated-labels"),
     )  # fmt: skip
-    targets = changes.guard.apply(posterior.final, given, noise_only.final)
-    targets = changes.guard.give_back(targets, posterior.final, given, changes.erased)
+    targets = changes.guard.apply(posterior.final, given, noise_only.final, last.q)
+    targets, least = changes.guard.give_back(targets, posterior.final, given, changes.erased, last.noise.log_p)
+    changes = changes.given_back(posterior.oof, validation.given, least)
     return Corrected(
         targets=targets,
         predicted=last.q,
@@ -269,9 +279,43 @@ def guarded(rounds: Sequence[Relabelled], weights: Weights = NEWEST) -> Correcte
         weights_without_label=last.weights_without_label,
         cross_fitted=_in_rows(changes.cross_fitted, validation.rows, count),
         expected_right=_in_rows(changes.expected_right, validation.rows, count),
+        judged=_judged(targets, posterior, changes, last),
         scores=observed.scores,
         guard=changes.record(posterior.final, targets, given, observed.clean),
+        notes=_about_sample(validation),
     )
+
+
+def _about_sample(validation: ValidationRows) -> tuple[str, ...]:
+    """What is wrong with the clean rows as a sample, as sentences."""
+    again = int(copies(validation.observed, validation.rows).sum())
+    alike = f"{again} clean rows are copies of others and are not counted" if again else None
+    return tuple(note for note in (differ(validation.observed, validation.rows), alike) if note)
+
+
+def _judged(targets: Floats, posterior: Combined, changes: Changes, last: Relabelled) -> Floats:
+    """What the certificate needs to know about every row, as certificate.COLUMNS names it [n, 5]."""
+    from_alone = (
+        changes.guard.alone_above < KEEP_ALL
+    )  # labels that come from the inputs alone are as likely as those say
+
+    def columns(labels: Labels, soft: Floats, q: Floats, counts: NDArray) -> Floats:
+        alone = q.argmax(axis=1)
+        support = np.where((labels == alone) & from_alone, _of(q, alone), _of(soft, labels))
+        return np.stack([labels, support, alone, _of(q, alone), counts], axis=1).astype(np.float32)
+
+    def of_rows(rows: slice) -> Floats:
+        labels = targets[rows].argmax(axis=1)
+        return columns(labels, posterior.final[rows], last.q[rows], np.ones(len(labels)))
+
+    found, validation = by_chunks(of_rows, (len(targets), 5)), last.noise.validation
+    counts = ~copies(validation.observed, validation.rows)
+    put(found, validation.rows, columns(changes.cross_fitted.argmax(axis=1), posterior.oof, last.q_oof, counts))
+    return found
+
+
+def _of(soft: Floats, labels: Labels) -> Floats:
+    return soft[np.arange(len(labels)), labels]
 
 
 def given_or(given: Labels, soft: Floats) -> Floats:
@@ -310,16 +354,23 @@ def _in_rows(values: Floats, rows: Labels, count: int) -> Floats:
 
 
 def _keep_absent(posterior: Combined, validation: ValidationRows) -> Combined:
-    """Takes classes without a clean row from the scores, since nothing was learnt about them."""
+    """Takes classes without a clean row from the scores, since nothing was learnt about them.
+
+    A clean row is predicted without its fold, so classes that only its fold has are among them.
+    """
     observed = validation.observed
-    absent = np.bincount(observed.clean[observed.clean != MISSING], minlength=observed.num_classes) == 0  # [C]
-    if not absent.any():
+    labels = observed.clean[validation.clean_rows]
+    absent = {
+        k: np.bincount(labels[validation.clean_fold != k], minlength=observed.num_classes) == 0  # [C]
+        for k in (EVERYBODY, *validation.folds)
+    }
+    if not any(some.any() for some in absent.values()):
         return posterior
     kept = uncalibrated(observed, validation.rows)
 
-    def mixed(some: Floats, rows: Labels) -> Floats:
-        mine = kept.predict(observed, rows, use_given=False) * absent  # [m, C]
-        others = np.where(absent, 0, some)
+    def mixed(some: Floats, rows: Labels, fold: int) -> Floats:
+        mine = kept.predict(observed, rows, use_given=False) * absent[fold]  # [m, C]
+        others = np.where(absent[fold], 0, some)
         share = 1 - mine.sum(axis=1, keepdims=True)
         return mine + share * others / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
 

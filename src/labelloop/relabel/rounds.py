@@ -1,14 +1,19 @@
-"""Rounds of relabelling: the rows that do not change from round to round, and a round as a component of Eq. 2 and 5."""
+"""Rounds of relabelling: the rows that do not change from round to round, and a round as a component of Eq. 2 and 5.
+
+What teaches the network that predicts a half of the rows is corrected without the clean rows of that half. Otherwise
+they would reach their own predictions at second hand, look better predicted than noisy rows, and mislead Eq. 5.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from labelloop.large_arrays import by_chunks, joined, taken
+from labelloop.large_arrays import by_chunks, joined, put, taken, zeros
 from labelloop.relabel.calibration import Inputs, side_by_side
 from labelloop.relabel.learners import MOST_SCORES, TABLE, column_scores, kind_of_inputs
 from labelloop.relabel.learners.logistic import Array
@@ -19,6 +24,7 @@ from labelloop.seeds import stream
 from labelloop.types import MISSING, Correction, Floats, Labels, Problem
 
 DRAWS = 10  # given labels that are drawn for a clean row that has none
+FEWEST = 4  # clean rows, two in each half: with fewer there is one round
 
 
 @dataclass(frozen=True)
@@ -31,11 +37,12 @@ class AllRows:
         num_classes: C.
         of_train: Positions of the training rows [N].
         of_clean: Positions of the clean rows [M].
+        half: The half that a row is in, 0 or 1 [n].
         order: Positions among the training rows followed by the clean rows [n].
         learners: Out-of-fold log-probabilities of the given label, an array [n, C] for each learner of columns.
         inputs: The rows as numbers, where they are columns; else None.
         seed: Of the random streams.
-        clean_fits: Learners of the clean rows alone, which are the same in every round.
+        clean_fits: Learners of the clean rows alone, by the half that is left out: the same in every round.
     """
 
     given: Labels
@@ -43,18 +50,22 @@ class AllRows:
     num_classes: int
     of_train: Labels
     of_clean: Labels
+    half: Labels
     order: Labels
     learners: list[Array]
     inputs: Inputs | None
     seed: int
-    clean_fits: dict[Any, Any] = field(default_factory=dict)
+    clean_fits: dict[int, dict[Any, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, problem: Problem, normalise: str, seed: int, *, learners: bool = True) -> AllRows:
+    def of(
+        cls, problem: Problem, half: tuple[Labels, Labels], normalise: str, seed: int, *, learners: bool = True
+    ) -> AllRows:
         """The rows of a problem; where they are columns of numbers, learners are cross-fitted on them once.
 
         Args:
             problem: Training rows and clean rows.
+            half: The half that each training row and each clean row is in.
             normalise: As configured; it tells columns of a table from other arrays.
             seed: Of the random streams.
             learners: Whether to use learners besides the networks.
@@ -71,41 +82,64 @@ class AllRows:
             inputs = Inputs(taken(train.inputs, index).astype(np.float32, copy=False), kind == TABLE)
             if len(index) * classes <= MOST_SCORES:
                 found = column_scores(inputs.rows, given, classes, inputs.table, seed)
-        return cls(given, verified, classes, place[: len(train)], place[len(train) :], order, found, inputs, seed)
+        of_train, of_clean, halves = place[: len(train)], place[len(train) :], np.concatenate(half)[order]
+        return cls(given, verified, classes, of_train, of_clean, halves, order, found, inputs, seed)
 
     def scores(self, log_p: Correction) -> Floats:
         """The log-probabilities of the networks and of all learners side by side [n, E]."""
         return side_by_side([taken(joined(log_p.train, log_p.clean), self.order), *self.learners], np.float32)
 
-    def relabel(self, scores: Floats) -> Relabelled:
-        """Soft labels of all rows, before the guard."""
-        return relabel(
-            scores, self.given, self.clean, self.num_classes, self.seed, inputs=self.inputs, clean_fits=self.clean_fits
-        )
+    def relabel(self, scores: Floats, first_scores: Floats, without: int = MISSING) -> Relabelled:
+        """Soft labels of all rows, before the guard.
 
-    def shown_labels(self, first: Relabelled) -> Labels:
-        """A given label for every validation row: the real one, else some drawn from the noise of a round [D, M]."""
-        given, rng = first.noise.validation.given, stream(self.seed, "shown-labels")
-        probabilities = np.mean(first.noise.label_probs(), axis=0)  # [M, C]
+        Args:
+            scores: Of this round [n, E].
+            first_scores: Those of the first round [n, E].
+            without: The half whose clean labels are not looked at; -1 for none.
+        """
+        return relabel(
+            scores, self.given, np.where(self.half == without, MISSING, self.clean), self.num_classes, self.seed,
+            inputs=self.inputs, clean_fits=self.clean_fits.setdefault(without, {}), first_scores=first_scores,
+        )  # fmt: skip
+
+    def shown_labels(self, halves: Sequence[Relabelled]) -> Labels:
+        """A given label for every clean row: the real one, else some drawn from the noise of a round [D, M]."""
+        given, true, rng = self.given[self.of_clean], self.clean[self.of_clean], stream(self.seed, "shown-labels")
+        probabilities = np.empty((len(true), self.num_classes))
+        for k, found in enumerate(halves):
+            mine = self.half[self.of_clean] == k
+            probabilities[mine] = np.mean(found.noise.label_probs(self.of_clean[mine], true[mine]), axis=0)
         draws = DRAWS if (given == MISSING).any() else 1
         return np.stack([np.where(given != MISSING, given, draw_labels(probabilities, rng)) for _ in range(draws)])
 
-    def component(self, found: Relabelled, shown: Labels) -> Correction:
-        """A round as Eq. 2 and 5 take it: of the training rows [N, C], of the validation rows with each label [D M, C].
+    def component(self, halves: Sequence[Relabelled], shown: Labels) -> Correction:
+        """A round as Eq. 2 and 5 take it: of the training rows [N, C], of the clean rows with each label [D M, C].
 
-        Where there are fewer than ENOUGH clean rows, it is as if each missing one had chosen the scores as they are.
+        Where there are fewer than ENOUGH clean rows in a half, it is as if each missing one had chosen the scores as
+        they are.
 
         Args:
-            found: What the round found.
-            shown: Given labels of the validation rows [D, M].
+            halves: What the round found without the clean rows of each half.
+            shown: Given labels of the clean rows [D, M].
         """
+        share = min(len(self.of_clean) / 2 / ENOUGH, 1.0)
+        of_train = zeros((len(self.of_train), self.num_classes))
+        of_clean = np.empty((*shown.shape, self.num_classes), np.float32)
+        for k, found in enumerate(halves):
+            scores = found.noise.validation.observed.scores
+            mine = np.flatnonzero(self.half[self.of_train] != k)  # they teach the network that predicts half k
+            rows = self.of_train[mine]
+            put(of_train, mine, _mixed(taken(found.posterior.final, rows), taken(scores, rows), share))
+            mine = np.flatnonzero(self.half[self.of_clean] == k)
+            rows = self.of_clean[mine]
+            for labels, place in zip(shown, of_clean, strict=True):
+                place[mine] = _mixed(found.if_given(rows, labels[mine]), scores[rows], share)
+        return Correction(of_train, of_clean.reshape(-1, self.num_classes))
+
+    def of_training_rows(self, found: Relabelled) -> Floats:
+        """Soft labels of the training rows that all clean rows taught, in the same way [N, C]."""
         scores, share = found.noise.validation.observed.scores, min(len(self.of_clean) / ENOUGH, 1.0)
-        of_validation = taken(scores, found.noise.validation.rows)
-        of_train = taken(found.posterior.final, self.of_train)
-        return Correction(
-            of_train if share == 1 else _mixed(of_train, taken(scores, self.of_train), share),
-            np.concatenate([_mixed(found.of_validation(labels), of_validation, share) for labels in shown]),
-        )
+        return _mixed(taken(found.posterior.final, self.of_train), taken(scores, self.of_train), share)
 
 
 def _mixed(posterior: Floats, scores: Floats, share: float) -> Floats:

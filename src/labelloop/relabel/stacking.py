@@ -18,6 +18,7 @@ from scipy.optimize import minimize
 from labelloop.errors import UsageError
 from labelloop.large_arrays import by_chunks, row_chunks, soft_dtype
 from labelloop.relabel.calibration import Calibrator, Observations
+from labelloop.relabel.sample import copies, first_alike
 from labelloop.splits import deal
 from labelloop.types import MISSING, Floats, Labels
 
@@ -188,6 +189,8 @@ class ValidationRows:
         """All clean rows are validation rows."""
         rows = np.flatnonzero(observed.clean != MISSING)
         fold = deal(observed.clean[rows] + observed.num_classes * (observed.given[rows] != MISSING), rng)
+        if copies(observed, rows).any():  # a row must not be learnt from its copy
+            fold = fold[first_alike(observed, rows)]
         return cls(observed, rows, fold, rows, fold)
 
     def among(self, mask: NDArray[np.bool_]) -> ValidationRows:
@@ -258,14 +261,19 @@ class Combined:
         """Its predictions for some rows; `fold` is left out [m, C]."""
         return self.final[rows] if fold == EVERYBODY else self.without(rows, fold)
 
-    def changed(self, validation: ValidationRows, change: Callable[[Floats, Labels], Floats]) -> Combined:
-        """The same with all predictions changed in one way, by a function of predictions and positions of rows."""
-        everyone = np.arange(len(self.final))
+    def changed(self, validation: ValidationRows, change: Callable[[Floats, Labels, int], Floats]) -> Combined:
+        """The same with all predictions changed, by a function of them, positions of rows and the left-out fold."""
+        everyone, oof = np.arange(len(self.final)), self.oof.copy()
+        for k in np.unique(validation.fold).tolist():
+            mine = validation.fold == k
+            oof[mine] = change(self.oof[mine], validation.rows[mine], k)
         return replace(
             self,
-            final=by_chunks(lambda rows: change(self.final[rows], everyone[rows]), self.final.shape, self.final.dtype),
-            oof=change(self.oof, validation.rows),
-            without=lambda rows, fold: change(self.without(rows, fold), rows),
+            final=by_chunks(
+                lambda rows: change(self.final[rows], everyone[rows], EVERYBODY), self.final.shape, self.final.dtype
+            ),
+            oof=oof,
+            without=lambda rows, fold: change(self.without(rows, fold), rows, fold),
         )
 
 

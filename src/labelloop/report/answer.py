@@ -1,25 +1,36 @@
-"""The first screen of a report: the answer in words and numbers, as plain HTML that needs no script."""
+"""The first screen of a report: three numbers, what to do next, what to be careful about; then the classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from labelloop.report.facts import Facts, is_share, percent, within
+import numpy as np
+
+from labelloop.report.facts import Facts, RowFacts, is_share, percent, within
 from labelloop.runs.run_json import export_name
 from labelloop.runs.survey import Survey
+from labelloop.types import MISSING
 
 WIDE = 0.06  # a wider interval is worth narrowing
+FEW, FEW_OF_CLASS = 50, 5  # clean rows
+MOST_NAMED = 5  # classes in one sentence
+SAMPLE = 5_000  # rows in which leaks are looked for
+LEAK, REPEATED = 0.98, 5  # a column leaks if so much of the label follows from it, in values that so many rows share
 
 
-def answer(run: Survey, found: Facts) -> str:
-    """The main results of a run: tiles, what is missing, and what to do next."""
-    tiles = [_wrong(found), _changed(found), _quality(found), _choice(run, found), _test(run, found)]
-    steps = "".join(f"<li>{step}</li>" for step in next_steps(run, found))
+def answer(run: Survey, found: Facts, rows: RowFacts | None) -> str:
+    """The main results of a run, as plain HTML that needs no script."""
+    first, *others = next_steps(run, found)
+    more = f"<ul>{''.join(f'<li>{step}</li>' for step in others)}</ul>" if others else ""
+    warnings = careful(run, found, rows)
+    items = "".join(f"<li>{escape(text)}</li>" for text in warnings)
+    be_careful = f"<div class='careful'><h3>Be careful about</h3><ul>{items}</ul></div>" if warnings else ""
     return (
-        f"{_missing(run)}<div class='tiles'>{''.join(tiles)}</div>"
-        f"<div class='next'><h3>What to do next</h3><ol>{steps}</ol></div>"
+        f"{_missing(run)}<div class='tiles'>{_wrong(found)}{_right(found)}{_changed(found)}</div>"
+        f"<div class='next'><h3>What to do next</h3><p>{first}</p>{more}</div>{be_careful}"
     )
 
 
@@ -30,49 +41,63 @@ def _missing(run: Survey) -> str:
     return f"<div class='missing' role='note'><h3>This report is incomplete</h3><ul>{items}</ul></div>"
 
 
-def _tile(title: str, value: str, *lines: str) -> str:
+def _tile(title: str, value: str, words: str, *lines: str) -> str:
     below = "".join(f"<p>{line}</p>" for line in lines if line)
-    return f"<div class='tile'><h3>{escape(title)}</h3><div class='value'>{value}</div>{below}</div>"
+    said = f"<p class='words'>{words}</p>" if words else ""
+    return f"<div class='tile'><h3>{escape(title)}</h3><div class='value'>{value}</div>{said}{below}</div>"
+
+
+def in_words(found: Mapping[str, Any]) -> str:
+    """The interval of a share as a sentence."""
+    low, high = percent(found["low"]), percent(found["high"])
+    if found.get("how") == "assumed":
+        return f"Between {low} and {high}, if the noise is as the run assumes."
+    if found.get("how") == "bounded":
+        return f"Somewhere between {low} and {high}: more cannot be known without verified given labels."
+    return f"Between {low} and {high}, with 95% certainty."
 
 
 def _wrong(found: Facts) -> str:
-    title = "Given labels that were wrong"
+    title = "Wrong as given"
     if found.wrong is None:
-        return _tile(title, "unknown", "Only clean rows with a given label can show this.")
+        return _tile(title, "<span class='word'>not known</span>", "Only clean rows with a given label can show this.")
     wrong = found.wrong
-    count = ""
-    if found.noisy:
-        low, middle, high = (round(found.noisy * wrong[key]) for key in ("low", "value", "high"))
-        count = f"about {middle:,} of {found.noisy:,} ({low:,} to {high:,})"
-    return _tile(
-        title, percent(wrong["value"]), count, f"95% interval {within(wrong)}, from {wrong['rows']:,} clean rows"
-    )
+    count = f"About {round(found.noisy * wrong['value']):,} of {found.noisy:,} given labels." if found.noisy else ""
+    return _tile(title, percent(wrong["value"]), in_words(wrong), count, _rows(wrong))
+
+
+def _right(found: Facts) -> str:
+    title = "Right now"
+    before, after = found.before, found.after
+    truth = ""
+    if found.true_before is not None and found.true_after is not None:
+        truth = f"By the true labels: {percent(found.true_before)} before, {percent(found.true_after)} at the end."
+    if after is None:
+        why = truth or "No clean row can judge these labels."
+        return _tile(title, "<span class='word'>not known</span>", why)
+    bars = _bar("given", before) + _bar("corrected", after)
+    was = "" if before is None else f"Before: {percent(before['value'])}."
+    return _tile(title, percent(after["value"]), in_words(after), was, bars, _rows(after), truth)
+
+
+def _rows(found: Mapping[str, Any]) -> str:
+    rows = found.get("rows")
+    return f"From {rows:,} clean rows that it had not learnt from." if isinstance(rows, int) else ""
 
 
 def _changed(found: Facts) -> str:
     if found.changed is None:
-        return _tile("Labels changed", "none yet", "Labels are made at the end of a run.")
-    share = f"{percent(found.changed / found.noisy)} of the {found.noisy:,} noisy rows" if found.noisy else ""
-    fixed = "" if found.fixed is None else f"fixed: {percent(found.fixed['value'], 0)} of the wrong labels"
-    broken = "" if found.broken is None else f"broken: {percent(found.broken['value'])} of the good ones"
-    return _tile("Labels changed", f"{found.changed:,}", share, "; ".join(part for part in (fixed, broken) if part))
-
-
-def _quality(found: Facts) -> str:
-    title = "Labels that are right"
-    before, after = found.before, found.after
-    truth = ""
-    if found.true_before is not None and found.true_after is not None:
-        truth = (
-            f"by the true labels: {percent(found.true_before)} before, {percent(found.true_after)} after the last epoch"
-        )
-    if after is None:
-        value = "unknown" if not truth else f"{percent(found.true_before)} → {percent(found.true_after)}"
-        return _tile(title, value, truth or "No held-out clean rows can evaluate these labels.")
-    start = "" if before is None else f"<span class='before'>{percent(before['value'])}</span> → "
-    bars = _bar("given", before) + _bar("corrected", after)
-    judged = f"95% interval {within(after)}, from {after['rows']:,} held-out clean rows"
-    return _tile(title, f"{start}{percent(after['value'])}", bars, judged, truth)
+        return _tile("Changed", "<span class='word'>none yet</span>", "Labels are made at the end of a run.")
+    value = f"{found.changed:,}"
+    if found.changed:
+        value = f"<button type='button' class='link' data-drill='{{}}'>{value}</button>"
+    share = f"{percent(found.changed / found.noisy)} of the {found.noisy:,} noisy rows." if found.noisy else ""
+    fixed = broken = ""
+    if found.fixed is not None:
+        fixed = f"Of the wrong labels, {percent(found.fixed['value'], 0)} are fixed ({within(found.fixed)})."
+    if found.broken is not None:
+        broken = f"Of the good labels, {percent(found.broken['value'])} are broken ({within(found.broken)})."
+    return _tile("Changed", value, share, fixed, broken)
 
 
 def _bar(name: str, found: Mapping[str, Any] | None) -> str:
@@ -88,50 +113,8 @@ def _bar(name: str, found: Mapping[str, Any] | None) -> str:
     )
 
 
-def _choice(run: Survey, found: Facts) -> str:
-    """Where the labels come from, and what they were compared with."""
-    title = "Where the labels come from"
-    chosen = run.record.get("labels_from") or run.record.get("method")
-    if not chosen:
-        return _tile(title, "unknown", "run.json does not say.")
-    lines = [escape(text) for text in choice_lines(run.record)]
-    if not lines:
-        lines = ["The run compared no other source of labels."]
-    return _tile(title, f"<span class='word'>{escape(str(chosen))}</span>", *lines)
-
-
-def choice_lines(record: Mapping[str, Any]) -> list[str]:
-    """What was chosen over what, by how much and how surely, in words."""
-    lines = []
-    estimate = record.get("estimate") or {}
-    ours, theirs = estimate.get("corrected_label_accuracy"), estimate.get("loop_label_accuracy")
-    if is_share(ours) and is_share(theirs):
-        lines.append(
-            f"{percent(ours['value'])} right, compared with {percent(theirs['value'])} of the loop's own labels"
-            f" (on the same clean rows)"
-        )
-    guard = record.get("guard")
-    if isinstance(guard, Mapping) and isinstance(guard.get("line"), str):
-        lines.append(guard["line"])
-    return lines
-
-
-def _test(run: Survey, found: Facts) -> str:
-    title = "Test accuracy"
-    if found.test_accuracy is None:
-        if run.record.get("method") == "correct":
-            return _tile(title, "no model", "Labels were corrected without training a classifier.")
-        classifier = (run.record.get("estimate") or {}).get("classifier_accuracy")
-        if is_share(classifier):
-            return _tile(title, percent(classifier["value"]), f"of the clean rows; 95% interval {within(classifier)}")
-        return _tile(title, "no test set", "Give one with --test to measure the classifier.")
-    rows = ((run.record.get("data") or {}).get("test") or {}).get("rows")
-    where = f"on {rows:,} rows not used for training" if rows else "on rows not used for training"
-    return _tile(title, percent(found.test_accuracy), where, "after the last epoch")
-
-
 def next_steps(run: Survey, found: Facts) -> list[str]:
-    """What to do next, as HTML."""
+    """What to do next, as HTML, the most useful first."""
     folder = escape(_quoted(str(run.path or "RUN")))
     state = run.record.get("state")
     if run.record and state not in (None, "finished"):
@@ -140,35 +123,177 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
             f"Then write this page again: <code>labelloop report {folder}</code>.",
         ]
     steps = []
-    if found.before is None:
+    review = f"<code>labelloop review {folder}</code>"
+    if found.changed is not None and found.before is None:
         steps.append(
-            "Label some random rows and <strong>keep their given label</strong>: only such pairs show how many labels"
-            " are wrong."
+            f"Answer about 50 random rows in {review} (key <kbd>e</kbd>), then refit: nothing else shows how many"
+            " labels are right."
         )
     elif found.after is not None and found.after["high"] - found.after["low"] > WIDE:
         more = max(50, round(3 * found.after["rows"]))
         steps.append(
-            f"The estimate is uncertain ({within(found.after)}). About {more:,} more <em>random</em> clean rows would"
-            " halve the interval."
+            f"Answer random rows in {review} (key <kbd>e</kbd>): about {more:,} would halve the uncertainty, which is"
+            f" {100 * (found.after['high'] - found.after['low']):.0f} points now."
         )
     if found.doubtful and run.record.get("method") in ("labelloop", "closed-loop", "correct"):
         steps.append(
-            f"Review the most doubtful rows: about {found.doubtful_wrong:.0f} of the first {found.doubtful} are wrong"
-            f" by their own confidence. <code>labelloop review {folder}</code>, or as a file: <code>labelloop plan"
-            f" {folder}</code>."
+            f"Review the most doubtful rows: about {found.doubtful_wrong:.0f} of the first {found.doubtful} are wrong."
+            f" {review}, or as a file: <code>labelloop plan {folder}</code>."
         )
     if found.changed:
         to = export_name(run.record.get("source"))
         steps.append(
-            f"Export labels: <code>labelloop export {folder} --to {to}</code>; with <code>--min-confidence 0.9</code>"
+            f"Use the labels: <code>labelloop export {folder} --to {to}</code>; with <code>--min-confidence 0.9</code>"
             " only confident changes."
         )
     return steps or ["Nothing: the run has no labels to use yet."]
 
 
 def _quoted(text: str) -> str:
-    return (
-        text
-        if all(letter.isalnum() or letter in "/._-+" for letter in text)
-        else "'" + text.replace("'", "'\\''") + "'"
+    plain = all(letter.isalnum() or letter in "/._-+" for letter in text)
+    return text if plain else "'" + text.replace("'", "'\\''") + "'"
+
+
+def careful(run: Survey, found: Facts, rows: RowFacts | None) -> list[str]:
+    """What to be careful about: classes at risk, few clean rows, a column that looks like a leak."""
+    lines = [f"{name}: {text}" for name, text in at_risk(run).items()]
+    judged = found.after["rows"] if found.after is not None else None
+    if isinstance(judged, int) and judged < FEW:
+        lines.append(f"Only {judged} clean rows judge these labels, so every number above is rough.")
+    few = [name for name, rows in _clean_of_class(run).items() if rows < FEW_OF_CLASS and name not in at_risk(run)]
+    if few:
+        names = ", ".join(few[:MOST_NAMED]) + (f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else "")
+        lines.append(f"Fewer than {FEW_OF_CLASS} clean rows: {names}. Nothing can be said of these classes alone.")
+    lines += [
+        f"The column {name} says the given label in {percent(share, 0)} of the rows, errors included. If it was made"
+        " from the label, leave it out of the features."
+        for name, share in _leaks(run, rows)
+    ]
+    return lines
+
+
+def at_risk(run: Survey) -> dict[str, str]:
+    """The classes that the estimate of the run finds at risk, each with why and how many rows to verify."""
+    listed = (run.record.get("estimate") or {}).get("at_risk")
+    found = {}
+    for each in listed if isinstance(listed, list) else []:
+        place = each.get("class") if isinstance(each, Mapping) else None
+        if isinstance(place, int) and 0 <= place < len(run.classes):
+            verify = f" Verify about {each['verify']} of its rows." if isinstance(each.get("verify"), int) else ""
+            found[run.classes[place]] = f"{each.get('why', 'at risk')}.{verify}".replace("..", ".")
+    return found
+
+
+def _of_class(run: Survey) -> list[Mapping[str, Any]]:
+    listed = (run.record.get("estimate") or {}).get("by_class")
+    if not isinstance(listed, list) or len(listed) != len(run.classes):
+        return [{} for _ in run.classes]
+    return [each if isinstance(each, Mapping) else {} for each in listed]
+
+
+def _clean_of_class(run: Survey) -> dict[str, int]:
+    """Clean rows of every class, where the run says so; those with a given label, in older runs."""
+    found = {}
+    for name, each in zip(run.classes, _of_class(run), strict=True):
+        count = each.get("clean_rows", each.get("good", 0) + each.get("wrong", 0) if "good" in each else None)
+        if isinstance(count, int):
+            found[name] = count
+    return found
+
+
+def _leaks(run: Survey, rows: RowFacts | None) -> list[tuple[str, float]]:
+    """Columns that say the given label nearly always: no honest column can say which labels are wrong."""
+    if rows is None or run.preview is None or run.preview.kind != "values":
+        return []
+    found = []
+    known = [(row, look) for row, look in zip(run.preview.rows, run.preview.shown, strict=True) if look is not None]
+    known = [(row, look) for row, look in known if 0 <= row < len(rows.given) and rows.given[row] != MISSING]
+    known = known[:: len(known) // SAMPLE + 1]
+    for k, name in enumerate(run.preview.columns):
+        labels: dict[str, Counter[int]] = defaultdict(Counter)
+        for row, look in known:
+            labels[look[k] if k < len(look) else ""][int(rows.given[row])] += 1
+        if len(labels) > 1 and REPEATED * len(labels) <= len(known):
+            share = sum(max(each.values()) for each in labels.values()) / len(known)
+            if share >= LEAK:
+                found.append((name, share))
+    return found
+
+
+def class_table(run: Survey, rows: RowFacts | None) -> str:
+    """What became of every class: given, returned, changed, how good, how well known."""
+    if rows is None or not run.classes:
+        return ""
+    noisy = (rows.given != MISSING) & (rows.corrected != MISSING) & ~rows.clean
+    size = len(run.classes)
+    given, returned = (np.bincount(labels[noisy], minlength=size) for labels in (rows.given, rows.corrected))
+    left, joined = (np.bincount(labels[rows.changed], minlength=size) for labels in (rows.given, rows.corrected))
+    clean, risks = _clean_of_class(run), at_risk(run)
+    lines = []
+    for k, (name, each) in enumerate(zip(run.classes, _of_class(run), strict=True)):
+        cells = [
+            (f"{given[k]:,}", ""),
+            (_drill(left[k], "given", k), " extra"),
+            (_drill(joined[k], "corrected", k), " extra"),
+            (f"{returned[k]:,}", ""),
+            (_share(each.get("precision")), ""),
+            (_share(each.get("recall")), ""),
+            (f"{clean[name]:,}" if name in clean else "–", ""),
+        ]
+        numbers = "".join(f"<td class='number{extra}'>{text}</td>" for text, extra in cells)
+        risk = f"<td class='risk'>{'at risk' if name in risks else ''}</td>"
+        lines.append(f"<tr><th scope='row'>{escape(name)}</th>{numbers}{risk}</tr>")
+    heads = ["given", "changed away", "changed to it", "returned", "precision", "recall", "clean rows"]
+    head = "".join(
+        f"<th scope='col' class='number{' extra' if name.startswith('changed') else ''}'>{name}</th>" for name in heads
     )
+    known = any(is_share(each.get("precision")) for each in _of_class(run))
+    says = (
+        f"Given and returned count the {int(noisy.sum()):,} rows with a given label and no clean one. Precision: of the"
+        " rows returned as the class, those that are; recall: of the rows that are, those returned as it."
+        + ("" if known else " This run keeps neither.")
+    )
+    return (
+        f"<section id='classes'><h2>Class by class</h2><p class='says'>{says}</p><div class='wide' tabindex='0'"
+        " role='region' aria-label='Class by class'><table class='class-table'><thead><tr><th scope='col'>class</th>"
+        f"{head}<th scope='col'><span class='unseen'>warning</span></th></tr></thead><tbody>{''.join(lines)}</tbody>"
+        "</table></div></section>"
+    )
+
+
+def _drill(count: int, key: str, code: int) -> str:
+    if not count:
+        return "0"
+    return f"<button type='button' class='link' data-drill='{{&quot;{key}&quot;:{code}}}'>{count:,}</button>"
+
+
+def _share(found: Any) -> str:
+    if not is_share(found):
+        return "–"
+    return (
+        f"{percent(found['value'], 0)} <span class='extra'>({100 * found['low']:.0f}–{100 * found['high']:.0f})</span>"
+    )
+
+
+def method_lines(run: Survey, found: Facts) -> Sequence[str]:
+    """How the labels were made and what the classifier does, in words."""
+    record, lines = run.record, []
+    sources = {"correct": "relabelling without training a network"}
+    if chosen := record.get("labels_from") or record.get("method"):
+        lines.append(f"The labels come from {sources.get(str(chosen), str(chosen))}.")
+    estimate = record.get("estimate") or {}
+    ours, theirs = estimate.get("corrected_label_accuracy"), estimate.get("loop_label_accuracy")
+    if is_share(ours) and is_share(theirs):
+        of_loop = percent(theirs["value"])
+        lines.append(f"They are {percent(ours['value'])} right on clean rows; those of the loop alone {of_loop}.")
+    guard = record.get("guard")
+    if isinstance(guard, Mapping) and isinstance(guard.get("line"), str):
+        lines.append(guard["line"][:1].upper() + guard["line"][1:] + ".")
+    classifier = estimate.get("classifier_accuracy")
+    if found.test_accuracy is not None:
+        tested = ((record.get("data") or {}).get("test") or {}).get("rows")
+        where = f"{tested:,} rows" if tested else "rows"
+        lines.append(f"The classifier is right on {percent(found.test_accuracy)} of {where} not used for training.")
+    elif is_share(classifier):
+        lines.append(f"The classifier is right on {percent(classifier['value'])} of the clean rows.")
+    return lines

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from statistics import fmean, stdev
 from typing import Any
 
 from labelloop.report.facts import Facts, facts, percent, row_facts, within
@@ -45,7 +45,9 @@ def compare_page(runs: Sequence[Survey]) -> str:
         data_block("report-data", {"classes": [], "pictures": _pictures(runs, names, found, groups), "rows": None})
     ]
     scripts = ("plot.js", "unpack.js", "pictures.js", "rows.js", "report.js")
-    return page(f"{len(runs)} runs · LabelLoop", body, styles=("report.css",), scripts=scripts, blocks=blocks)
+    return page(
+        f"{len(runs)} runs · LabelLoop", body, styles=("design.css", "report.css"), scripts=scripts, blocks=blocks
+    )
 
 
 def _names(runs: Sequence[Survey]) -> list[str]:
@@ -191,13 +193,8 @@ def _part(found: Mapping[str, Any] | None) -> float | None:
 
 def _mean(values: Sequence[float | None]) -> str:
     known = [100 * value for value in values if value is not None]
-    if not known:
-        return "–"
-    mean = sum(known) / len(known)
-    if len(known) == 1:
-        return f"{mean:.1f}"
-    spread = math.sqrt(sum((value - mean) ** 2 for value in known) / (len(known) - 1))
-    return f"{mean:.1f} ± {spread:.1f}"
+    spread = f" ± {stdev(known):.1f}" if len(known) > 1 else ""
+    return f"{fmean(known):.1f}{spread}" if known else "–"
 
 
 def _head(names: Sequence[str]) -> str:

@@ -65,6 +65,12 @@ class RowFacts:
     clean: NDArray[np.bool_]
     changed: NDArray[np.bool_]
 
+    def pairs(self, which: NDArray[np.bool_], classes: int) -> list[tuple[int, int, int]]:
+        """Of some rows [n]: given class, corrected class and how many, the most first."""
+        found, counts = np.unique(self.given[which] * classes + self.corrected[which], return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        return [(*divmod(int(found[k]), classes), int(counts[k])) for k in order]
+
 
 @dataclass(frozen=True)
 class Facts:

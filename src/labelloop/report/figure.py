@@ -32,12 +32,10 @@ def figure_place(path: Path) -> Path:
     folder = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
     if not folder.is_dir():
         raise _no_writing(path, f"{folder} is not a folder")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise _no_writing(path, f"{folder} is not writable for you")
-    for one in _files(path):
-        if one.is_dir():
+    for one, mode in ((folder, os.W_OK | os.X_OK), *((one, os.W_OK) for one in _files(path))):
+        if one != folder and one.is_dir():
             raise _no_writing(path, f"{one} is a folder")
-        if one.exists() and not os.access(one, os.W_OK):
+        if one.exists() and not os.access(one, mode):
             raise _no_writing(path, f"{one} is not writable for you")
     return path
 
@@ -91,14 +89,17 @@ def _no_writing(path: Path, why: str) -> DataError:
     return DataError(f"no figure can be written to {path.parent}: {why}; name another place")
 
 
+def _with_intervals(axes: Any, points: list[dict[str, Any]], x: str, **style: Any) -> None:
+    value = [point["value"] for point in points]
+    spread = [[max(sign * (p[end] - p["value"]), 0) for p in points] for sign, end in ((-1, "low"), (1, "high"))]
+    axes.errorbar([point[x] for point in points], value, yerr=spread, capsize=3, **style)
+
+
 def draw_learning_curve(curve: dict[str, Any], path: Path) -> list[Path]:
     """Draws path.png and path.svg from the curve of `plan`."""
     figure, (axes,) = new_figure(1, 1)
     for points, label, style in ((curve["measured"], "measured", "o-"), (curve["beyond"], "power law", "s--")):
-        value, low, high, rows = ([point[key] for point in points] for key in ("value", "low", "high", "clean_rows"))
-        below = [max(v - a, 0) for v, a in zip(value, low, strict=True)]
-        above = [max(b - v, 0) for v, b in zip(value, high, strict=True)]
-        axes.errorbar(rows, value, yerr=[below, above], fmt=style, capsize=3, label=label)
+        _with_intervals(axes, points, "clean_rows", fmt=style, label=label)
     axes.set(xlabel="clean rows", ylabel="corrected labels that are right", xscale="log")
     axes.legend(fontsize=8)
     return save(figure, path)
@@ -113,11 +114,10 @@ def draw_reliability(folder: Path) -> list[Path]:
         raise DataError(f"{folder}: the run has no reliability to draw: {why}")
     figure, (axes,) = new_figure(1, 1)
     axes.plot([0, 1], [0, 1], color="grey", linewidth=1, label="perfectly calibrated")
-    value, low, high, confidence = ([part[key] for part in bins] for key in ("value", "low", "high", "confidence"))
-    spread = [[v - a for v, a in zip(value, low, strict=True)], [b - v for v, b in zip(value, high, strict=True)]]
-    axes.errorbar(confidence, value, yerr=spread, fmt="o", capsize=3, label="clean rows, with 95% intervals")
-    for x, y, part in zip(confidence, value, bins, strict=True):
-        axes.annotate(str(part["rows"]), (x, y), textcoords="offset points", xytext=(6, -10), fontsize=8)
+    _with_intervals(axes, bins, "confidence", fmt="o", label="clean rows, with 95% intervals")
+    for part in bins:
+        place = (part["confidence"], part["value"])
+        axes.annotate(str(part["rows"]), place, textcoords="offset points", xytext=(6, -10), fontsize=8)
     axes.set(xlabel="confidence of the corrected label", ylabel="share that is right", xlim=(0, 1.02), ylim=(0, 1.02))
     axes.legend(loc="upper left", fontsize=8)
     return save(figure, folder / "reliability")

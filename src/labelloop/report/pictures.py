@@ -1,17 +1,29 @@
-"""The data of a report's figures, as plain numbers. A figure without data is None."""
+"""The data of a report's figures, as plain numbers, each with a sentence on what it shows in this run ("here").
+
+A figure without data is None.
+"""
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from labelloop.report.facts import RowFacts, share
+from labelloop.errors import DataError
+from labelloop.report.facts import RowFacts, percent, share
 from labelloop.runs.labels import label_counts, noise_matrix
+from labelloop.runs.result_files import FEATURES, read_row_arrays
 from labelloop.runs.survey import Survey
+from labelloop.types import MISSING
 
-MOST_CLASSES = 30  # classes in a noise matrix: more would be unreadable
+MOST_CLASSES = 300  # classes in a noise matrix; beyond a few the page zooms into it
+READABLE = 12  # classes that keep their own order; more are put beside those they are confused with
+TINY = 0.0005  # shares of a noise matrix that are left out where there are many classes
 MOST_FLOWS = 40
+MOST_DOTS = 100_000  # rows in a map
+MOST_FEATURES = 2**30  # bytes of features that are read to draw one
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 CURVES = {
     "test_accuracy": "test accuracy",
@@ -26,6 +38,7 @@ Picture = dict[str, Any] | None
 def pictures(run: Survey, rows: RowFacts | None) -> dict[str, Picture]:
     """The data of all figures of a run by name."""
     return {
+        "map": row_map(run, rows),
         "noise": _noise(run, rows),
         "flows": _flows(run, rows),
         "dynamics": _dynamics(run),
@@ -37,7 +50,7 @@ def pictures(run: Survey, rows: RowFacts | None) -> dict[str, Picture]:
 
 
 def _noise(run: Survey, rows: RowFacts | None) -> Picture:
-    """The noise matrix T[true, given]; if there are many classes, those with the most wrong labels."""
+    """The noise matrix T[true, given] and its largest confusions; many classes are clustered."""
     if rows is None or run.targets is None or run.targets.ndim != 2:
         return None
     names = run.classes
@@ -47,34 +60,63 @@ def _noise(run: Survey, rows: RowFacts | None) -> Picture:
     wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * np.diag(counts)
     shown = np.sort(np.argsort(-wrong, kind="stable")[:MOST_CLASSES])
     matrix = noise_matrix(counts)
+    if len(shown) > READABLE:
+        shown = shown[_clustered(matrix[np.ix_(shown, shown)])]
+    off = np.where(np.eye(len(names), dtype=bool), 0, counts)
+    top = [divmod(int(k), len(names)) for k in np.argsort(-off, axis=None, kind="stable")[:10]]
+    confusions: list[dict[str, Any]] = [
+        {"true": names[i], "given": names[j], "given_code": j, "true_code": i, "share": _number(matrix[i, j], 4),
+         "rows": _number(counts[i, j], 1)}
+        for i, j in top
+        if off[i, j] >= 0.5
+    ]  # fmt: skip
+    here = "By the corrected labels, hardly any given label is wrong."
+    if confusions:
+        most = confusions[0]
+        here = (
+            f"Most often, rows that are {most['true']} came labelled {most['given']}: {percent(most['share'])} of that"
+            f" class, about {most['rows']:,.0f} rows."
+        )
+    kept = [(r, c) for r, i in enumerate(shown) for c, j in enumerate(shown) if matrix[i, j] >= TINY]
     return {
         "classes": [names[k] for k in shown],
+        "codes": [int(k) for k in shown],
         "all_classes": len(names),
-        "share": [[_number(matrix[i, j], 4) for j in shown] for i in shown],
-        "rows": [[_number(counts[i, j], 1) for j in shown] for i in shown],
+        "cells": [
+            [r, c, _number(matrix[shown[r], shown[c]], 4), _number(counts[shown[r], shown[c]], 1)] for r, c in kept
+        ],
+        "confusions": confusions,
+        "here": here,
     }
+
+
+def _clustered(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
+    """An order in which classes that are confused stand beside each other."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    alike = np.nan_to_num(matrix)
+    alike = alike + alike.T
+    far = 1 / (alike + 1e-3)
+    np.fill_diagonal(far, 0)
+    return leaves_list(linkage(squareform(far, checks=False), "average")).astype(np.int64)
 
 
 def _flows(run: Survey, rows: RowFacts | None) -> Picture:
     """The number of labels that changed from each class to each other class."""
     if rows is None or not rows.changed.any():
         return None
-    names = run.classes
-    pairs = rows.given[rows.changed] * len(names) + rows.corrected[rows.changed]
-    found, counts = np.unique(pairs, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    shown = order[:MOST_FLOWS]
+    names, found = run.classes, rows.pairs(rows.changed, len(run.classes))
+    flows: list[dict[str, Any]] = [
+        {"from": names[a], "to": names[b], "from_code": a, "to_code": b, "rows": count} for a, b, count in found
+    ]
+    first, total = flows[0], int(rows.changed.sum())
     return {
-        "flows": [
-            {
-                "from": names[int(found[k]) // len(names)],
-                "to": names[int(found[k]) % len(names)],
-                "rows": int(counts[k]),
-            }
-            for k in shown
-        ],
+        "flows": flows[:MOST_FLOWS],
         "all_flows": len(found),
-        "left_out": int(counts[order[MOST_FLOWS:]].sum()),
+        "left_out": sum(count for _, _, count in found[MOST_FLOWS:]),
+        "here": f"The largest change is from {first['from']} to {first['to']}: {first['rows']:,} rows,"
+        f" {percent(first['rows'] / total, 0)} of all changes.",
     }
 
 
@@ -85,7 +127,15 @@ def _dynamics(run: Survey) -> Picture:
     config = run.record.get("config") or {}
     epochs, drops = config.get("epochs"), config.get("learning_rate_drops") or config.get("lr_drops") or []
     curves = {key: title for key, title in CURVES.items() if any(_is_number(row.get(key)) for row in run.metrics)}
+    here = f"{len(run.metrics)} epochs were trained."
+    for key, title in list(curves.items())[:1]:
+        values = [(row[key], row["epoch"]) for row in run.metrics if _is_number(row.get(key))]
+        best, when = max(values)
+        here = (
+            f"{title.capitalize()} ended at {percent(values[-1][0])}; the best was {percent(best)}, after epoch {when}."
+        )
     return {
+        "here": here,
         "epochs": [row["epoch"] for row in run.metrics],
         "loss": [_number(row.get("loss"), 5) for row in run.metrics],
         "curves": [
@@ -101,7 +151,12 @@ def _weights(run: Survey) -> Picture:
     """The combination weights of every round: the given label or the first labels, then each round's correction."""
     rounds = [each for each in run.record.get("rounds") or [] if each.get("weights")]
     if rounds:
+        last = dict(
+            sorted(((_name(rounds[-1], c), w) for c, w in enumerate(rounds[-1]["weights"])), key=lambda x: -x[1])
+        )
+        name = next(iter(last))
         return {
+            "here": f"In the last round, {name} counts for {percent(last[name], 0)} of the labels.",
             "kind": "rounds",
             "bars": [
                 {"round": each.get("round", k), "component": _name(each, c), "weight": _number(weight, 4)}
@@ -120,23 +175,33 @@ def _weights(run: Survey) -> Picture:
         for name, weight in weights.items()
         if weight >= 0.0005
     ]
-    return {"kind": "sources", "bars": bars}
+    if len({bar["weight"] for bar in bars}) < 2:
+        return None  # a picture of one number, or of equal ones, shows nothing
+    name, weight = max(named.items(), key=lambda pair: pair[1])
+    return {
+        "kind": "sources",
+        "bars": bars,
+        "here": f"Of rows with a given label, {name} decides {percent(weight, 0)}.",
+    }
 
 
 def _name(entry: dict[str, Any], number: int) -> str:
     """A component of a round; in records from before components had names, they are the paper's."""
-    names = entry.get("components") or []
-    return str(names[number]) if number < len(names) else _component(number)
-
-
-def _component(place: int) -> str:
-    return "given label" if place == 0 else f"round {place}"
+    names = [*(entry.get("components") or ["given label"]), *(f"round {k}" for k in range(1, number + 1))]
+    return str(names[number])
 
 
 def _reliability(run: Survey) -> Picture:
     """Accuracy against confidence, on held-out clean rows."""
     bins = (run.record.get("estimate") or {}).get("reliability")
-    return {"bins": bins} if bins else None
+    if not bins:
+        return None
+    most = max(bins, key=lambda each: each["rows"])
+    here = (
+        f"Most labels are {percent(most['from'], 0)} to {percent(most['to'], 0)} sure; of {most['rows']:,} such clean"
+        f" rows {percent(most['value'])} were right, where {percent(most['confidence'])} was claimed."
+    )
+    return {"bins": bins, "here": here}
 
 
 def _coverage(run: Survey, rows: RowFacts | None) -> Picture:
@@ -147,7 +212,7 @@ def _coverage(run: Survey, rows: RowFacts | None) -> Picture:
     estimate = run.record.get("estimate") or {}
     bins = estimate.get("reliability") or []
     measured = {round(float(each["from"]), 3): each for each in estimate.get("changes_by_confidence") or []}
-    points = []
+    points: list[dict[str, Any]] = []
     for least in THRESHOLDS:
         kept = confidence >= least
         held = [each for each in bins if each["from"] >= least - 1e-9]
@@ -162,7 +227,67 @@ def _coverage(run: Survey, rows: RowFacts | None) -> Picture:
                 "changes_right": measured.get(round(least, 3)),
             }
         )
-    return {"points": points, "all_changes": int(rows.changed.sum())}
+    at = next(point for point in points if point["least"] == 0.9)
+    here = f"With --min-confidence 0.9, {at['changes']:,} of {len(confidence):,} changes are left"
+    judged = at["changes_right"] or at["right"]
+    if judged:
+        what = "changes" if at["changes_right"] else "labels"
+        here += f"; of {what} that sure, {percent(judged['low'])} to {percent(judged['high'])} are right"
+    here += "."
+    return {"points": points, "all_changes": int(rows.changed.sum()), "here": here}
+
+
+def row_map(run: Survey, rows: RowFacts | None) -> Picture:
+    """The rows in two components of their features, packed as numbers from 0 to 65,535; at most MOST_DOTS rows."""
+    if rows is None or run.path is None:
+        return None
+    try:
+        if (run.path / FEATURES).stat().st_size > MOST_FEATURES:
+            return None
+        kept = read_row_arrays(run.path).inputs
+    except (OSError, ValueError, DataError):
+        return None
+    name = next((name for name in ("features", "inputs", "table_inputs", "scores") if name in kept), None)
+    known = np.flatnonzero(rows.corrected != MISSING)
+    if name is None or kept[name].ndim != 2 or len(kept[name]) != len(rows.given) or len(known) < 3:
+        return None
+    if len(known) > MOST_DOTS:  # changes first, the others by chance
+        by_chance = known[np.random.default_rng(0).permutation(len(known))]
+        known = np.sort(by_chance[np.argsort(~rows.changed[by_chance], kind="stable")[:MOST_DOTS]])
+    places, held = _two_components(np.nan_to_num(kept[name][known].astype(np.float32)), name == "table_inputs")
+    low, high = places.min(axis=0), places.max(axis=0)
+    scaled = np.round((places - low) / np.maximum(high - low, 1e-9) * 65_535)
+    what = "All" if len(known) == len(rows.given) else f"{len(known):,} of {len(rows.given):,}"
+    return {
+        "row": packed(known, np.uint32),
+        "x": packed(scaled[:, 0], np.uint16),
+        "y": packed(scaled[:, 1], np.uint16),
+        "label": packed(rows.corrected[known], np.uint16),
+        "changed": packed(rows.changed[known], np.uint8),
+        "here": f"{what} rows, of which {int(rows.changed[known].sum()):,} have a changed label; the two directions"
+        f" hold {percent(held, 0)} of the spread of the features.",
+    }
+
+
+def _two_components(features: NDArray[np.float32], columns: bool) -> tuple[NDArray[np.float32], float]:
+    """The two principal components [n, 2], and the share of the variance in them."""
+    centred = features - features.mean(axis=0)
+    if columns:  # of a table: on one scale
+        spread = centred.std(axis=0)
+        centred /= np.where(spread > 0, spread, 1)
+    sample = centred[:: len(centred) // 4000 + 1].astype(np.float64)
+    found = np.random.default_rng(0).normal(size=(features.shape[1], min(2, features.shape[1])))
+    for _ in range(30):  # subspace iteration
+        found, _ = np.linalg.qr(sample.T @ (sample @ found))
+    total = float((sample**2).sum())
+    held = float(((sample @ found) ** 2).sum()) / total if total else 0.0
+    places = centred @ found.astype(np.float32)
+    return np.column_stack([places, np.zeros((len(places), 2 - places.shape[1]), np.float32)]), held
+
+
+def packed(values: NDArray, kind: Any) -> str:
+    """Numbers as text for a page."""
+    return base64.b64encode(np.ascontiguousarray(values.astype(np.dtype(kind).newbyteorder("<"))).tobytes()).decode()
 
 
 def _seconds(run: Survey) -> Picture:
@@ -176,7 +301,12 @@ def _seconds(run: Survey) -> Picture:
             totals[phase] = totals.get(phase, 0.0) + float(seconds)
     if not totals:
         return None
-    return {"phases": [{"phase": name, "seconds": round(value, 3)} for name, value in totals.items()]}
+    longest, everything = max(totals, key=lambda name: totals[name]), sum(totals.values())
+    share_of = percent(totals[longest] / everything, 0) if everything else "all"
+    return {
+        "phases": [{"phase": name, "seconds": round(value, 3)} for name, value in totals.items()],
+        "here": f"Of {everything:,.1f} seconds, {share_of} went into: {longest}.",
+    }
 
 
 def _is_number(value: Any) -> bool:

@@ -3,46 +3,59 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import zlib
 from html import escape
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.report.answer import answer
+from labelloop.report.answer import answer, class_table, method_lines
 from labelloop.report.facts import Facts, RowFacts, facts, row_facts
 from labelloop.report.page import data_block, page
-from labelloop.report.pictures import pictures
+from labelloop.report.pictures import packed, pictures
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING
 
 MOST_ROWS = 100_000  # of the changes that a page holds
 MOST_IMAGES = 2_000  # of them with a thumbnail
 MOST_BYTES = 8_000_000  # of thumbnails
+SMALL, SIDE = 4_000, 128  # bytes of an image that is small enough, and pixels of the side of one that is not
 MOST_LETTERS = 12_000_000  # of texts and values, before they are compressed
 NONE = 65_535  # a class that is missing, in the columns of a page
 
 TITLES = {
-    "noise": ("Noise matrix", "Of the rows of each true class, the share that came with each given label."),
-    "flows": ("Where labels went", "Changed labels, from the given class to the corrected one."),
+    "map": (
+        "Map of the rows",
+        "Rows that are alike lie together. A ring marks a changed label. Draw around dots to see them in the table.",
+    ),
+    "noise": (
+        "What was confused",
+        "Of the rows of each true class, the share that came with each given label. Click a cell to see its changes.",
+    ),
+    "flows": (
+        "Where labels went",
+        "Changed labels, from the given class to the corrected one. Click one to see its rows.",
+    ),
     "coverage": (
-        "Confidence against coverage",
-        "Accept only changes above a confidence threshold. The higher it is, the fewer changes are left, and the more"
-        " of them are right.",
+        "How many changes to trust",
+        "The higher the least confidence, the fewer changes are left, and the more of them are right.",
     ),
     "reliability": (
-        "Are the confidences reliable?",
-        "On the diagonal, labels with a confidence of 80% are right in 80 of 100 rows. From held-out clean rows, with"
-        " 95% intervals.",
+        "Are the confidences right?",
+        "On the diagonal, labels that are 80% sure are right in 80 of 100 rows. From clean rows, with 95% intervals.",
     ),
     "dynamics": ("Training", "By epoch. Dotted: a round of correction. Dashed: the learning rate drops."),
-    "weights": ("Combination weights", "The weight of each source in the corrected labels."),
-    "seconds": ("Seconds by phase", "Over all epochs."),
+    "weights": ("What the labels are made of", "The weight of each part in the corrected labels."),
+    "seconds": ("Time", "Seconds of every phase, over all epochs."),
 }
-STYLES = ("report.css",)
-SCRIPTS = ("plot.js", "unpack.js", "pictures.js", "rows.js", "report.js")
+METHOD = ("dynamics", "weights", "seconds")  # pictures of how it was done
+FULL = ("map",)
+STYLES = ("design.css", "report.css")
+SCRIPTS = ("plot.js", "unpack.js", "pictures.js", "map.js", "rows.js", "report.js")
 
 
 def packed_rows(run: Survey, rows: RowFacts | None, most: int = MOST_ROWS) -> dict[str, Any] | None:
@@ -57,11 +70,11 @@ def packed_rows(run: Survey, rows: RowFacts | None, most: int = MOST_ROWS) -> di
     chosen, notes = _chosen(changed, rows.confidence, most)
     kind, shown, images, about = _looks(run, chosen)
     columns = {
-        "row": _array(chosen, np.uint32),
+        "row": packed(chosen, np.uint32),
         "given": _classes(rows.given[chosen]),
         "corrected": _classes(rows.corrected[chosen]),
-        "confidence": _array(np.nan_to_num(rows.confidence[chosen]), np.float32),
-        "score": _array(np.nan_to_num(run.numbers("label_score")[chosen]), np.float32),
+        "confidence": packed(np.nan_to_num(rows.confidence[chosen]), np.float32),
+        "score": packed(np.nan_to_num(run.numbers("label_score")[chosen]), np.float32),
         "ids": _ids(run, chosen),
         "kind": kind,
         "shown": shown,
@@ -102,6 +115,7 @@ def _looks(run: Survey, chosen: NDArray) -> tuple[str, list[Any], dict[int, str]
     kept = 0
     for place in _from_both_ends(picked):
         look = looks[int(chosen[place])]
+        look = _smaller(look) if kind == "image" else look
         size += len(look) if kind == "image" else sum(map(len, look)) if kind == "values" else len(look)
         if size > (MOST_BYTES if kind == "image" else MOST_LETTERS):
             break
@@ -112,6 +126,24 @@ def _looks(run: Survey, chosen: NDArray) -> tuple[str, list[Any], dict[int, str]
             shown.append([place, look])
     notes = [] if kept == len(chosen) else [f"{kept:,} of these rows are shown with their {what}: {_sample(run)}"]
     return kind, shown, images, notes
+
+
+def _smaller(image: bytes) -> bytes:
+    """A thumbnail for a line of the table, where Pillow is there to make one: the run keeps larger pictures."""
+    if len(image) <= SMALL or find_spec("PIL") is None:
+        return image
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(image)) as opened:
+            opened.draft("RGB", (2 * SIDE, 2 * SIDE))
+            made = opened.convert("RGB")
+    except Exception:  # a damaged image can fail in any way; it is shown as it is
+        return image
+    made.thumbnail((SIDE, SIDE))
+    place = io.BytesIO()
+    made.save(place, "JPEG", quality=80)
+    return place.getvalue()
 
 
 def _sample(run: Survey) -> str:
@@ -139,11 +171,7 @@ def _ids(run: Survey, chosen: NDArray) -> list[str] | None:
 
 
 def _classes(labels: NDArray) -> str:
-    return _array(np.where(labels == MISSING, NONE, labels), np.uint16)
-
-
-def _array(values: NDArray, kind: Any) -> str:
-    return base64.b64encode(np.ascontiguousarray(values.astype(np.dtype(kind).newbyteorder("<"))).tobytes()).decode()
+    return packed(np.where(labels == MISSING, NONE, labels), np.uint16)
 
 
 def _deflated(columns: dict[str, Any]) -> str:
@@ -160,16 +188,17 @@ def run_page(run: Survey, most_rows: int = MOST_ROWS) -> str:
     rows = row_facts(run)
     found = facts(run, rows)
     drawn = pictures(run, rows)
-    packed = packed_rows(run, rows, most_rows)
-    table = None if packed is None else {key: packed[key] for key in ("columns", "images", "count")}
+    table_data = packed_rows(run, rows, most_rows)
+    table = None if table_data is None else {key: table_data[key] for key in ("columns", "images", "count")}
     body = "".join(
         [
             '<a class="skip" href="#rows">To the changed rows</a>',
             f"<header><h1>{escape(run.name)}</h1><p class='about'>{_about(run, found)}</p></header><main>",
-            f"<section id='answer' aria-label='The answer'><h2>The answer</h2>{answer(run, found)}</section>",
-            f"<section id='pictures'><h2>Pictures</h2><div class='pictures'>{_figures(drawn)}</div></section>",
-            _rows_section(packed),
-            _details(run, found),
+            f"<section id='answer'><h2 class='unseen'>The answer</h2>{answer(run, found, rows)}</section>",
+            class_table(run, rows),
+            _rows_section(table_data),
+            f"<section id='pictures'><h2>Pictures</h2><div class='pictures'>{_figures(drawn, False)}</div></section>",
+            _method(run, found, drawn),
             "</main>",
         ]
     )
@@ -193,37 +222,35 @@ def _about(run: Survey, found: Facts) -> str:
     return " · ".join([parts[0], *(escape(str(part)) for part in parts[1:] if part)])
 
 
-def _figures(drawn: dict[str, Any]) -> str:
+def _figures(drawn: dict[str, Any], method: bool) -> str:
     return "".join(
-        f"<figure data-picture='{name}'><h3 id='title-{name}'>{title}</h3><p class='says'>{says}</p>"
-        + (
-            "<div class='chart'><noscript>The pictures need JavaScript.</noscript></div>"
-            if drawn[name] is not None
-            else "<p class='nothing'>The run has nothing to show here.</p>"
-        )
-        + "</figure>"
+        f"<figure data-picture='{name}' class='{'full' if name in FULL else ''}'><h3>{title}</h3>"
+        f"<p class='here'>{escape(drawn[name]['here'])}</p><p class='says'>{says}</p>"
+        "<div class='chart'><noscript>The pictures need JavaScript.</noscript></div></figure>"
         for name, (title, says) in TITLES.items()
+        if (name in METHOD) == method and drawn[name] is not None
     )
 
 
-def _rows_section(packed: dict[str, Any] | None) -> str:
+def _rows_section(table: dict[str, Any] | None) -> str:
     head = "<section id='rows' tabindex='-1'><h2>The changed rows</h2>"
-    if packed is None:
+    if table is None:
         return head + "<p class='nothing'>The run has no labels to show yet.</p></section>"
-    if not packed["count"]:
+    if not table["count"]:
         return head + "<p class='nothing'>No label was changed.</p></section>"
-    notes = "".join(f"<p class='says'>{escape(note)}</p>" for note in packed["notes"])
+    notes = "".join(f"<p class='says'>{escape(note)}</p>" for note in table["notes"])
     return f"{head}{notes}<div id='row-table'><noscript>The table needs JavaScript.</noscript></div></section>"
 
 
-def _details(run: Survey, found: Facts) -> str:
+def _method(run: Survey, found: Facts, drawn: dict[str, Any]) -> str:
+    told = "".join(f"<p>{escape(line)}</p>" for line in method_lines(run, found))
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
     estimate = f"<h3>How to read the estimates</h3><ul>{notes}</ul>" if notes else ""
-    shown = {
-        key: run.record[key] for key in ("method", "seed", "stop_reason", "config", "versions") if key in run.record
-    }
-    settings = escape(json.dumps(shown, indent=1, ensure_ascii=False))
+    names = ("method", "seed", "stop_reason", "config", "versions")
+    settings = escape(
+        json.dumps({key: run.record[key] for key in names if key in run.record}, indent=1, ensure_ascii=False)
+    )
     return (
-        f"<section id='details'><h2>Details</h2>{estimate}<details><summary>Settings and versions</summary>"
-        f"<pre tabindex='0'>{settings}</pre></details></section>"
+        f"<section id='method'><h2>Method</h2>{told}{estimate}<div class='pictures'>{_figures(drawn, True)}</div>"
+        f"<details><summary>Settings and versions</summary><pre tabindex='0'>{settings}</pre></details></section>"
     )

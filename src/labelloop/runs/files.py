@@ -15,8 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from labelloop.errors import DataError
-from labelloop.trust import file_in
+from labelloop.trust import MOST_GROWTH, SUSPICIOUS, file_in, memory_errors
 
 FULL = os.strerror(errno.ENOSPC)
 PARTIAL = re.compile(r"\.(.+)\.(\d{1,9})-([0-9a-f]{6})\.partial", re.DOTALL)
@@ -38,6 +42,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, new: bool =
                 os.fsync(file.fileno())
             partial.chmod(_usual_mode())  # some libraries write files that only their owner may read
             _move(partial, path, new)
+            sync_folder(path.parent)
     finally:
         with suppress(OSError):  # on a disk that can only be read, where the write has failed already
             partial.unlink(missing_ok=True)
@@ -96,6 +101,16 @@ def _move(partial: Path, path: Path, new: bool) -> None:
         partial.replace(path)
 
 
+def sync_folder(folder: Path) -> None:
+    """Returns once the names in a folder are on disk: until then a power cut may take back a new file or a rename."""
+    with suppress(PermissionError):  # Windows opens no folders, and keeps names by itself
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Makes an error of the system name the file that was to be written, not a temporary one."""
@@ -123,6 +138,7 @@ def fresh_folder(path: Path) -> Iterator[Path]:
         if os.path.lexists(path):
             raise DataError(f"{path} exists and is not overwritten; move it away, or give another path")
         partial.rename(path)
+        sync_folder(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -162,6 +178,49 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError(f"{path} is damaged (it holds no record); restore it or start the run again in another folder")
     return found
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """Reads a Parquet file that a stranger may have made.
+
+    Raises:
+        DataError: It would grow as no result does: a few megabytes can name billions of equal values.
+        pa.ArrowException: It is damaged.
+    """
+    with memory_errors(), pq.ParquetFile(path, pre_buffer=False) as file:
+        claimed, most = _claimed(path, file.metadata)
+        if claimed > most:
+            size = path.stat().st_size
+            raise DataError(
+                f"{path}: its {size} bytes would become {claimed}; restore it, or run again in another folder"
+            )
+        table = file.read(use_threads=False)  # a thread that gets no memory is waited for without end
+        table.validate(full=True)  # or a flipped bit in a text is found where it is shown
+        return table
+
+
+def _claimed(path: Path, about: Any) -> tuple[int, int]:
+    """The bytes that a Parquet file would become, and how many it may."""
+    groups = [about.row_group(k) for k in range(about.num_row_groups)]
+    most = max(SUSPICIOUS, MOST_GROWTH * path.stat().st_size)
+    claimed = max(sum(group.total_byte_size for group in groups), 8 * about.num_rows * about.num_columns)
+    columns = map(about.schema.column, range(about.num_columns))  # those of a group may be damaged, and end the process
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    repeated = texts and sum(group.num_rows * group.total_byte_size for group in groups) > most
+    if claimed <= most and repeated:  # a long text may stand there once, with the number of its repeats
+        with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False) as file:
+            claimed = sum(map(_written_out, file.read(use_threads=False).itercolumns()))
+    return claimed, most
+
+
+def _written_out(values: Any) -> int:
+    """The bytes of texts, each as often as it is repeated; of lists of texts too."""
+    if isinstance(values, pa.ChunkedArray):
+        return sum(map(_written_out, values.chunks))
+    if pa.types.is_dictionary(values.type):
+        lengths = pc.binary_length(values.dictionary).cast(pa.int64())
+        return pc.sum(lengths.take(values.indices.drop_null())).as_py() or 0
+    return _written_out(values.flatten()) if pa.types.is_list(values.type) else int(values.nbytes)
 
 
 def sha256_of(path: Path) -> str:

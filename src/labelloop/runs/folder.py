@@ -21,19 +21,21 @@ import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import release
-from labelloop.runs.files import json_bytes, naming, read_json, sweep, write_atomically
+from labelloop.runs.files import json_bytes, naming, read_json, sweep, sync_folder, write_atomically
 from labelloop.runs.lock import lock, unlock
 from labelloop.runs.manifest import MANIFEST, checked, write_manifest
 from labelloop.runs.result_files import ENCODER, FEATURES, MODEL_FILES, PREVIEW, RowArrays, write_row_arrays
 from labelloop.runs.reviews import REVIEWS
 from labelloop.runs.run_json import RunRecord, from_json
 from labelloop.runs.schema import EPOCH, check
+from labelloop.trust import inside
 from labelloop.types import Floats
 
 RUN = "run.json"
 LABELS = "labels.parquet"
 METRICS = "metrics.jsonl"
 TARGETS = "targets.npy"
+CHECKPOINT = "checkpoint"
 OUR_FILES = (RUN, MANIFEST, METRICS, LABELS, TARGETS, FEATURES, *MODEL_FILES)
 RESULTS = (METRICS, LABELS, TARGETS, FEATURES, *MODEL_FILES, ENCODER, PREVIEW)  # and run.json: those in the manifest
 
@@ -58,7 +60,7 @@ class RunFolder:
         self, path: str | Path, *, resume: bool = False, overwrite: bool = False, replaces: str | None = None
     ) -> None:
         self.path = Path(path)
-        self.checkpoint = self.path / "checkpoint"
+        self.checkpoint = self.path / CHECKPOINT
         if self.path.exists() and not self.path.is_dir():
             raise DataError(f"{self.path} is a file; give a folder for the run")
         holding = holds_run(self.path)
@@ -79,6 +81,9 @@ class RunFolder:
             foreign = [name for name in OUR_FILES if (self.path / name).exists()]
             if foreign:
                 raise DataError(f"{self.path} has a {foreign[0]} that LabelLoop did not write; give another folder")
+        for name in (*OUR_FILES, CHECKPOINT, ENCODER):
+            if (self.path / name).is_symlink():
+                inside(self.path, name, self.path)  # what we write or delete there is in this folder
         self.path.mkdir(parents=True, exist_ok=True)
         lock(self.path)
         sweep(self.path)
@@ -142,6 +147,7 @@ class RunFolder:
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())  # on disk before the checkpoint that counts on it
+        sync_folder(self.path)  # where it may be new
 
     def read_metrics(self) -> list[dict[str, Any]]:
         return read_metrics(self.path)

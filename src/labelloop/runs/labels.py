@@ -20,12 +20,7 @@ CHUNK = 1 << 16  # rows at a time: targets may be a file larger than memory
 
 
 def label_table(
-    ids: NDArray,
-    classes: Sequence[Any],
-    given: Labels,
-    clean: Labels,
-    targets: Floats,
-    predicted: Labels,
+    ids: NDArray, classes: Sequence[Any], given: Labels, clean: Labels, targets: Floats, predicted: Labels
 ) -> pa.Table:
     """The table of labels.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from labelloop.errors import DataError
 from labelloop.runs.files import naming
+from labelloop.trust import NO_LINK
 
 try:
     import fcntl
@@ -95,7 +96,7 @@ def _by_the_system(path: Path, about: str) -> int | None:
     if fcntl is None:
         return None
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             owner = _owner(path)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import is_large, mapped_file
+from labelloop.runs.files import read_parquet, sha256_of
 from labelloop.runs.folder import LABELS, read_record
 from labelloop.runs.labels import as_now
 from labelloop.runs.manifest import MANIFEST, checked
@@ -56,6 +56,13 @@ class Run:
         named = ("sha256", "label_column", "clean_column", "id_column", "file_name_column")
         return {**dict.fromkeys(named), "kind": "", "options": {}, **self.record.source}
 
+    def changed_input(self) -> Path | None:
+        """The input file, if it is still there with other content than the run read."""
+        source = self.record.source or {}
+        path = Path(str(source.get("path", "")))
+        known = source.get("sha256") is not None and path.is_file()
+        return path if known and sha256_of(path) != source["sha256"] else None
+
     def row_arrays(self) -> RowArrays:
         """The correction's inputs for every row."""
         try:
@@ -98,7 +105,7 @@ def read_run(path: Path) -> Run:
     if lacking:
         raise DataError(f"{path} is not a complete run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
     try:
-        labels = pq.read_table(checked(path, LABELS))
+        labels = read_parquet(checked(path, LABELS))
         check_labels(labels, path / LABELS, complete=True)
         labels = as_now(labels)
         file = checked(path, "targets.npy")

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import by_chunks, release, row_chunks
-from labelloop.runs.files import read_json, write_atomically, write_json
+from labelloop.runs.files import read_json, read_parquet, write_atomically, write_json
 from labelloop.runs.manifest import check_tree, checked, read_manifest
 from labelloop.runs.schema import MODEL, check
 from labelloop.trust import inside, load_arrays, no_links_out
@@ -209,7 +209,7 @@ def read_preview(folder: Path) -> Preview:
         OSError: There is none.
         ValueError: It is damaged.
     """
-    table = pq.read_table(checked(folder, PREVIEW))
+    table = read_parquet(checked(folder, PREVIEW))
     try:
         about = json.loads((table.schema.metadata or {})[b"labelloop"])
         kind = {"image": "image", "text": "text", "values": "values"}[about["kind"]]

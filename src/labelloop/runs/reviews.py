@@ -14,7 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from labelloop.errors import DataError
+from labelloop.runs.files import sync_folder
+from labelloop.trust import NO_LINK, file_in
+from labelloop.types import Labels
 
 try:
     import fcntl
@@ -24,6 +29,10 @@ except ImportError:  # not on Windows, which has to do with one server at a time
 REVIEWS = "reviews.jsonl"
 CUT = b"#cut"  # ends a line that a crash cut short, once the next one is added
 ACTIONS = ("keep", "accept", "label", "unsure", "skip", "undo")
+IMPROVE, ESTIMATE, GRID, SETTLE = "improve", "estimate", "grid", "settle"  # where an answer was given
+QUEUES = (IMPROVE, ESTIMATE, GRID, SETTLE)
+LATER = ("queue", "batch", "blind")  # left out where they say nothing, so that older versions can read the line
+SETTLED = ""  # stands for the one who settles, beside the names of reviewers
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,9 @@ class Answer:
         label: The class as text; None if the answer names none.
         at: The time, in UTC.
         undoes: The key of the answer that is withdrawn.
+        queue: Where it was given, a name of QUEUES: "estimate" has random rows, "settle" ends a disagreement.
+        batch: Names answers that were given at once, and are withdrawn at once.
+        blind: Whether the given and the proposed label were hidden.
     """
 
     key: str
@@ -50,6 +62,9 @@ class Answer:
     label: str | None
     at: str
     undoes: str | None = None
+    queue: str | None = None
+    batch: str | None = None
+    blind: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,8 +73,8 @@ class Verdict:
 
     Attributes:
         answers: The class that each reviewer chose, by name; None if unsure.
-        label: The class chosen by more than half of those who chose one, or None.
-        disputed: Whether reviewers chose different classes without such a majority.
+        label: The class that was settled on, else the one chosen by more than half of those who chose one, or None.
+        disputed: Whether reviewers chose different classes without such a majority, and nobody has settled it.
     """
 
     answers: Mapping[str, str | None]
@@ -74,7 +89,9 @@ def append_answers(folder: Path, answers: Sequence[Answer]) -> int:
         The size of the file, in bytes.
     """
     text = b"".join(map(_line, answers))
-    place = os.open(folder / REVIEWS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    with suppress(FileNotFoundError):
+        file_in(folder, REVIEWS)
+    place = os.open(folder / REVIEWS, os.O_RDWR | os.O_CREAT | os.O_APPEND | NO_LINK, 0o600)
     try:
         if fcntl is not None:
             fcntl.flock(place, fcntl.LOCK_EX)
@@ -87,6 +104,8 @@ def append_answers(folder: Path, answers: Sequence[Answer]) -> int:
         while written < len(text):
             written += os.write(place, text[written:])
         os.fsync(place)
+        if not size:
+            sync_folder(folder)  # it is new
         return os.fstat(place).st_size
     finally:
         os.close(place)
@@ -100,8 +119,9 @@ def read_answers(folder: Path, start: int = 0) -> tuple[list[Answer], int]:
     Raises:
         DataError: A line is not an answer.
     """
-    path = folder / REVIEWS
-    if not path.exists():
+    try:
+        path = file_in(folder, REVIEWS)
+    except FileNotFoundError:
         return [], 0
     with path.open("rb") as file:
         file.seek(start)
@@ -113,7 +133,7 @@ def read_answers(folder: Path, start: int = 0) -> tuple[list[Answer], int]:
 
 def _line(answer: Answer) -> bytes:
     """A line of the file, which begins with the checksum of the rest: a flipped bit must not become another answer."""
-    content = asdict(answer)
+    content = {name: value for name, value in asdict(answer).items() if name not in LATER or value}
     return (json.dumps({"sum": _sum(content), **content}, ensure_ascii=False) + "\n").encode()
 
 
@@ -139,13 +159,20 @@ def _answer(line: bytes, path: Path) -> Answer | None:
         raise DataError(
             f"{path}: a line is not a reviewer's answer ({error}); a newer version may have written it"
         ) from None
-    texts, named = (answer.key, answer.id, answer.reviewer, answer.at), (answer.label, answer.undoes)
-    right = type(answer.row) is int and all(isinstance(text, str) for text in texts)
+    texts = (answer.key, answer.id, answer.reviewer, answer.at)
+    named = (answer.label, answer.undoes, answer.queue, answer.batch)
+    right = type(answer.row) is int and type(answer.blind) is bool and all(isinstance(text, str) for text in texts)
     if not right or not all(text is None or isinstance(text, str) for text in named):
         raise DataError(f"{path}: a line is not a reviewer's answer (a field is of another type)")
-    if answer.action not in ACTIONS:
-        raise DataError(f"{path}: unknown action {answer.action!r:.40}; a newer version may have written it")
+    if answer.action not in ACTIONS or answer.queue not in (None, *QUEUES):
+        what = f"action {answer.action!r:.40}" if answer.action not in ACTIONS else f"queue {answer.queue!r:.40}"
+        raise DataError(f"{path}: unknown {what}; a newer version may have written it")
     return answer
+
+
+def who(answer: Answer) -> str:
+    """Whose place an answer takes: that of its reviewer, or of the one who settles a disagreement."""
+    return SETTLED if answer.queue == SETTLE else answer.reviewer
 
 
 def standing(answers: Iterable[Answer]) -> dict[tuple[int, str], Answer]:
@@ -155,7 +182,7 @@ def standing(answers: Iterable[Answer]) -> dict[tuple[int, str], Answer]:
     found: dict[tuple[int, str], Answer] = {}
     for answer in listed:
         if answer.action != "undo" and answer.key not in undone:
-            found[answer.row, answer.reviewer] = answer
+            found[answer.row, who(answer)] = answer
     return found
 
 
@@ -169,14 +196,28 @@ def verdicts(answers: Mapping[tuple[int, str], Answer]) -> dict[int, Verdict]:
 
 
 def verdict(answers: Mapping[str, str | None]) -> Verdict:
-    """The outcome of the answers to one row."""
-    chosen = [label for label in answers.values() if label is not None]
+    """The outcome of the answers to one row; SETTLED is the name of the one that ends a disagreement."""
+    given = {name: label for name, label in answers.items() if name != SETTLED}
+    if answers.get(SETTLED) is not None:
+        return Verdict(given, answers[SETTLED], False)
+    chosen = [label for label in given.values() if label is not None]
     best = max(dict.fromkeys(chosen), key=chosen.count, default=None)
     settled = best is not None and 2 * chosen.count(best) > len(chosen)
-    return Verdict(answers, best if settled else None, bool(chosen) and not settled)
+    return Verdict(given, best if settled else None, bool(chosen) and not settled)
 
 
 def reviewed_labels(folder: Path) -> dict[int, str]:
     """The labels that reviewers settled on, by row."""
     found = verdicts(standing(read_answers(folder)[0]))
     return {row: each.label for row, each in found.items() if each.label is not None}
+
+
+def random_reviewed(folder: Path) -> set[int]:
+    """The rows that reviewers answered in the queue of random rows: they may judge how good labels are."""
+    found = standing(read_answers(folder)[0])
+    return {row for (row, _), answer in found.items() if answer.queue == ESTIMATE and answer.label is not None}
+
+
+def random_order(rows: int) -> Labels:
+    """All rows in an order drawn by chance, the same at every call: that of the queue of random rows."""
+    return np.random.default_rng(rows).permutation(rows)

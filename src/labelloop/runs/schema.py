@@ -24,14 +24,24 @@ TEXT_OR_NONE = (str, None)
 NUMBERS = {str: (*NUMBER, None)}
 COUNTS = ("rows", "noisy", "unlabelled", "clean_paired", "clean_unpaired")
 
-SHARE = {"value?": (*NUMBER, None), "low?": (*NUMBER, None), "high?": (*NUMBER, None), "rows?": (int, None)}
+SHARE: dict[str, Any] = {
+    **{f"{name}?": (*NUMBER, None) for name in ("value", "low", "high")},
+    "rows?": (int, None),
+    "how?": TEXT_OR_NONE,
+    "if_noise_model_holds?": ({}, None),
+}
+OF_CLASS: dict[str, Any] = {
+    **{f"{name}?": NUMBER for name in ("good", "broken", "wrong", "fixed", "clean_rows")},
+    **{f"{name}?": (SHARE, None) for name in ("precision", "recall", "given_precision", "given_recall")},
+}
 ESTIMATE = {
     **{f"{name}?": (SHARE, None) for name in ("corrected_label_accuracy", "good_labels_broken", "wrong_labels_fixed")},
     "given_label_accuracy?": (SHARE, None),
     "level?": NUMBER,
     "notes?": [str],
     "reliability?": ([NUMBERS], None),
-    "by_class?": ([NUMBERS], None),
+    "by_class?": ([OF_CLASS], None),
+    "at_risk?": ([{"class": int, "why?": str, "verify?": int}], None),
     "alternatives?": (NUMBERS, None),
 }
 SOURCE = {

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelloop.errors import DataError
-from labelloop.runs.files import read_json
+from labelloop.runs.files import read_json, read_parquet
 from labelloop.runs.folder import OUR_FILES, read_metrics
 from labelloop.runs.labels import as_now
 from labelloop.runs.manifest import MANIFEST, checked
@@ -154,7 +153,7 @@ def _metrics(folder: Path, missing: list[str]) -> list[dict[str, Any]]:
 
 def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
     try:
-        table = pq.read_table(checked(folder, "labels.parquet"))
+        table = read_parquet(checked(folder, "labels.parquet"))
         check_labels(table, folder / "labels.parquet", complete=False)
         table = as_now(table)
     except FileNotFoundError:

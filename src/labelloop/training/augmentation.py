@@ -59,19 +59,10 @@ class Blend(NamedTuple):
     share: float
 
 
-class Mixed(NamedTuple):
-    """A batch in which row i is `share` of itself plus 1 - `share` of row `partner[i]`.
+def mix(x: Tensor, alpha: float, rng: np.random.Generator) -> tuple[Tensor, Tensor | None, float]:
+    """Blends a batch with itself in another order; returns it with the fields of its Blend.
 
     The loss of the blend is the loss on each row's own label plus that on its partner's, with the same shares.
-    """
-
-    x: Tensor
-    partner: Tensor | None  # [B]; None if nothing is blended
-    share: float
-
-
-def mix(x: Tensor, alpha: float, rng: np.random.Generator) -> Mixed:
-    """Blends a batch with itself in another order.
 
     Args:
         x: Inputs [B, ...]. Pixels become floats in [0, 1] first, as they would in the network.
@@ -80,9 +71,9 @@ def mix(x: Tensor, alpha: float, rng: np.random.Generator) -> Mixed:
     """
     partner, share = draw_blend(len(x), alpha, rng)
     if partner is None:
-        return Mixed(x, None, share)
+        return x, None, share
     x = as_floats(x)
-    return Mixed(torch.lerp(x[partner.to(x.device)], x, share), partner, share)
+    return torch.lerp(x[partner.to(x.device)], x, share), partner, share
 
 
 def draw_blend(count: int, alpha: float, rng: np.random.Generator) -> Blend:

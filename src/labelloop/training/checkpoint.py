@@ -2,15 +2,17 @@
 
 checkpoint/state.json names the tensor files with their sizes and checksums and is written last, so a reader sees the
 old state or the new one, never a mixture. The arrays of each round are written once, to a file of their own. Large
-arrays have files of their own too, and are not written again while they stay the same.
+arrays have files of their own too. Within a long epoch, checkpoint/within.json names its finished steps and a file of
+tensors beside the checkpoint of the previous epoch; if that is damaged, the epoch starts again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,13 @@ from safetensors.torch import save as save_tensors
 
 from labelloop.errors import DataError
 from labelloop.large_arrays import by_chunks, is_on_disk, row_chunks
-from labelloop.runs.files import read_json, write_atomically
+from labelloop.runs.files import read_json, write_atomically, write_json
+from labelloop.training.averaging import WeightAverage
 from labelloop.trust import inside
 
 ADVICE = "restore it from a copy, or start again in another folder (nothing was changed)"
+EVERY = 300.0  # seconds between two checkpoints
+PLACE = "within.json"
 
 
 @dataclass(frozen=True)
@@ -244,3 +249,76 @@ def _digest(array: NDArray) -> str:
     for rows in row_chunks(*array.shape):
         digest.update(np.ascontiguousarray(array[rows]).data)
     return digest.hexdigest()
+
+
+@dataclass
+class WithinEpoch:
+    """The network to checkpoint, and where.
+
+    Attributes:
+        folder: Of the checkpoint.
+        model: The network; epochs of other networks are ignored.
+        optimizer: Its optimiser.
+        average: Its averaged weights, if any.
+        every: Seconds between two checkpoints.
+    """
+
+    folder: Path
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    average: WeightAverage | None = None
+    every: float = EVERY
+    _last: float = field(default_factory=time.monotonic)
+
+    def resume(self, epoch: int, model: torch.nn.Module) -> tuple[int, float]:
+        """Restores the state after the finished steps of this epoch; returns their number and the sum of their losses.
+
+        Args:
+            epoch: The epoch that begins.
+            model: The network that it trains.
+        """
+        self._last = time.monotonic()
+        if model is not self.model or not (self.folder / PLACE).exists():
+            return 0, 0.0
+        try:
+            place = read_json(self.folder / PLACE)
+            if place["epoch"] != epoch:
+                return 0, 0.0
+            tensors = read_tensors(inside(self.folder, place["file"], PLACE), place)
+            state, optimizer, arrays = unpacked(tensors, place["optimizer"])
+        except (DataError, KeyError, TypeError, ValueError, AttributeError, SafetensorError):
+            return 0, 0.0
+        self.model.load_state_dict(state)
+        self.optimizer.load_state_dict(optimizer)
+        if self.average is not None:
+            self.average.from_arrays(arrays)
+        torch.set_rng_state(torch.from_numpy(arrays["random"]))
+        if "random_cuda" in arrays:
+            torch.cuda.set_rng_state(torch.from_numpy(arrays["random_cuda"]))
+        return place["step"], float(arrays["loss"][0])
+
+    def after_step(self, epoch: int, step: int, loss: torch.Tensor, model: torch.nn.Module) -> None:
+        """Writes a checkpoint, if it is time.
+
+        Args:
+            epoch: Counted from 1.
+            step: Its finished steps.
+            loss: The sum of their losses.
+            model: The network that is trained.
+        """
+        if model is not self.model or time.monotonic() - self._last < self.every:
+            return
+        arrays = {} if self.average is None else self.average.to_arrays()
+        arrays |= {"random": torch.get_rng_state().numpy(), "loss": np.array([loss.item()])}
+        if loss.is_cuda:
+            arrays["random_cuda"] = torch.cuda.get_rng_state().numpy()
+        tensors, settings = packed(self.model, self.optimizer, arrays)
+        name = f"within-{epoch:04d}-{step:08d}.safetensors"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        entry: dict[str, Any] = write_tensors(self.folder / name, tensors)
+        place = {"epoch": epoch, "step": step, "file": name, "optimizer": settings, **entry}
+        write_json(self.folder / PLACE, place)
+        for old in self.folder.glob("within-*.safetensors"):
+            if old.name != name:
+                old.unlink()
+        self._last = time.monotonic()

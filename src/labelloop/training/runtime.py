@@ -22,10 +22,9 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import accuracy, label_metrics
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.batch_norm import over_whole_batches
-from labelloop.training.checkpoint import Checkpoint, drop_stale, read_checkpoint, write_checkpoint
+from labelloop.training.checkpoint import Checkpoint, WithinEpoch, drop_stale, read_checkpoint, write_checkpoint
 from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, Ranks
-from labelloop.training.within_epoch import WithinEpoch
 from labelloop.types import Floats, Labels, Problem, Truth
 
 try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,8 +13,12 @@ import torch
 from labelloop.config.base import TrainingConfig
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder, load_encoder, mean_and_std
 from labelloop.seeds import integer
+from labelloop.training.averaging import WeightAverage
 from labelloop.training.batches import input_shape, is_images
 from labelloop.types import NARROW, Problem, Rows, StreamedStore
+
+if TYPE_CHECKING:
+    from labelloop.training.runtime import Runtime
 
 Config = TypeVar("Config", bound=TrainingConfig)
 
@@ -97,6 +101,15 @@ def new_optimizer(model: TwoHeadClassifier, config: TrainingConfig) -> torch.opt
             {"params": [weight for weight in groups if id(weight) not in own], "factor": 1.0},
         ]
     return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
+
+
+def new_model(
+    config: TrainingConfig, problem: Problem, runtime: Runtime
+) -> tuple[TwoHeadClassifier, torch.optim.SGD, WeightAverage]:
+    """A new classifier on the device, its optimiser, and its averaged weights: without averaging, its own."""
+    model = runtime.prepare(new_classifier(config, problem, runtime.seed))
+    optimizer = new_optimizer(model, config)
+    return model, optimizer, WeightAverage(model, optimizer, config.average_weights)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

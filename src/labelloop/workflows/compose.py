@@ -1,8 +1,10 @@
 """The one place where data, noise, method and run come together: for `fit`, the demo, `bench` and the estimator.
 
 The rows of a table, or of a data set with corrupted labels, form a Problem. With a method and its settings it becomes a
-Task, which is checked, tried out, and trained in memory or in a run folder.
+Task, which is checked, tried out, and trained in memory or in a run folder. A bench imports all it needs from here.
 """
+
+# ruff: noqa: F401
 
 from __future__ import annotations
 
@@ -18,12 +20,11 @@ from typing import Any
 import torch
 
 from labelloop.config.base import TrainingConfig
-from labelloop.config.build import to_dict
+from labelloop.config.build import flat, to_dict
 from labelloop.data.datasets import LabelledData
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import keep_freed_memory, memory_limit, usual_limit
-from labelloop.methods import METHODS, Method
-from labelloop.methods.configure import recipe_config
+from labelloop.methods import METHODS, recipe_config
 from labelloop.models import TwoHeadClassifier
 from labelloop.noise import Noisy, realised_rate
 from labelloop.runs.folder import RunFolder
@@ -34,34 +35,7 @@ from labelloop.training.ranks import ALONE, Ranks
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer, resolve
 from labelloop.types import MISSING, Fitted, Problem, ReturnedLabels, Truth
-from labelloop.workflows.noisy_data import NoisySetting, load_data, noisy_problem
-
-__all__ = [
-    "LabelledData",
-    "Noisy",
-    "NoisySetting",
-    "RunOptions",
-    "Task",
-    "Trained",
-    "build_network",
-    "check_method",
-    "check_optimizer",
-    "check_task",
-    "ended",
-    "have_one_thread",
-    "keep_freed_memory",
-    "load_data",
-    "make_task",
-    "method_named",
-    "new_record",
-    "noisy_problem",
-    "open_run",
-    "read_checkpoint",
-    "realised_rate",
-    "recipe_config",
-    "shown_to",
-    "train",
-]
+from labelloop.workflows.noise import NoisySetting, load_data, noisy_problem
 
 
 @dataclass(frozen=True)
@@ -152,11 +126,6 @@ class Trained:
     folder: RunFolder | None
 
 
-def method_named(name: str) -> Method:
-    """A method of METHODS."""
-    return METHODS[name]
-
-
 def make_task(
     method: str, config: TrainingConfig, problem: Problem, truth: Truth, *, named_columns: bool = False
 ) -> Task:
@@ -200,7 +169,7 @@ def check_task(task: Task, source: str, options: RunOptions) -> None:
             f" {options.ranks.count} take part; start one process, or take another method: {able}"
         )
     try:
-        check_method(task)
+        METHODS[task.method].check(task.problem, task.config)
     except DataError as error:
         raise DataError(f"{source}: {error}") from None
     model, device = build_network(task, options.seed), options.device
@@ -209,11 +178,6 @@ def check_task(task: Task, source: str, options: RunOptions) -> None:
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); try 'cpu'") from None
     check_optimizer(model, task.config)
-
-
-def check_method(task: Task) -> None:
-    """Refuses rows or settings that the method cannot be trained with."""
-    METHODS[task.method].check(task.problem, task.config)
 
 
 def build_network(task: Task, seed: int) -> TwoHeadClassifier:
@@ -306,11 +270,6 @@ def _as_the_first_has_it(fitted: Fitted, ranks: Ranks) -> Fitted:
     return fitted if ranks.is_first else replace(fitted, returned=ReturnedLabels(*shared))
 
 
-def have_one_thread() -> None:
-    """For a process that runs small experiments beside others."""
-    torch.set_num_threads(1)
-
-
 def open_run(options: RunOptions, record: RunRecord) -> RunFolder | None:
     """The run folder, new or resumed, with its run.json; None for a run in memory, and for all but the first process.
 
@@ -354,7 +313,7 @@ def _check_same_run(stored: RunRecord, run: RunRecord, folder: Path) -> None:
         before, now = getattr(stored, key), getattr(run, key)
         if before != now:
             raise DataError(f"{folder} was started with {key} {before!r}, not {now!r}; {advice}")
-    settings, new = _flat(stored.config), _flat(run.config)
+    settings, new = flat(stored.config), flat(run.config)
     for key in (*new, *(settings.keys() - new.keys())):
         if settings.get(key) != new.get(key):
             raise DataError(f"{folder} was started with {key} = {settings.get(key)!r}, not {new.get(key)!r}; {advice}")
@@ -377,11 +336,3 @@ def _check_same_run(stored: RunRecord, run: RunRecord, folder: Path) -> None:
             " digits of its confidences; set OMP_NUM_THREADS to get the same bytes",
             stacklevel=4,
         )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys as one: corrector.hidden."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import decode, text_of
+from labelloop.data.frames import are_texts, check_aligned, is_frame, is_path
 from labelloop.data.problem import check, classes_of, make_problem
+from labelloop.data.readers import ReadOptions
 from labelloop.data.table import Table, from_arrays
-from labelloop.errors import DataError, UsageError, some
+from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.large_arrays import by_chunks, put, row_chunks
 from labelloop.relabel import correct_labels, suit_trees
-from labelloop.relabel.estimate import estimate
+from labelloop.relabel.estimate import estimate, inputs_alone
 from labelloop.relabel.relabel import MIN_PAIRS
 from labelloop.runs.labels import label_table
 from labelloop.runs.result_files import RowArrays, row_arrays
@@ -27,15 +30,23 @@ from labelloop.runs.survey import Survey
 from labelloop.seeds import whole_seed
 from labelloop.splits import one_hot
 from labelloop.types import MISSING, Floats, Labels
+from labelloop.workflows.summary import CorrectedRows
 
+NOT_ASKED = ("encoding", "image_form", "as_they_are", "labels_required", "progress")  # of ReadOptions
+LISTS = (
+    *("feature_columns", "text_columns", "category_columns", "leave_out", "trust_columns", "extra_columns"),
+    *("missing", "na"),
+)
 SUM_TOLERANCE = 0.01  # probabilities stored in half precision are off by up to 0.003
 
 
-@dataclass(frozen=True)
-class CorrectionResult:
+@dataclass(frozen=True, repr=False)
+class CorrectionResult(CorrectedRows):
     """What `correct` returns. Rows are in the order they came in.
 
     Attributes:
+        frame: Your rows, in your type of data frame and with its index, and beside them the columns of `labels`:
+            `corrected_label`, `corrected_confidence`, `changed`, ...
         corrected_labels: A label for every row, in the type of the input labels; the clean label if there is one.
         corrected_proba: The same as probabilities [n, C].
         label_score: The corrected probability of the given label; low values are suspicious, NaN without a label.
@@ -52,6 +63,7 @@ class CorrectionResult:
         guard: How many given labels were changed and kept, and the evidence for it; `line` is a summary.
         labels: The table of labels.parquet, one row per input row.
         rows: The arrays that `labelloop refit` needs; None if they would be too large.
+        own: Your data frame, or what you gave with an index; None for arrays and files.
     """
 
     corrected_labels: NDArray
@@ -68,6 +80,7 @@ class CorrectionResult:
     guard: dict[str, Any]
     labels: pa.Table
     rows: RowArrays | None
+    own: Any = None
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary and the report."""
@@ -86,52 +99,130 @@ class CorrectionResult:
 
 
 def correct(
-    y: ArrayLike,
-    y_clean: ArrayLike,
+    y: Any,
+    y_clean: ArrayLike | None = None,
     *,
+    label: str | None = None,
+    clean: str | None = None,
     pred_probs: ArrayLike | None = None,
-    embeddings: ArrayLike | None = None,
+    embeddings: Any = None,
     ids: ArrayLike | None = None,
     class_names: Sequence[Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> CorrectionResult:
     """Corrects noisy labels with a few clean ones, in seconds and without training a network.
+
+    Give all rows at once, as a data frame or the path of a file: `correct(df, label="y", clean="y_clean")` reads them
+    as `labelloop correct` does. Or give arrays: `correct(y, y_clean, embeddings=X)`.
 
     Keep the given label of clean rows where you can: only such pairs measure how reliable given labels are. With fewer
     than 20 pairs, it is estimated from the noisy rows. A given label is changed only where the clean rows show that
     changes fix more labels than they break.
 
     Args:
-        y: The given labels [n]; blank, NaN, None or -1 where there is none.
-        y_clean: The clean labels [n], with missing ones marked in the same way.
+        y: A data frame of pandas, polars or Arrow with the labels among its columns, or the path of a file, such as
+            .csv or .parquet. Or the given labels [n]; blank, NaN, None or -1 where there is none.
+        y_clean: The clean labels [n], with missing ones marked in the same way; only beside an array of given labels.
+        label: The column of the given labels, in a data frame or a file; without it, it is guessed by its name.
+        clean: The column of the clean labels.
         pred_probs: Out-of-sample probabilities of the given label [n, C], from any model that was cross-validated on
             the given labels. Columns are in the order of the sorted classes, or of `class_names`.
-        embeddings: Features [n, D] from any network, or the columns of a table; with fewer than 128 columns, trees
-            are cross-validated on them too.
+        embeddings: Features [n, D] from any network, or the columns of a table as an array or a data frame, which may
+            hold categories, dates, texts and gaps. With fewer than 128 columns, trees are cross-validated on them too.
         ids: A name for every row; without it, the row number.
         class_names: The classes in the order of the columns; without it, the labels that occur, sorted.
+        columns: How to read a data frame or a file, by the names of the flags: {"id_column": "id", "leave_out": ["x"],
+            "text_columns": ["note"], "missing": ["-1"]}.
         seed: The same seed gives the same result.
 
+    Returns:
+        A `CorrectionResult`: `frame` has your rows with the corrected labels, `corrected_labels` is an array,
+        `estimate` says how good they are.
+
     Raises:
-        UsageError: Neither probabilities nor embeddings are given.
-        DataError: The arrays cannot be used; the message says which rows and why.
+        UsageError: There is nothing to correct with, or arguments contradict each other.
+        DataError: The rows cannot be used; the message says which and why.
 
     Warns:
         UserWarning: There are few clean rows, a class has none, none is paired, or the probabilities look as if the
             model had been trained on the rows that it predicts.
+
+    Example:
+        >>> import numpy as np, pyarrow as pa, labelloop
+        >>> rng = np.random.default_rng(0)
+        >>> true = np.arange(200) % 2
+        >>> given = np.where(rng.random(200) < 0.2, 1 - true, true)
+        >>> verified = [int(k) if row < 60 else None for row, k in enumerate(true)]
+        >>> df = pa.table({"size": true + 0.3 * rng.normal(size=200), "y": given, "y_clean": verified})
+        >>> result = labelloop.correct(df, label="y", clean="y_clean")
+        >>> bool(np.mean(result.corrected_labels == true) > 0.9)
+        True
     """
+    if is_frame(y) or is_path(y):
+        if y_clean is not None or embeddings is not None or ids is not None:
+            raise UsageError(
+                "all rows are in the data frame or file: name columns with label, clean and columns, and leave y_clean,"
+                " embeddings and ids out"
+            )
+        return _correct_rows(y, read_options(columns, label, clean), pred_probs, class_names, seed)
+    if label is not None or clean is not None or columns is not None:
+        raise UsageError("label, clean and columns are about a data frame or a file; give one, or y and y_clean alone")
+    if y_clean is None:
+        raise UsageError("no clean labels: give y_clean, missing where a row has none")
+    check_aligned(y=y, y_clean=y_clean, embeddings=embeddings, pred_probs=pred_probs)
     probabilities = None if pred_probs is None else _matrix(pred_probs, "pred_probs", "[n, C]")
-    features = None if embeddings is None else _matrix(embeddings, "embeddings", "[n, D]")
-    first = probabilities if probabilities is not None else features
-    if first is None:
+    if probabilities is None and embeddings is None:
         raise UsageError("nothing to correct with: give pred_probs, embeddings or both")
+    features, named = None, False
+    if embeddings is not None and (is_frame(embeddings) or are_texts(embeddings)):
+        found = from_arrays(embeddings, source="embeddings")
+        features, named = found.inputs, True
+    elif embeddings is not None:
+        features = _matrix(embeddings, "embeddings", "[n, D]")
+    first = probabilities if probabilities is not None else features
     table = from_arrays(first, y, y_clean, ids=ids, class_names=class_names)
     if features is not None and len(features) != len(table):
         raise DataError(f"{len(table)} rows of pred_probs, but {len(features)} of embeddings; give one for every row")
-    named = None if class_names is None else [str(name) for name in class_names]
-    return correct_table(
-        replace(table, class_names=None if named is None else tuple(named)), probabilities, features, seed
-    )
+    own: Any = next((part for part in (y, y_clean, embeddings) if hasattr(part, "iloc")), None)
+    own = own if own is None else own.index.to_frame().iloc[:, :0]
+    names = None if class_names is None else tuple(str(name) for name in class_names)
+    result = correct_table(replace(table, class_names=names), probabilities, features, seed, named=named)
+    return replace(result, own=own)
+
+
+def _correct_rows(
+    rows: Any, options: ReadOptions, pred_probs: ArrayLike | None, class_names: Sequence[Any] | None, seed: int
+) -> CorrectionResult:
+    """The same for a data frame or a file, read as `labelloop correct` reads it."""
+    from labelloop.workflows.correct_file import read_sources  # it imports this module
+
+    found = read_sources(Path(rows) if is_path(rows) else rows, options, None, class_names)
+    probabilities = found.probabilities if pred_probs is None else _matrix(pred_probs, "pred_probs", "[n, C]")
+    if probabilities is not None and len(probabilities) != len(found.table):
+        raise DataError(f"{len(found.table)} rows, but {len(probabilities)} of pred_probs; give one for every row")
+    result = correct_table(found.table, probabilities, found.features, seed, named=found.named)
+    return replace(result, own=rows if is_frame(rows) else None)
+
+
+def read_options(columns: Mapping[str, Any] | None, label: str | None, clean: str | None) -> ReadOptions:
+    """How to read a data frame or a file, from the arguments of `correct` and `fit`.
+
+    Raises:
+        UsageError: A name is not one of the options.
+    """
+    known = [field.name for field in fields(ReadOptions) if field.name not in NOT_ASKED]
+    for name in columns or {}:
+        if name not in known:
+            raise UsageError(f"columns: no option {name!r}; {nearest(name, known)}")
+    named = {key: value for key, value in (("label_column", label), ("clean_column", clean)) if value is not None}
+    if twice := set(named) & set(columns or {}):
+        raise UsageError(f"{sorted(twice)[0]} is named twice; name it once")
+    asked = {**named, **(columns or {})}
+    for name in LISTS:
+        if isinstance(asked.get(name), str):
+            asked[name] = (asked[name],)
+    return ReadOptions(**asked, progress=False)
 
 
 def correct_table(
@@ -168,9 +259,14 @@ def correct_table(
         given, clean, len(classes), pred_probs=pred_probs, embeddings=embeddings, table=trees, seed=seed
     )
     rows = np.flatnonzero(clean != MISSING)
-    targets = found.targets  # [n, C]
+    judges, targets = found.judges(rows), found.targets  # [n, C]
+    judged = estimate(
+        found.cross_fitted[judges], given[judges], clean[judges], found.notes, found.expected_right[judges],
+        inputs_alone(found, given, clean, judges),
+    )  # fmt: skip
     put(targets, rows, one_hot(clean[rows], len(classes)))
     labels = label_table(table.ids, classes.tolist(), given, clean, targets, found.predicted.argmax(axis=1))
+    inputs_by_name = {"table_inputs" if trees else "inputs": embeddings}
     assert table.labels is not None  # else `check` has refused the table
     return CorrectionResult(
         corrected_labels=decode(targets.argmax(axis=1), classes, table.labels.dtype),
@@ -183,10 +279,10 @@ def correct_table(
         weights_without_label=found.weights_without_label,
         clean_rows=clean_rows,
         data=data,
-        estimate=estimate(found.cross_fitted[rows], given[rows], clean[rows], expected=found.expected_right[rows]),
+        estimate=judged,
         guard=found.guard,
         labels=labels,
-        rows=row_arrays(given, clean, scores=found.scores, **{"table_inputs" if trees else "inputs": embeddings}),
+        rows=row_arrays(given, clean, scores=found.scores, judged=found.judged, **inputs_by_name),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from labelloop.data.columns import EMBEDDING_NAMES, ONLY_NAMED, Feature, SchemaSummary, Use, are_array_names, together
-from labelloop.data.readers import ReadOptions
+from labelloop.data.frames import arrow_of, is_frame
+from labelloop.data.readers import FRAME, ReadOptions
 from labelloop.data.readers.arrow_file import open_columns, parts_of
 from labelloop.data.readers.csv_file import ending_of
 from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
@@ -24,12 +26,13 @@ from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord, versions
+from labelloop.types import Floats
 from labelloop.workflows.correct import CorrectionResult, correct_table
 from labelloop.workflows.encode import hint, read_inputs
 from labelloop.workflows.ending import leave_preview, leave_report
 from labelloop.workflows.summary import next_steps, result_text, schema_text
 
-FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".npz")
+FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".json", ".xlsx", ".npz")
 PREFIX = "p_"  # as `labelloop predict` names the columns of its probabilities
 
 
@@ -96,16 +99,58 @@ def _correct_file(
         raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
     if not dry_run and to.file is not None and to.file.exists() and not to.overwrite:
         raise DataError(f"{to.file} exists; give another name, or --overwrite")
-    names = [] if path.is_dir() and options.encoder is not None else _column_names(path)
+    found = read_sources(path, options, pred_probs_columns, class_names)
+    table = found.table
+    if dry_run:
+        return f"{schema_text(table)}\nnothing was corrected or written (--dry-run)"
+    with clock("correcting labels", options.progress):
+        result = correct_table(table, found.probabilities, found.features, seed, named=found.named)
+    if to.folder is not None:
+        _write_run(RunFolder(to.folder, overwrite=to.overwrite, replaces="correct"), table, result, seed)
+        leave_report(to.folder, to.report, options.progress)
+    if to.file is not None:
+        write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
+        write_atomically(to.file, lambda place: write(result.labels, place))
+    return f"{schema_text(table)}\n{_summary(result)}\n{_ending(to, found.inputs)}"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What labels are corrected from.
+
+    Attributes:
+        table: The rows with their labels.
+        probabilities: Out-of-sample probabilities [n, C], or None.
+        features: Features [n, D], or None.
+        named: Whether the features are columns with names.
+        inputs: The table that was read last, with the features if there are any.
+    """
+
+    table: Table
+    probabilities: Floats | None
+    features: Floats | None
+    named: bool
+    inputs: Table
+
+
+def read_sources(
+    path: Any, options: ReadOptions, pred_probs_columns: Sequence[str] | None, class_names: Sequence[Any] | None
+) -> Sources:
+    """Finds the probabilities and features of a file or a data frame; arguments as in `correct_file`."""
+    names = _column_names(path, options)
     label_column = options.label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
     asked, named_probabilities = options, pred_probs_columns or ()
     if pred_probs_columns is None:
         pred_probs_columns = ["pred_probs"] if "pred_probs" in names else [n for n in names if n.startswith(PREFIX)]
     options = replace(options, label_column=label_column)
-    embedding_column, embedded = options.embedding_column, bool(options.text_column or options.encoder)
-    if embedding_column is None and options.feature_columns is None and not embedded:
+    embedding_column, embedded = options.embedding_column, bool(options.text_columns or options.encoder)
+    unsaid = embedding_column is None and options.feature_columns is None and not embedded
+    is_npz = isinstance(path, Path) and ending_of(path) == ".npz"
+    if unsaid and (pred_probs_columns or is_npz):  # else the columns beside it count too
         embedding_column = next((n for n in EMBEDDING_NAMES if n in names), None)
-    no_inputs = replace(options, embedding_column=None, feature_columns=None, text_column=None, encoder=None)
+    no_inputs = replace(
+        options, embedding_column=None, feature_columns=None, text_columns=(), category_columns=(), encoder=None
+    )
     tables: list[Table] = []
     if pred_probs_columns:
         one = len(pred_probs_columns) == 1
@@ -120,20 +165,14 @@ def _correct_file(
     named_columns = {asked.label_column, asked.embedding_column, *named_probabilities}
     named_columns |= set(asked.feature_columns or ())
     table = replace(table, schema_summary=_schema_summary(tables, pred_probs_columns, named_columns))
-    if dry_run:
-        return f"{schema_text(table)}\nnothing was corrected or written (--dry-run)"
-    probabilities = tables[0].inputs if pred_probs_columns else None
-    features = tables[-1].inputs if has_embedding else None
-    named = has_embedding and bool(tables[-1].column_names) and not are_array_names(tables[-1].column_names)
-    with clock("correcting labels", options.progress):
-        result = correct_table(table, probabilities, features, seed, named=named)
-    if to.folder is not None:
-        _write_run(RunFolder(to.folder, overwrite=to.overwrite, replaces="correct"), table, result, seed)
-        leave_report(to.folder, to.report, options.progress)
-    if to.file is not None:
-        write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
-        write_atomically(to.file, lambda place: write(result.labels, place))
-    return f"{schema_text(table)}\n{_summary(result)}\n{_ending(to, tables[-1])}"
+    inputs = tables[-1]
+    return Sources(
+        table=table,
+        probabilities=tables[0].inputs if pred_probs_columns else None,
+        features=inputs.inputs if has_embedding else None,
+        named=has_embedding and bool(inputs.column_names) and not are_array_names(inputs.column_names),
+        inputs=inputs,
+    )
 
 
 def _schema_summary(
@@ -204,8 +243,12 @@ def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: 
         folder.write_record(record)
 
 
-def _column_names(path: Path) -> list[str]:
+def _column_names(path: Any, options: ReadOptions) -> list[str]:
     """The names of the columns or arrays of a file, without reading it. `read_table` reports what is wrong with it."""
+    if is_frame(path):
+        return arrow_of(path, FRAME).column_names
+    if path.is_dir() and options.encoder is not None:
+        return []
     if is_hub_dataset(path):
         return read_hub_dataset(path).arrow.column_names
     if path.is_dir() and parts_of(path):

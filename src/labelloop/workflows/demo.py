@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from labelloop.data.table import from_arrays
 from labelloop.errors import DataError, UsageError
-from labelloop.methods.configure import recipe_config
+from labelloop.methods import recipe_config
 from labelloop.runs.files import write_json
 from labelloop.runs.folder import LABELS, holds_run, read_record
 from labelloop.runs.run_json import versions

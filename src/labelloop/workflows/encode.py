@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from labelloop.config.base import TrainingConfig
 from labelloop.data.columns import names_of_array
-from labelloop.data.images.store import Unreadable
+from labelloop.data.image_files import Unreadable
 from labelloop.data.readers import ReadOptions, kind_of, read_table
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
@@ -30,7 +30,7 @@ TRAINABLE = ("labelloop", "closed-loop", "cross-entropy")  # methods with a sepa
 
 
 def read_inputs(
-    path: Path,
+    path: Any,
     options: ReadOptions,
     form: EncoderForm | None = None,
     *,
@@ -41,22 +41,21 @@ def read_inputs(
     """Reads a file, and turns its texts or images into inputs if an encoder is set.
 
     Args:
-        path: The file or folder.
+        path: The file or folder, or a data frame.
         options: How to read it.
-        form: How a model or an earlier table made its inputs; without it, `options.encoder`, or hashed words for texts.
+        form: How a model or an earlier table made its inputs; without it, `options.encoder`.
         shape: The shape of one input of the model or the earlier table.
         place: Where the encoder of a model is now.
         device: The device to encode on.
     """
     if form is not None:
-        options = replace(options, encoder=form.name)
-        if form.kind == "text" and options.text_column is None:
-            options = replace(options, text_column=form.column)
-    elif options.text_column is not None and options.encoder is None:
-        options = replace(options, encoder=WORDS)
+        options = replace(options, encoder=form.name, train_encoder=form.trained)
+        if form.kind == "text" and not options.text_columns and form.column is not None:
+            options = replace(options, text_columns=(form.column,))
     if options.train_encoder and options.encoder is None:
         raise UsageError("train_encoder trains an encoder further; name one with encoder")
-    with clock(f"reading {path.name}", options.progress) if path.is_file() else nullcontext():
+    is_file = isinstance(path, Path) and path.is_file()
+    with clock(f"reading {path.name}", options.progress) if is_file else nullcontext():
         table = read_table(path, options)
     if not isinstance(table.inputs, RawInputs):
         return table
@@ -83,11 +82,14 @@ def encode_table(
     found = encoded_inputs(table.inputs, form, table.source, place=place, shape=shape, device=device, progress=progress)
     bad = tuple(Unreadable(row, name, reason) for row, name, reason in found.unreadable)
     names: Sequence[str] = ()
+    values = found.values
     if not found.form.trained:
-        names = names_of_array(form.column or form.kind, found.values.shape[1])
+        names = [*names_of_array(form.column or form.kind, values.shape[1]), *table.column_names]
+        values = values if table.beside is None else np.concatenate([values, table.beside], axis=1)
     return replace(
         table,
-        inputs=found.values,
+        inputs=values,
+        beside=None,
         column_names=tuple(names),
         encoder_form=found.form,
         raw=table.inputs,
@@ -100,20 +102,11 @@ def raw_or_not(rows: Any, encoder: str | None, trained: bool) -> Any:
     """The caller's rows as texts or images for an encoder; unchanged if there is none."""
     if encoder is None and trained:
         raise UsageError("train_encoder trains an encoder further; name one with encoder")
-    if encoder is None and _are_texts(rows):
-        raise UsageError(
-            "these rows are texts, which need an encoder: encoder='sentence-transformers:all-MiniLM-L6-v2', or"
-            " encoder='words', which counts words and needs nothing"
-        )
     if encoder is None or rows is None:
         return rows
     from labelloop.encoders.encoder import raw_inputs
 
     return raw_inputs(rows, encoder)
-
-
-def _are_texts(rows: Any) -> bool:
-    return isinstance(rows, list | tuple | np.ndarray) and bool(len(rows)) and all(isinstance(row, str) for row in rows)
 
 
 def shape_of(table: Table) -> Sequence[int] | None:
@@ -150,10 +143,12 @@ def trained_config(config: TrainingConfig, table: Table, method: str) -> Trainin
 def hint(table: Table) -> str | None:
     """A hint about pretrained encoders for runs without one; None if it does not apply."""
     form = table.encoder_form
-    if form is not None and form.name == WORDS:
+    texts = [column.name for column in table.encoding if column.kind == "text"]
+    if (form is None and texts) or (form is not None and form.name == WORDS):
+        name = texts[0] if texts else form.column if form is not None and form.column else "NAME"
         return (
-            "the texts are hashed words; an encoder that knows their meaning usually corrects more: --encoder"
-            " sentence-transformers:all-MiniLM-L6-v2 (docs/text-embeddings.md)"
+            "of the texts, only the words count; an encoder that knows their meaning usually corrects more: --text"
+            f" {name} --encoder sentence-transformers:all-MiniLM-L6-v2 (docs/text-embeddings.md)"
         )
     if form is None and (table.image_form is not None):
         return (
@@ -177,8 +172,11 @@ def embed_file(path: Path, options: ReadOptions, output: Path, *, overwrite: boo
         raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; give an .npz file")
     if output.exists() and not overwrite:
         raise DataError(f"{output} exists; give another name, or --overwrite")
-    if options.encoder is None and options.text_column is None:
+    if options.encoder is None and options.text_columns:
+        options = replace(options, encoder=WORDS)
+    if options.encoder is None:
         raise UsageError("nothing to encode with; give --encoder, and --text for the texts of a table")
+    options = replace(options, feature_columns=(), encoding=())  # of the texts alone
     with memory_limit(None, output):
         table = _read(path, options, device)
     form = table.encoder_form

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelloop.data.images.store import ImageFiles
+from labelloop.data.image_files import ImageFiles
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.data.table import Table
 from labelloop.errors import DataError
@@ -21,11 +21,16 @@ from labelloop.large_arrays import Releaser
 from labelloop.progress import clock
 from labelloop.report.html import write_report
 from labelloop.runs.result_files import Preview, copy_preview, write_preview
+from labelloop.runs.reviews import random_order
 
 MOST = {"image": 10_000, "text": 100_000, "values": 100_000}  # rows that are stored
-SIDE = 96  # the most pixels of a thumbnail's side
-LETTERS = 300  # of a text; 40 of a value
-COLUMNS = 8
+BYTES = 24_000_000  # of all thumbnails, about: the fewer rows, the larger each of them
+SIDES = (96, 320)  # the least and the most pixels of a thumbnail's side
+PER_PIXEL = 0.2  # bytes of a JPEG
+LETTERS, ALL_LETTERS = (300, 5_000), 40_000_000  # of a text, and of all texts
+VALUE = 200  # letters of a value
+COLUMNS = 40
+RANDOM = 1_000  # random rows, for the estimate of a review
 BATCH = 128  # rows read at a time
 TEXTS = ("text", "sentence", "content", "comment", "review", "body")  # columns that are shown if rows are arrays
 
@@ -45,13 +50,17 @@ def make_preview(table: Table, labels: pa.Table) -> Preview | None:
     rows = wanted_rows(labels, most)
     sample = "all rows"
     if len(rows) < len(labels):
-        what = "clean ones, the most doubtful and the most confident changes"
+        what = "clean ones, random ones, the most doubtful and the most confident changes"
         sample = f"{len(rows):,} of {len(labels):,} rows are kept: {what}"
     return Preview(kind, rows.tolist(), show(rows), columns, sample)
 
 
 def wanted_rows(labels: pa.Table, most: int) -> NDArray[np.int64]:
-    """At most `most` rows, in order: a third clean rows, then the most doubtful and most confident changes in turn."""
+    """At most `most` rows, in order.
+
+    A third are clean rows, a tenth random ones, in the order of a review; then the most doubtful rows and the most
+    confident changes in turn.
+    """
     count = len(labels)
     if count <= most:
         return np.arange(count)
@@ -59,7 +68,8 @@ def wanted_rows(labels: pa.Table, most: int) -> NDArray[np.int64]:
     clean, changed = (labels[name].to_numpy().astype(bool) for name in ("verified", "changed"))
     doubtful = np.argsort(np.where(clean, 3.0, confidence), kind="stable")
     surest = np.argsort(np.where(changed, -confidence, 3.0), kind="stable")[: int(changed.sum())]
-    parts = [np.flatnonzero(clean)[: most // 3]]
+    by_chance = random_order(count)
+    parts = [np.flatnonzero(clean)[: most // 3], by_chance[~clean[by_chance]][: min(RANDOM, most // 10)]]
     both = np.empty(2 * min(len(doubtful), len(surest)), np.int64)
     both[0::2], both[1::2] = doubtful[: len(both) // 2], surest[: len(both) // 2]
     ranked = np.concatenate([*parts, both, doubtful])
@@ -75,21 +85,21 @@ def _looks(table: Table) -> Looks | None:
     """The kind of preview, the names of its values, and a function that makes the previews of some rows."""
     inputs, raw = table.inputs, table.raw
     if raw is not None and raw.kind == "text":
-        return "text", (), lambda rows: [_cut(raw.items[row], LETTERS) for row in rows.tolist()]
+        return "text", (), lambda rows: [_cut(raw.items[row], _letters(rows)) for row in rows.tolist()]
     if raw is not None:
-        return "image", (), lambda rows: [_thumbnail_of_any(raw.items[row]) for row in rows.tolist()]
+        return "image", (), lambda rows: [_thumbnail_of_any(raw.items[row], _side(rows)) for row in rows.tolist()]
     if isinstance(inputs, ImageFiles):
-        return "image", (), lambda rows: [_thumbnail_of_file(inputs.path(row)) for row in rows.tolist()]
+        return "image", (), lambda rows: [_thumbnail_of_file(inputs.path(row), _side(rows)) for row in rows.tolist()]
     if isinstance(inputs, np.ndarray) and inputs.ndim == 4:
         if find_spec("PIL") is None:
             return None
         scale = _scale(inputs)
-        return "image", (), lambda rows: [_thumbnail(inputs[row], scale) for row in rows.tolist()]
+        return "image", (), lambda rows: [_thumbnail(inputs[row], scale, _side(rows)) for row in rows.tolist()]
     own = _own_columns(table.origin) if table.origin is not None else None
     if own is not None and len(own) == len(table):
         text = _text_column(own, table)
         if text is not None and text in own.column_names:
-            return "text", (), lambda rows: [_cut(value, LETTERS) for value in own[text].take(rows).to_pylist()]
+            return "text", (), lambda rows: [_cut(value, _letters(rows)) for value in own[text].take(rows).to_pylist()]
         if shown := _value_columns(own, table):
             return "values", tuple(shown), lambda rows: _values(own.select(shown).take(rows))
     if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
@@ -97,6 +107,16 @@ def _looks(table: Table) -> Looks | None:
         names = table.column_names[:width] or tuple(f"x[{k}]" for k in range(width))
         return "values", names, lambda rows: _first_columns(inputs, rows, width)
     return None
+
+
+def _side(rows: Rows) -> int:
+    """The most pixels of a thumbnail's side, if there are so many."""
+    return int(np.clip(np.sqrt(BYTES / max(len(rows), 1) / PER_PIXEL), *SIDES))
+
+
+def _letters(rows: Rows) -> int:
+    """The most letters of a text, if there are so many."""
+    return int(np.clip(ALL_LETTERS / max(len(rows), 1), *LETTERS))
 
 
 def _first_columns(inputs: NDArray, rows: Rows, width: int) -> list[list[str]]:
@@ -109,7 +129,7 @@ def _first_columns(inputs: NDArray, rows: Rows, width: int) -> list[list[str]]:
 
 
 def _values(shown: pa.Table) -> list[list[str]]:
-    columns = [[_cut(value, 40) for value in column.to_pylist()] for column in shown.columns]
+    columns = [[_cut(value, VALUE) for value in column.to_pylist()] for column in shown.columns]
     return [list(line) for line in zip(*columns, strict=True)]
 
 
@@ -164,7 +184,7 @@ def _scale(inputs: NDArray) -> tuple[float, float]:
     return (0.0, 255.0) if low >= 0 and 1 < high <= 255 else (low, max(high, low + 1e-6))
 
 
-def _thumbnail(pixels: NDArray, scale: tuple[float, float]) -> bytes | None:
+def _thumbnail(pixels: NDArray, scale: tuple[float, float], side: int) -> bytes | None:
     from PIL import Image
 
     low, high = scale
@@ -173,10 +193,10 @@ def _thumbnail(pixels: NDArray, scale: tuple[float, float]) -> bytes | None:
     )
     if values.shape[2] == 1:
         values = values[:, :, 0]
-    return _encoded(Image.fromarray(values[..., :3] if values.ndim == 3 else values))
+    return _encoded(Image.fromarray(values[..., :3] if values.ndim == 3 else values), side)
 
 
-def _thumbnail_of_file(path: Path) -> bytes | None:
+def _thumbnail_of_file(path: Path, side: int) -> bytes | None:
     """A thumbnail; None if the image no longer exists or cannot be decoded."""
     from PIL import Image
 
@@ -184,26 +204,26 @@ def _thumbnail_of_file(path: Path) -> bytes | None:
         if not path.is_file():  # a pipe would be waited for
             return None
         with Image.open(path) as image:
-            image.draft("RGB", (2 * SIDE, 2 * SIDE))
-            return _encoded(image.convert("RGB"))
+            image.draft("RGB", (2 * side, 2 * side))
+            return _encoded(image.convert("RGB"), side)
     except Exception:  # a damaged image can fail in any way
         return None
 
 
-def _thumbnail_of_any(item: Any) -> bytes | None:
+def _thumbnail_of_any(item: Any, side: int) -> bytes | None:
     """The same for an image in any form that an encoder takes."""
     try:
         if isinstance(item, Path):
-            return _thumbnail_of_file(item)
+            return _thumbnail_of_file(item, side)
         from labelloop.encoders.encoder import opened
 
-        return _encoded(opened(item))
+        return _encoded(opened(item), side)
     except Exception:  # a damaged image can fail in any way
         return None
 
 
-def _encoded(image: Any) -> bytes:
-    image.thumbnail((SIDE, SIDE))
+def _encoded(image: Any, side: int) -> bytes:
+    image.thumbnail((side, side))
     place = io.BytesIO()
     image.save(place, "JPEG", quality=80)
     return place.getvalue()

@@ -14,15 +14,16 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from labelloop.config.base import TrainingConfig
-from labelloop.config.recipes import DEFAULT_METHOD, DEFAULT_RECIPE, method_of
+from labelloop.config.base import DEFAULT_METHOD, DEFAULT_RECIPE, TrainingConfig, method_of
 from labelloop.data.classes import decode, encode
 from labelloop.data.columns import are_array_names
+from labelloop.data.frames import check_aligned, is_frame, is_path
 from labelloop.data.problem import TableProblem, check, encoded, held_out_rows, make_problem
-from labelloop.data.table import Table, from_arrays
+from labelloop.data.readers import ReadOptions
+from labelloop.data.table import Table, check_lengths, from_arrays
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import by_chunks, joined, put, row_chunks, zeros
-from labelloop.methods.configure import recipe_config
+from labelloop.methods import METHODS, recipe_config
 from labelloop.relabel.estimate import estimate_baseline, no_estimate
 from labelloop.report.html import in_notebook
 from labelloop.runs.folder import RunFolder, write_unreadable
@@ -36,27 +37,21 @@ from labelloop.training.batches import input_shape
 from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, join
 from labelloop.types import MISSING, EncoderForm, Extracted, Fitted, Floats, Labels, ReturnedLabels, Rows, Truth
-from labelloop.workflows.compose import (
-    RunOptions,
-    Task,
-    Trained,
-    check_task,
-    ended,
-    make_task,
-    method_named,
-    new_record,
-    open_run,
-    train,
-)
-from labelloop.workflows.encode import encode_table, raw_or_not, shape_of, trained_config
+from labelloop.workflows import compose
+from labelloop.workflows.compose import RunOptions, Task, Trained
+from labelloop.workflows.correct import read_options
+from labelloop.workflows.encode import encode_table, raw_or_not, read_inputs, shape_of, trained_config
 from labelloop.workflows.ending import leave_preview, leave_report
+from labelloop.workflows.summary import CorrectedRows
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(CorrectedRows):
     """What `fit` returns. Rows are in the order they came in.
 
     Attributes:
+        frame: Your rows, in your type of data frame and with its index, and beside them the columns of `labels`:
+            `corrected_label`, `corrected_confidence`, `changed`, ...
         model: The trained classifier: `predict`, `predict_proba`, `transform`, `save`.
         corrected_labels: A label for every row, in the type of the input labels; the clean label if there is one.
             Missing for test rows, and for unlabelled rows if the method does not correct labels.
@@ -74,6 +69,7 @@ class Result:
         output_dir: The run folder, or None.
         labels: The table of labels.parquet, one row per input row.
         record: The content of run.json, also if it was not written.
+        own: Your data frame, or what you gave with an index; None for arrays and files.
     """
 
     model: TrainedModel
@@ -91,6 +87,7 @@ class Result:
     output_dir: Path | None
     labels: pa.Table
     record: RunRecord
+    own: Any = None
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary and the report."""
@@ -100,9 +97,12 @@ class Result:
 
 def fit(
     X: Any,
-    y: ArrayLike,
-    y_clean: ArrayLike,
+    y: ArrayLike | None = None,
+    y_clean: ArrayLike | None = None,
     *,
+    label: str | None = None,
+    clean: str | None = None,
+    columns: Mapping[str, Any] | None = None,
     X_test: Any = None,
     y_test: ArrayLike | None = None,
     y_true: ArrayLike | None = None,
@@ -128,10 +128,19 @@ def fit(
 ) -> Result:
     """Trains a classifier on noisy labels with a few clean ones, and corrects the noisy labels.
 
+    Give all rows at once, as a data frame or the path of a file: `fit(df, label="y", clean="y_clean")` reads them as
+    `labelloop fit` does. Or give inputs and labels apart: `fit(X, y, y_clean)`.
+
     Args:
-        X: Features [n, D], images [n, H, W, C], a data frame of numbers, or a map-style dataset of inputs.
-        y: The given labels [n]; blank, NaN, None or -1 where there is none.
+        X: A data frame of pandas, polars or Arrow with numbers, categories, dates, texts and gaps, with or without the
+            labels; the path of a file or folder; features [n, D]; images [n, H, W, C]; texts; or a map-style dataset
+            of inputs.
+        y: The given labels [n]; blank, NaN, None or -1 where there is none. Leave it out if they are a column.
         y_clean: The clean labels [n], with missing ones marked in the same way.
+        label: The column of the given labels, in a data frame or a file; without it, it is guessed by its name.
+        clean: The column of the clean labels.
+        columns: How to read a data frame or a file, by the names of the flags: {"id_column": "id", "leave_out": ["x"],
+            "text_columns": ["note"], "missing": ["-1"]}.
         X_test: Inputs on which to report the test accuracy after every epoch.
         y_test: Their true labels.
         y_true: True labels of all rows, if known. They are used only for recording.
@@ -159,18 +168,39 @@ def fit(
             trains in this process alone, whatever started it.
         max_memory: About how much memory to use, such as "4G"; larger arrays are kept in files next to `output_dir`.
             None uses half of the machine's memory.
+
+    Returns:
+        A `Result`: `frame` has your rows with the corrected labels, `model` predicts new rows, `estimate` says how good
+        the labels are.
+
+    Raises:
+        UsageError: Arguments contradict each other, or a setting cannot be used.
+        DataError: The rows cannot be used; the message says which and why.
+
+    Example:
+        >>> import numpy as np, labelloop
+        >>> rng = np.random.default_rng(0)
+        >>> true = np.arange(200) % 2
+        >>> given = np.where(rng.random(200) < 0.2, 1 - true, true)
+        >>> clean = np.where(np.arange(200) < 60, true, -1)
+        >>> X = (true[:, None] + 0.3 * rng.normal(size=(200, 2))).astype("float32")
+        >>> result = labelloop.fit(X, given, clean, config={"epochs": 5, "rounds": 1}, progress=False)
+        >>> result.model.predict(X).shape
+        (200,)
     """
     method, ranks = method_of(method, recipe), ALONE if processes is None else join(processes)
-    X, X_test = (raw_or_not(rows, encoder, train_encoder) for rows in (X, X_test))
-    table = from_arrays(X, y, y_clean, ids=ids, extra=extra, class_names=class_names)
     if (X_test is None) != (y_test is None):
         raise UsageError("give both X_test and y_test, or neither")
+    named = label is not None or clean is not None or columns is not None
+    if named and (y is not None or not (is_frame(X) or is_path(X))):
+        raise UsageError("label, clean and columns are about a data frame or a file that holds the labels too")
+    table, own = _table_of(X, y, y_clean, read_options(columns, label, clean), encoder, (train_encoder, device))
+    table = _with(table, ids, extra, class_names)
     test = None
     if X_test is not None:  # its categories become the same columns
-        test = from_arrays(X_test, None, y_test, source="the test arrays", encoding=table.encoding)
-    if encoder is not None:
-        table = encode_table(table, EncoderForm(encoder, X.kind, "", train_encoder), device=device, progress=progress)
-        if test is not None:
+        rows = raw_or_not(X_test, encoder, train_encoder)
+        test = from_arrays(rows, None, y_test, source="the test arrays", encoding=table.encoding)
+        if encoder is not None:
             test = encode_table(test, table.encoder_form, shape=shape_of(table), device=device, progress=progress)
     if not isinstance(config, TrainingConfig):
         config = recipe_config(method, recipe, config or {})
@@ -180,7 +210,47 @@ def fit(
     options = RunOptions(seed, device, workers, progress, folder, resume, overwrite, report)
     options = replace(options, ranks=ranks, max_memory=max_memory)
     config = trained_config(config, table, method)
-    return fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
+    result = fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
+    return replace(result, own=own)
+
+
+def _table_of(
+    X: Any, y: Any, y_clean: Any, options: ReadOptions, encoder: str | None, how: tuple[bool, str]
+) -> tuple[Table, Any]:
+    """The rows with their labels, whatever form they have; and what has the user's index, or None."""
+    train_encoder, device = how
+    if is_path(X) or (is_frame(X) and y is None):
+        if y is not None or y_clean is not None:
+            raise UsageError(
+                "the labels are in the file or data frame: name their columns with label and clean, and leave y and"
+                " y_clean out"
+            )
+        options = replace(options, encoder=encoder or options.encoder, train_encoder=train_encoder)
+        table = read_inputs(Path(X) if is_path(X) else X, options, device=device)
+        return table, X if is_frame(X) else None
+    if y is None or y_clean is None:
+        raise UsageError("no labels: give y and y_clean, or all rows in a data frame with label and clean")
+    check_aligned(X=X, y=y, y_clean=y_clean)
+    rows = raw_or_not(X, encoder, train_encoder)
+    table = from_arrays(rows, y, y_clean)
+    if encoder is not None:
+        table = encode_table(table, EncoderForm(encoder, rows.kind, "", train_encoder), device=device)
+    own: Any = next((part for part in (X, y, y_clean) if is_frame(part) or hasattr(part, "iloc")), None)
+    if own is not None and not is_frame(own):
+        own = own.index.to_frame().iloc[:, :0]
+    return table, own
+
+
+def _with(table: Table, ids: ArrayLike | None, extra: ArrayLike | None, class_names: Sequence[Any] | None) -> Table:
+    """The table with what was given beside it."""
+    if ids is not None:
+        table = replace(table, ids=np.asarray(ids).astype(str), ids_given=True)
+    if extra is not None:
+        table = replace(table, extra=from_arrays(np.zeros((len(table), 1)), extra=extra).extra)
+    if class_names is not None:
+        table = replace(table, class_names=tuple(str(name) for name in class_names))
+    check_lengths(table)
+    return table
 
 
 def fit_table(
@@ -195,7 +265,7 @@ def fit_table(
     about: Mapping[str, Any] | None = None,
 ) -> Result:
     """The same for tables, as they come from files. `about` goes into run.json as it is."""
-    if method_named(method).is_oracle:
+    if METHODS[method].is_oracle:
         raise UsageError(f"method {method!r} is given the true labels, which only `labelloop bench` has; take another")
     with options.memory_limit():
         with options.ranks.together():
@@ -206,22 +276,22 @@ def fit_table(
                     f"{table.source}: only one clean row; verify more, since some must judge the correction"
                 )
             task = _task(made, method, config, _truth(made, test, y_true))
-            check_task(task, table.source, options)
+            compose.check_task(task, table.source, options)
             shared = {} if options.ranks.count == 1 else {"processes": options.ranks.count}
             described, about = _describe(made, task.truth), {**(about or {}), **shared}
-            record = new_record("fit", task, options.seed, described, table.origin, about)
-        folder = open_run(options, record)
+            record = compose.new_record("fit", task, options.seed, described, table.origin, about)
+        folder = compose.open_run(options, record)
         if folder is not None and table.unreadable:
             list_unreadable(folder.path, table)
         if options.before is not None and options.ranks.is_first:
             options.before()
-        trained = train(task, options, record, folder)
+        trained = compose.train(task, options, record, folder)
         with nullcontext() if folder is None else folder.recording(record):
             with trained.runtime.clock("predicting all rows"):
                 extracted = _extracted(trained, made)
             final = trained.fitted.returned or _as_handed_back(task, trained, extracted, made)
             labels, result = _result(made, task, trained, final, extracted)
-            result = replace(result, record=ended(record, trained.fitted, final))
+            result = replace(result, record=compose.ended(record, trained.fitted, final))
             if folder is not None:
                 with trained.runtime.clock("writing the run"):
                     _store(folder, made, trained.fitted.returned, extracted, labels, result)
@@ -241,7 +311,7 @@ def fit_plain(table: Table, config: TrainingConfig, options: RunOptions) -> Resu
             " mean a missing label, so -1 cannot be a class)"
         )
     task = _task(made, "cross-entropy", config, Truth())
-    trained = train(task, options, RunRecord())
+    trained = compose.train(task, options, RunRecord())
     fitted = trained.fitted
     none = ReturnedLabels(fitted.targets, task.method, no_estimate("there are no clean rows"))
     _, result = _result(made, task, trained, none, _extracted(trained, made))
@@ -260,7 +330,7 @@ def list_unreadable(folder: Path, table: Table) -> Path:
 def _task(made: TableProblem, method: str, config: TrainingConfig, truth: Truth) -> Task:
     names = made.table.column_names
     named = bool(names) and not are_array_names(names)
-    return make_task(method, config, made.problem, truth, named_columns=named)
+    return compose.make_task(method, config, made.problem, truth, named_columns=named)
 
 
 def _truth(made: TableProblem, test: Table | None, y_true: ArrayLike | None) -> Truth:
@@ -323,9 +393,7 @@ def _extracted(trained: Trained, made: TableProblem) -> Extracted:
 def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: TableProblem) -> ReturnedLabels:
     """The labels of a baseline, and what can be estimated on its clean rows."""
     predicted = softmax(extracted.logits[made.clean], axis=1)
-    found = estimate_baseline(
-        task.method, method_named(task.method).clean_rows, task.problem.clean.clean_labels, predicted
-    )
+    found = estimate_baseline(task.method, METHODS[task.method].clean_rows, task.problem.clean.clean_labels, predicted)
     return ReturnedLabels(trained.fitted.targets, task.method, found)
 
 
@@ -392,12 +460,12 @@ def _store(
         return
     teaching = np.full(len(table), MISSING)  # not those of test rows
     teaching[made.clean] = made.clean_labels[made.clean]
-    scores = None
-    if final.scores is not None:
-        both = joined(final.scores.train, final.scores.clean)
-        scores = _in_all_rows(both, np.concatenate([made.train, made.clean]), len(table))
+    everyone, kept = np.concatenate([made.train, made.clean]), {}
+    for name, part in (("scores", final.scores), ("judged", final.judged)):
+        if part is not None:
+            kept[name] = _in_all_rows(joined(part.train, part.clean), everyone, len(table))
     inputs = {} if final.inputs_as is None else {final.inputs_as: table.inputs.astype(np.float32, copy=False)}
-    arrays = row_arrays(made.given, teaching, **vars(extracted), scores=scores, extra=table.extra, **inputs)
+    arrays = row_arrays(made.given, teaching, **vars(extracted), **kept, extra=table.extra, **inputs)
     if arrays is not None:
         folder.write_row_arrays(arrays)
 

@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelloop.config.base import TrainingConfig
-from labelloop.config.recipes import method_of
+from labelloop.config.base import TrainingConfig, method_of
 from labelloop.data.classes import decode, encode, typed
+from labelloop.data.frames import are_plain_numbers, are_texts, arrow_of, check_aligned, is_frame
 from labelloop.data.problem import classes_of
 from labelloop.data.table import from_arrays
-from labelloop.methods.configure import recipe_config
+from labelloop.methods import METHODS, recipe_config
 from labelloop.splits import one_hot
 from labelloop.types import MISSING, EncoderForm, Floats, Labels
-from labelloop.workflows.compose import RunOptions, method_named
+from labelloop.workflows.compose import RunOptions
 from labelloop.workflows.encode import encode_table, raw_or_not, trained_config
 from labelloop.workflows.fit import Result, fit_plain, fit_table
+
+__all__ = ["RunOptions", "check_rows", "fit_estimator", "holds_more_than_numbers", "known_labels"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,20 @@ def fit_estimator(
     return EstimatorFit(result, in_their_type, matrix)
 
 
+def holds_more_than_numbers(inputs: Any) -> bool:
+    """Whether these are texts, or a data frame with texts, categories, dates or gaps."""
+    if not is_frame(inputs):
+        return are_texts(inputs)
+    return not are_plain_numbers(arrow_of(inputs, "X"))
+
+
+def check_rows(X: Any, y: Any, y_clean: Any, encoder: str | None, train_encoder: bool) -> None:
+    """Refuses indexes that disagree, and an encoder to train that is not named."""
+    check_aligned(X=X, y=y, y_clean=y_clean)
+    if encoder is None:
+        raw_or_not(None, None, train_encoder)
+
+
 def known_labels(labels: ArrayLike) -> tuple[NDArray, NDArray[np.bool_]]:
     """Labels in a type that can be compared, and which of them are missing."""
     return typed(labels)
@@ -97,7 +113,7 @@ def known_labels(labels: ArrayLike) -> tuple[NDArray, NDArray[np.bool_]]:
 def _config(method: str, recipe: str, layers: Sequence[Mapping[str, Any]]) -> TrainingConfig:
     """The settings of a method. Keys of the loop are ignored if a plain classifier is trained."""
     usual = method_of(None, recipe)
-    known, concerned = ({one.name for one in fields(method_named(name).config)} for name in (usual, method))
+    known, concerned = ({one.name for one in fields(METHODS[name].config)} for name in (usual, method))
     kept = [{k: v for k, v in layer.items() if k in concerned or k not in known} for layer in layers]
     return recipe_config(method, recipe, *kept)
 

@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from labelloop.config.base import TrainingConfig
+from labelloop.config.base import DEFAULT_METHOD, DEFAULT_RECIPE, TrainingConfig, method_of
 from labelloop.config.build import parse_overrides, read_toml
-from labelloop.config.recipes import DEFAULT_METHOD, DEFAULT_RECIPE, method_of
 from labelloop.data.classes import typed
 from labelloop.data.problem import check
 from labelloop.data.readers import ReadOptions
 from labelloop.data.readers.hub import has_test_split, is_hub_dataset
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
-from labelloop.methods.configure import recipe_config
+from labelloop.methods import recipe_config
 from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.folder import UNREADABLE, holds_run
 from labelloop.runs.read import read_run

@@ -1,4 +1,4 @@
-"""Labels of a whole data set -> noisy labels, by the name of the noise; the same for experiments and noise files."""
+"""Labels of a whole data set -> noisy labels, by the name of the noise; for experiments, the demo and noise files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,13 @@ from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.noise import NOISES, Noisy, realised_rate
-from labelloop.runs.files import write_atomically
+from labelloop.runs.files import read_parquet, write_atomically
 from labelloop.seeds import stream, whole_seed
 from labelloop.splits import clean_split
-from labelloop.types import MISSING, Labels
+from labelloop.types import MISSING, Labels, Problem, Rows, Truth
 
 OWN_RATE = ("recorded", "matrix")  # the record or the matrix sets the rate
-OURS = ("labels", "num_classes", "rate", "rng", "images", "index")  # arguments of every noise, never options
+OURS = ("labels", "num_classes", "rate", "rng", "images")  # arguments of every noise, never options
 
 KEY = b"labelloop"
 
@@ -79,7 +79,6 @@ def corrupt(
     if noise == "instance" and rate > 0:
         arguments["images"] = inputs()
     if noise == "recorded":
-        arguments["index"] = np.arange(len(labels))  # so that a record of the whole data set also fits its first rows
         arguments["path"] = _find(options.get("path"))
     own_rate: Any = None if noise in OWN_RATE else rate
     return NOISES[noise](labels, num_classes, own_rate, stream(seed, "noise", noise), **arguments)
@@ -208,7 +207,7 @@ def write_noise_file(
 def read_noise_file(path: Path) -> NoiseFile:
     """Reads the file and checks it against its checksum."""
     with _readable(path):
-        table = pq.read_table(path)
+        table = read_parquet(path)
         about = json.loads((table.schema.metadata or {})[KEY])
         columns = {name: np.array(table[name].to_pylist(), str) for name in table.column_names}
         stored = about["sha256"]
@@ -304,3 +303,103 @@ def _checksum(columns: Mapping[str, NDArray]) -> str:
     for name in sorted(columns):
         digest.update("\0".join([name, *columns[name].astype(str).tolist()]).encode())
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class NoisySetting:
+    """Everything that determines the rows and their labels, and nothing about the method.
+
+    Attributes:
+        dataset: A name in DATASETS.
+        dataset_options: Its options, such as {"limit": 20000}.
+        clean: How many clean rows are drawn, stratified by class, before any label is corrupted. 0 uses the clean rows
+            that the data set defines.
+        paired: Whether the clean rows also have a noisy label.
+        noise: A name in NOISES, "none", or "file".
+        rate: The nominal rate, if the noise does not set its own.
+        noise_options: Options of the noise; the path of a noise file.
+        seed: Names every random stream.
+    """
+
+    dataset: str = "digits"
+    dataset_options: dict[str, Any] = field(default_factory=dict)
+    clean: int = 200
+    paired: bool = False
+    noise: str = "symmetric"
+    rate: float = 0.4
+    noise_options: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dataset not in DATASETS:
+            raise UsageError(f"unknown data set {self.dataset!r}; {nearest(self.dataset, DATASETS)}")
+        if self.noise not in (*NOISES, "none", "file"):
+            raise UsageError(f"unknown noise {self.noise!r}; {nearest(self.noise, (*NOISES, 'none', 'file'))}")
+        if not 0 <= self.rate <= 1:
+            raise UsageError(f"rate must lie between 0 and 1, not {self.rate}")
+        if self.clean < 0 or self.seed < 0:
+            raise UsageError(f"clean and seed must not be negative, but are {self.clean} and {self.seed}")
+        if self.noise == "file":
+            path_in(self.noise_options)
+        elif self.noise == "none" and self.noise_options:
+            raise UsageError("noise 'none' has no options; leave noise_options out")
+        elif self.noise != "none":
+            check_noise_options(self.noise, self.noise_options)
+
+    def deciding(self) -> dict[str, Any]:
+        """What distinguishes settings: not the rate if the noise sets its own, nor the path of a noise file."""
+        decides = asdict(self)
+        if self.noise in (*OWN_RATE, "none", "file"):
+            decides["rate"] = None
+        if self.noise == "file":
+            decides["noise_options"] = {"sha256": stored_checksum(path_in(self.noise_options))}
+        return decides
+
+
+def load_data(setting: NoisySetting) -> LabelledData:
+    """The data set of a setting. One that draws rows itself, as Clothing1M draws its clean share, uses the seed."""
+    options = dict(setting.dataset_options)
+    if "seed" in inspect.signature(DATASETS[setting.dataset]).parameters:
+        options.setdefault("seed", setting.seed)
+    return load_dataset(setting.dataset, **options)
+
+
+def noisy_problem(setting: NoisySetting, data: LabelledData) -> tuple[Problem, Truth, Noisy]:
+    """Draws the clean rows, then corrupts the labels, independently of the method: all methods get the same labels."""
+    if data.given_labels is not None and (setting.noise != "none" or setting.clean):
+        raise UsageError(
+            f'data set {data.name!r} brings its own noise and clean rows: set noise = "none" and clean = 0'
+        )
+    if setting.clean:
+        train_index, clean_index = clean_split(data.labels, setting.clean, stream(setting.seed, "clean-split"))
+    elif data.clean_index is not None:
+        clean_index = data.clean_index
+        train_index = np.setdiff1d(np.arange(len(data)), clean_index)
+    else:
+        raise UsageError(f"data set {data.name!r} names no clean rows of its own; say how many to draw with clean")
+    noisy = _corrupted(setting, data)
+    unknown = np.full(len(data), MISSING)
+    train = Rows(data.inputs, train_index, noisy.labels[train_index], unknown[train_index])
+    clean_given = noisy.labels if setting.paired else unknown
+    clean = Rows(data.inputs, clean_index, clean_given[clean_index], data.labels[clean_index])
+    test_index = np.arange(len(data.test_labels))
+    test = Rows(data.test_inputs, test_index, np.full(len(test_index), MISSING), data.test_labels)
+    return Problem(train, clean, data.class_names), Truth(data.labels[train_index], test), noisy
+
+
+def _corrupted(setting: NoisySetting, data: LabelledData) -> Noisy:
+    """Noisy labels for every row of the data set: a row's label does not depend on which rows are clean."""
+    if setting.noise == "none":
+        given = data.labels if data.given_labels is None else data.given_labels
+        return Noisy(given, None, None, realised_rate(data.labels, given))
+    if setting.noise == "file":
+        return labels_from_file(path_in(setting.noise_options), data)
+    return corrupt(
+        data.labels,
+        data.num_classes,
+        setting.noise,
+        setting.rate,
+        setting.noise_options,
+        setting.seed,
+        data.noise_inputs or (lambda: data.inputs),
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from numpy.typing import NDArray
 
 from labelloop.data.columns import NEVER_FEATURES, plain
 from labelloop.data.readers.arrow_file import own_columns
@@ -17,10 +18,13 @@ from labelloop.progress import clock
 from labelloop.relabel.estimate import MIN_CLEAN
 from labelloop.relabel.learning_curve import learning_curve
 from labelloop.runs.files import sha256_of, write_atomically
+from labelloop.seeds import stream
 from labelloop.types import MISSING, Labels
+from labelloop.workflows.certify import certify
 from labelloop.workflows.refit import LAST_EPOCH, StoredRun, has_row_numbers, read_stored_run
 
 COUNT = 200
+MOST_AT_RISK = 5  # classes that are named
 CHANGED_SOONER = (
     0.1  # of confidence: changed labels were wrong more often than their confidence says (benchmarks/review_orders.py)
 )
@@ -36,13 +40,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
         output: A .csv file that does not exist yet; without it, verify.csv in the folder.
         count: How many rows.
     """
-    output = folder / "verify.csv" if output is None else output
-    if count < 1:
-        raise UsageError(f"count must be at least 1, not {count}")
-    if output.suffix != ".csv":
-        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv")
-    if output.exists():
-        raise DataError(f"{output} exists, and may hold your work; give another name with --output")
+    output = _new_file(folder, output, count)
     with clock("reading the run"):
         stored = read_stored_run(folder)
     rows = rows_to_verify(stored, count)
@@ -57,6 +55,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
         f"  labelloop refit {folder} --clean-file {output} --output-dir NEW",
         f"expected: {float((1 - confidence).sum()):.0f} of these corrected labels are wrong",
     ]
+    lines = [*_at_risk(stored), *lines]
     if (stored.clean != MISSING).sum() < 2 * MIN_CLEAN:
         curve: dict[str, Any] = {}
         lines.append(f"a learning curve needs {2 * MIN_CLEAN} clean rows; verify these first")
@@ -68,6 +67,86 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
         text = json.dumps(curve, indent=1) + "\n"
         write_atomically(output.with_suffix(".curve.json"), lambda place: place.write_text(text, encoding="utf-8"))
     return "\n".join(lines), curve
+
+
+def _at_risk(stored: StoredRun) -> list[str]:
+    """The classes that need clean rows most, a line each."""
+    found = (stored.run.record.estimate or {}).get("at_risk") or []
+    shown = [
+        f"verify {one['verify']} rows of {stored.run.classes[one['class']]}: {one['why']}"
+        for one in found[:MOST_AT_RISK]
+    ]
+    return [*shown, f"and {len(found) - len(shown)} more classes like these"] if len(found) > len(shown) else shown
+
+
+def _new_file(folder: Path, output: Path | None, count: int) -> Path:
+    """Where the rows to verify go."""
+    output = folder / "verify.csv" if output is None else output
+    if count < 1:
+        raise UsageError(f"count must be at least 1, not {count}")
+    if output.suffix != ".csv":
+        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv")
+    if output.exists():
+        raise DataError(f"{output} exists, and may hold your work; give another name with --output")
+    return output
+
+
+def plan_sample(
+    folder: Path, max_error: float, certainty: float, *, output: Path | None = None, count: int | None = None
+) -> str:
+    """Writes random rows to verify, so that more labels can be certified; returns a summary as text.
+
+    Args:
+        folder: A finished run of `fit` or `correct`.
+        max_error: The largest share of wrong labels among the certified ones.
+        certainty: The probability that it is not larger.
+        output: A .csv file that does not exist yet; without it, verify.csv in the folder.
+        count: How many rows; without it, as many as the first useful step of the forecast takes.
+    """
+    output = _new_file(folder, output, 1 if count is None else count)
+    with clock("reading the run"):
+        stored, found = read_stored_run(folder), certify(folder, max_error, certainty)
+    steps = found.certificates[0]["forecast"]
+    count = (steps[0]["more"] if steps else COUNT) if count is None else count
+    open_rows = np.flatnonzero((stored.clean == MISSING) & (stored.given != MISSING))
+    open_rows = np.intersect1d(open_rows, stored.known)
+    if not len(open_rows):
+        raise DataError(f"{folder}: every row is clean; there is nothing left to plan")
+    rng = stream(stored.seed, f"sample-{int((stored.clean != MISSING).sum())}")
+    rows = np.sort(rng.permutation(open_rows)[:count])
+    chosen = _shown(stored, rows)
+    write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))
+    return "\n".join(
+        [
+            *found.lines(),
+            f"{len(rows)} random rows to verify are in {output}; verify all of them, fill in clean_label, then",
+            f"  labelloop refit {folder} --clean-file {output} --random-sample --output-dir NEW",
+            f"  labelloop export NEW --max-error {100 * max_error:g}% --look 1 --to ...",
+            "number further looks 2, 3, ...: the certainty then holds for all of them together",
+        ]
+    )
+
+
+def rest_file(folder: Path, output: Path | None) -> Path:
+    """Where `write_rest` writes: beside what is exported, else in the current folder; it must not exist."""
+    name = f"{folder.resolve().name}.review.csv" if output is None else f"{output.name}.review.csv"
+    return _new_file(folder, Path(name) if output is None else output.with_name(name), 1)
+
+
+def write_rest(folder: Path, certified: NDArray[np.bool_], place: Path) -> str:
+    """Writes the rows whose labels are not certified to a file to fill in, the likeliest to be wrong first.
+
+    Args:
+        folder: A finished run of `fit` or `correct`.
+        certified: Which rows are certified [n].
+        place: A .csv file that does not exist yet.
+    """
+    stored = read_stored_run(folder)
+    rows = rows_to_verify(stored, len(stored.given))
+    rows = rows[~certified[rows]]
+    chosen = _shown(stored, rows)
+    write_atomically(place, lambda path: pa.csv.write_csv(chosen, path))
+    return f"{len(rows)} rows that are not certified are in {place}; fill in clean_label, then `labelloop refit`"
 
 
 def _shown(stored: StoredRun, rows: Labels) -> pa.Table:

@@ -43,6 +43,8 @@ def predict_file(
     form = model.encoder_form
     if form is None and columns.feature_columns is None and columns.embedding_column is None and model.column_names:
         columns = replace(columns, **_columns_of(model))
+    if form is not None:
+        columns = replace(columns, encoding=model.encoding)
     columns = replace(columns, image_form=model.image_form, labels_required=False)
     table = read_inputs(path, columns, form, shape=model.architecture["input_shape"], place=model.encoder_place)
     usable = table.usable

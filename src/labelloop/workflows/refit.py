@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from labelloop.config.build import build_config
@@ -17,12 +18,20 @@ from labelloop.errors import DataError, UsageError, some
 from labelloop.progress import clock
 from labelloop.relabel import Corrected, correct_scores
 from labelloop.relabel.calibration import Inputs
-from labelloop.relabel.estimate import MIN_CLEAN, Correct, cross_fitted, estimate, estimate_lines, no_estimate
+from labelloop.relabel.estimate import (
+    MIN_CLEAN,
+    Correct,
+    cross_fitted,
+    estimate,
+    estimate_lines,
+    inputs_alone,
+    no_estimate,
+)
 from labelloop.runs.folder import RunFolder
-from labelloop.runs.labels import label_table
+from labelloop.runs.labels import label_table, likeliest
 from labelloop.runs.read import Run, read_run
 from labelloop.runs.result_files import RowArrays, copy_model
-from labelloop.runs.reviews import reviewed_labels
+from labelloop.runs.reviews import random_reviewed, reviewed_labels
 from labelloop.runs.run_json import data_record, versions
 from labelloop.seeds import stream
 from labelloop.splits import one_hot
@@ -36,6 +45,7 @@ LAST_EPOCH = (
     "judged on the network as it was trained, with labels that the clean rows had helped to correct, so the estimate "
     "may be somewhat too high"
 )
+AS_IT_WAS = "these labels are for its rows as they were then; run `labelloop fit` or `correct` on the new file"
 CHOSEN = "rows that were picked to be verified are learnt from but do not judge: they are not a random sample"
 
 
@@ -83,6 +93,11 @@ class StoredRun:
         """Whether relabelling made its labels: in `correct`, or in a `fit` of labelloop."""
         return "scores" in self.arrays.inputs
 
+    @property
+    def known(self) -> Labels:
+        """The rows that have corrected labels: all but test rows."""
+        return np.flatnonzero(~np.isnan(self.targets).any(axis=1))
+
     def corrected(self, rows: Labels, clean: Labels) -> Corrected:
         """Relabels some rows from the arrays that the run stored.
 
@@ -98,9 +113,10 @@ class StoredRun:
         scores = known["scores"][rows].astype(np.float64)
         return correct_scores(scores, self.given[rows], clean, self.targets.shape[1], self.seed, inputs=inputs)
 
-    def with_clean(self, clean: Labels) -> StoredRun:
-        """The same run with other clean labels."""
-        return replace(self, arrays=replace(self.arrays, clean=clean))
+    def with_clean(self, clean: Labels, validation: NDArray[np.bool_] | None = None) -> StoredRun:
+        """The same run with other clean labels, and other rows that may judge."""
+        judging = self.arrays.validation if validation is None else validation
+        return replace(self, arrays=replace(self.arrays, clean=clean, validation=judging))
 
 
 def read_stored_run(folder: Path) -> StoredRun:
@@ -159,34 +175,32 @@ def decided_labels(folder: Path, classes: Sequence[Any], rows: int) -> Labels:
 
 
 def refit_run(
-    folder: Path, clean_file: Path | None, output_dir: Path, *, overwrite: bool = False, report: bool = True
+    folder: Path,
+    clean_file: Path | None,
+    output_dir: Path,
+    *,
+    random_sample: bool = False,
+    overwrite: bool = False,
+    report: bool = True,
 ) -> str:
     """Corrects the labels of a run again with new clean rows; returns a summary as text.
 
     Args:
         folder: A finished run of `fit` or `correct`.
-        clean_file: Clean labels, for example in the file that `labelloop plan` wrote: see `read_clean_labels`. None
-            uses the decisions made in `labelloop review`.
+        clean_file: Clean labels, as `read_clean_labels` takes them. None uses the decisions of `labelloop review`.
         output_dir: The folder of the new run.
+        random_sample: Whether the new clean rows were drawn at random (`plan --max-error`), so that they may judge.
         overwrite: Whether to replace the run in it.
         report: Whether to write report.html into it.
     """
     stored = read_stored_run(folder)
-    if clean_file is None:
-        labels = decided_labels(folder, stored.run.classes, len(stored.clean))
-    else:
-        labels = new_clean_labels(stored, clean_file)
-    clean = np.where(labels != MISSING, labels, stored.clean)
-    new = (labels != MISSING) & (stored.clean == MISSING)  # a row that was clean before judges as it did
-    again = stored.with_clean(clean)
+    labels, by_chance = _newly_clean(stored, folder, clean_file, random_sample)
+    clean, new = np.where(labels != MISSING, labels, stored.clean), (labels != MISSING) & (stored.clean == MISSING)
+    again = stored.with_clean(clean, stored.validation | (new & by_chance))  # a row that was clean judges as it did
     with clock("correcting labels"):
-        targets, posterior, expected, guard = corrected(again)
-    before, classes = stored.run.record, stored.run.classes
-    place: dict[Any, int] = {name: k for k, name in enumerate(classes)}
-    predicted = np.array([place.get(name, MISSING) for name in stored.run.labels["predicted_label"].to_pylist()])
-    ids = np.array(stored.run.labels["id"].to_pylist())
-    found = _judged(again, posterior, expected)
-    used = np.asarray(~np.isnan(targets).any(axis=1), bool)
+        targets, posterior, found = corrected(again)
+    guard, before = None if found is None else found.guard, stored.run.record
+    judged, used = _judged(again, posterior, found), np.asarray(~np.isnan(targets).any(axis=1), bool)
     counts = data_record(before.data["source"], before.data["classes"], again.given, clean, used)
     record = replace(
         before,
@@ -194,29 +208,61 @@ def refit_run(
         data={**counts, "sha256": before.data["sha256"], "test": before.data["test"]},
         versions=versions(),
         rounds=(),
-        estimate=found,
+        estimate=judged,
         about={**_of_before(before.about, guard), "refitted_from": str(folder), "newly_verified": int(new.sum())},
     )
     destination = RunFolder(output_dir, overwrite=overwrite, replaces="refit")
     with destination.recording(record):
         destination.write_targets(targets)
-        destination.write_labels(label_table(ids, classes, stored.given, clean, targets, predicted))
-        destination.write_row_arrays(again.arrays)
+        destination.write_labels(_new_labels(stored, clean, targets))
+        destination.write_row_arrays(again.arrays if found is None else _with_judged(again, found))
         copy_model(folder, output_dir)
         leave_preview_of(output_dir, folder)
         destination.write_record(record)
     leave_report(output_dir, report)
-    moved = int((np.nan_to_num(targets).argmax(axis=1) != np.nan_to_num(stored.targets).argmax(axis=1)).sum())
+    moved = int((likeliest(targets) != likeliest(stored.targets)).sum())
     return "\n".join(
         [
-            f"{int(new.sum())} new clean rows, {int((clean != MISSING).sum())} clean rows in all",
+            f"{_input_changed(stored.run)}{new.sum()} new clean rows, {(clean != MISSING).sum()} clean rows in all",
             f"{moved} corrected labels have changed",
             *([guard["line"]] if guard else []),
-            *estimate_lines(found),
+            *estimate_lines(judged),
             f"everything is in {output_dir} (the corrected labels: labels.parquet)",
             next_steps(output_dir, record.source),
         ]
     )
+
+
+def _new_labels(stored: StoredRun, clean: Labels, targets: Floats) -> pa.Table:
+    """labels.parquet with other clean and soft labels."""
+    place: dict[Any, int] = {name: k for k, name in enumerate(stored.run.classes)}
+    predicted = np.array([place.get(name, MISSING) for name in stored.run.labels["predicted_label"].to_pylist()])
+    ids = np.array(stored.run.labels["id"].to_pylist())
+    return label_table(ids, stored.run.classes, stored.given, clean, targets, predicted)
+
+
+def _with_judged(stored: StoredRun, found: Corrected) -> RowArrays:
+    """What the run keeps of its rows, with what a certificate of the new labels is made from."""
+    judged = np.zeros((len(stored.given), found.judged.shape[1]), np.float32)
+    judged[stored.known] = found.judged
+    return replace(stored.arrays, inputs={**stored.arrays.inputs, "judged": judged})
+
+
+def _input_changed(run: Run) -> str:
+    path = run.changed_input()
+    return "" if path is None else f"{path} has changed since {run.path} read it; {AS_IT_WAS}\n"
+
+
+def _newly_clean(
+    stored: StoredRun, folder: Path, clean_file: Path | None, random_sample: bool
+) -> tuple[Labels, NDArray[np.bool_]]:
+    """New clean labels [n], -1 elsewhere, and which of their rows were drawn by chance, so that they may judge [n]."""
+    rows = np.arange(len(stored.clean))
+    if clean_file is not None:
+        return new_clean_labels(stored, clean_file), np.full(len(rows), random_sample)
+    return decided_labels(folder, stored.run.classes, len(rows)), np.isin(
+        rows, list(random_reviewed(folder))
+    ) | random_sample
 
 
 def _of_before(about: dict[str, Any], guard: dict[str, Any] | None) -> dict[str, Any]:
@@ -225,30 +271,27 @@ def _of_before(about: dict[str, Any], guard: dict[str, Any] | None) -> dict[str,
     return kept if guard is None else {**kept, "guard": guard}
 
 
-def corrected(stored: StoredRun) -> tuple[Floats, Floats, Floats | None, dict[str, Any] | None]:
+def corrected(stored: StoredRun) -> tuple[Floats, Floats, Corrected | None]:
     """Soft labels learnt from all clean rows, and cross-fitted ones of the clean rows.
 
     Returns:
         Soft labels of all rows [n, C], NaN where a row had none; cross-fitted ones of the clean rows [n, C], NaN
-        elsewhere or if there are too few; the probability that clean rows without a given label would be right, for
-        `estimate`; and what the guard decided, if there is one.
+        elsewhere or if there are too few; and what relabelling returned for the rows that have soft labels, if it did.
     """
-    known = np.flatnonzero(~np.isnan(stored.targets).any(axis=1))
+    known = stored.known
     targets, oof = np.full_like(stored.targets, np.nan), np.full_like(stored.targets, np.nan)
     clean, verified = stored.clean[known], np.flatnonzero(stored.clean != MISSING)
-    expected, guard = None, None
+    found = None
     if stored.relabels:  # cross-fitted as in `fit` and `correct`, with the noisy rows that it learns from
         found = stored.corrected(known, clean)
         targets[known], oof[known] = found.targets, found.cross_fitted
-        expected = np.full((len(stored.given), found.expected_right.shape[1]), np.nan, np.float32)
-        expected[known], guard = found.expected_right, found.guard
     else:
         targets[known] = stored.on(known)(clean)
         if len(verified) >= MIN_CLEAN:
             rng = stream(stored.seed, "estimate")
             oof[verified] = cross_fitted(stored.on(verified), stored.clean[verified], stored.given[verified], rng)
     targets[verified] = one_hot(stored.clean[verified], targets.shape[1])
-    return targets, oof, expected, guard
+    return targets, oof, found
 
 
 def has_row_numbers(stored: StoredRun) -> bool:
@@ -272,7 +315,7 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
     return labels
 
 
-def _judged(stored: StoredRun, posterior: Floats, expected: Floats | None) -> dict[str, Any]:
+def _judged(stored: StoredRun, posterior: Floats, found: Corrected | None) -> dict[str, Any]:
     validation = stored.validation
     if validation.sum() < MIN_CLEAN:
         return no_estimate(
@@ -280,5 +323,11 @@ def _judged(stored: StoredRun, posterior: Floats, expected: Floats | None) -> di
         )
     notes = [CHOSEN] if (validation != (stored.clean != MISSING)).any() else []
     notes += [] if stored.relabels else [LAST_EPOCH]
-    expected = None if expected is None else expected[validation]
-    return estimate(posterior[validation], stored.given[validation], stored.clean[validation], notes, expected)
+    if found is None:
+        return estimate(posterior[validation], stored.given[validation], stored.clean[validation], notes)
+    rows, given, clean = stored.known, stored.given[stored.known], stored.clean[stored.known]
+    judges = found.judges(np.flatnonzero(validation[rows]))
+    alone = inputs_alone(found, given, clean, judges)
+    notes += found.notes
+    expected, of_judges = found.expected_right[judges], found.cross_fitted[judges]
+    return estimate(of_judges, given[judges], clean[judges], notes, expected, alone)

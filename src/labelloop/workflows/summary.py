@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from labelloop.data.columns import Feature, SchemaSummary
+from labelloop.data.frames import in_their_type
 from labelloop.data.problem import classes_of, encoded
 from labelloop.data.table import Table
 from labelloop.errors import some
@@ -33,11 +36,20 @@ def schema_text(table: Table) -> str:
     if clean_file:
         lines.append(f"  clean labels: from {clean_file}")
     lines += _features(table, schema)
-    lines += [f"  left out: {out.column!r} ({out.why})" for out in schema.left_out]
-    lines += [f"  {remark}" for remark in schema.remarks]
+    lines += [f"  left out: {out.column!r} ({_with_flags(out.why)})" for out in schema.left_out]
+    lines += [f"  {_with_flags(remark)}" for remark in schema.remarks]
     if table.unreadable:
         lines.append(f"  unreadable: {len(table.unreadable)} images, such as {table.unreadable[0].path}")
     return "\n".join([*lines, *_classes(table)])
+
+
+def _with_flags(text: str) -> str:
+    """Options that overrule a decision, as flags."""
+    return re.sub(r"(?<=\s)(trust_columns|category_columns|leave_out|id_column|text_columns)\b", _flag, text)
+
+
+def _flag(found: re.Match[str]) -> str:
+    return "--text" if found[1] == "text_columns" else f"--{found[1].replace('_', '-')}"
 
 
 def _features(table: Table, schema: SchemaSummary) -> Iterator[str]:
@@ -110,8 +122,8 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
     rows, shrunk = [], []
     for name, found in zip(classes, judged, strict=True):
         before, after, held = given[name], corrected[name], verified[name]
-        broken = f"{found['broken']} of {found['good']}" if found else "-"
-        fixed = f"{found['fixed']} of {found['wrong']}" if found else "-"
+        broken = f"{found['broken']} of {found['good']}" if "good" in found else "-"
+        fixed = f"{found['fixed']} of {found['wrong']}" if "wrong" in found else "-"
         rows.append((_shown(name), before, after, held, broken, fixed))
         if before and not after:
             shrunk.append(
@@ -120,8 +132,20 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
         elif after < SHRUNK * before:
             shrunk.append(f"CLASS {_shown(name)} SHRANK: from {before} rows to {after}")
     changed = int(labels["changed"].to_numpy().sum())
-    lines = [f"{changed} given labels were corrected ({int(clean.sum())} clean rows aside)"]
-    lines += _table(("class", "given", "corrected", "clean rows", "good broken", "wrong fixed"), rows)
+    were = "label was" if changed == 1 else "labels were"
+    lines = _at_risk(classes, estimate)
+    lines.append(f"{changed} given {were} corrected ({_count(int(clean.sum()), 'clean row')} aside)")
+    if (given_right := estimate.get("given_label_accuracy")) is not None:
+        lines.append(f"wrong as given: {_wrong(given_right)}")
+    if any(found.get("recall") for found in judged):  # of labels as given and as corrected
+        head = ("class", "given", "corrected", "clean rows", "recall before", "after", "precision before", "after")
+        kept = ("given_recall", "recall", "given_precision", "precision")
+        lines += _table(
+            head,
+            [(*row[:4], *(_percent(found.get(key)) for key in kept)) for row, found in zip(rows, judged, strict=True)],
+        )
+    else:
+        lines += _table(("class", "given", "corrected", "clean rows", "good broken", "wrong fixed"), rows)
     advice = (
         "look at these rows before you use the labels (`labelloop review` or `plan`), and add clean rows of the class"
     )
@@ -129,6 +153,59 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
     if shrunk:
         lines.append(f"  and {len(shrunk) - LOUD} more such classes; {advice}" if len(shrunk) > LOUD else f"  {advice}")
     return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _at_risk(classes: Sequence[Any], estimate: Mapping[str, Any]) -> list[str]:
+    """What to be careful about, which stands before all numbers."""
+    found = estimate.get("at_risk") or []
+    lines = []
+    for risk in found[:LOUD]:
+        rows = int(risk.get("verify", 0))
+        todo = f"; verify {rows} of its rows" if rows else ""
+        lines.append(f"  {_shown(classes[risk['class']])}: {risk['why']}{todo}")
+    if len(found) > LOUD:
+        lines.append(f"  and {len(found) - LOUD} more classes")
+    return ["CLASSES AT RISK", *lines] if lines else []
+
+
+def _wrong(right: Mapping[str, Any]) -> str:
+    """The share of wrong labels with its interval, from the share of right ones."""
+    value, low, high = (100 * (1 - right[part]) for part in ("value", "high", "low"))
+    how = {"bounded": ", as far as it is known", "assumed": ", if the noise is as assumed"}.get(
+        right.get("how", ""), ""
+    )
+    return f"{value:.1f}% ({low:.1f}% to {high:.1f}%{how})"
+
+
+def _percent(share: Mapping[str, Any] | None) -> str:
+    return "-" if share is None else f"{100 * share['value']:.0f}% ({100 * share['low']:.0f}-{100 * share['high']:.0f})"
+
+
+class CorrectedRows:
+    """What every result has: your rows with the corrected labels, and one line that sums it up."""
+
+    labels: pa.Table
+    classes: NDArray
+    estimate: dict[str, Any]
+    own: Any
+
+    @property
+    def frame(self) -> Any:
+        """Your rows with the corrected labels, in your type of data frame."""
+        return in_their_type(self.labels, self.own)
+
+    def __repr__(self) -> str:
+        changed = int(self.labels["changed"].to_numpy(zero_copy_only=False).sum())
+        good = ""
+        if (right := self.estimate.get("corrected_label_accuracy")) is not None:
+            value, low, high = (f"{100 * right[part]:.1f}" for part in ("value", "low", "high"))
+            good = f", {value}% right ({low} to {high})"
+        counts = f"{len(self.labels)} rows, {len(self.classes)} classes, {_count(changed, 'label')} corrected{good}"
+        return f"<{type(self).__name__}: {counts}>"
 
 
 def _shown(name: Any) -> str:

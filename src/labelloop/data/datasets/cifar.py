@@ -64,12 +64,7 @@ def cifar100_subset(root: str | Path | None = None, *, limit: int | None = None)
 
 
 def _load(
-    variant: Variant,
-    root: str | Path | None,
-    limit: int | None,
-    test_limit: int | None,
-    verify: bool,
-    hub: bool,
+    variant: Variant, root: str | Path | None, limit: int | None, test_limit: int | None, verify: bool, hub: bool
 ) -> LabelledData:
     checked_limit(limit)
     checked_limit(test_limit, name="test_limit")
@@ -112,12 +107,6 @@ def _labelled(
     # A reader that stops early has already found enough rows; otherwise it returns all of them.
     limit = checked_limit(limit, len(train.images))
     test_limit = checked_limit(test_limit, len(test.images), name="test_limit")
-    return labelled(
-        name=variant.name,
-        source=source,
-        inputs=train.images[:limit],
-        labels=np.asarray(train.labels)[:limit],
-        test_inputs=test.images[:test_limit],
-        test_labels=np.asarray(test.labels)[:test_limit],
-        class_names=cifar.class_names,
-    )
+    rows = train.images[:limit], np.asarray(train.labels)[:limit]
+    test_rows = test.images[:test_limit], np.asarray(test.labels)[:test_limit]
+    return labelled(variant.name, source, rows, test_rows, cifar.class_names)

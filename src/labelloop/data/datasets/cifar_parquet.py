@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from labelloop.data.datasets.cifar_archive import SIZE, Cifar, Split, Variant, concatenated
-from labelloop.data.images.pillow import decode_all, need_pillow
+from labelloop.data.pillow import decode_all, need_pillow
 from labelloop.errors import DataError, UsageError, some
 from labelloop.large_arrays import cache_folder
 

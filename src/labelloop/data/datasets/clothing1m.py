@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from labelloop.data.datasets.labelled import LabelledData, check_flags, checked_limit, labelled, not_found, places
-from labelloop.data.images.store import ImageFiles
+from labelloop.data.image_files import ImageFiles
 from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.seeds import stream
 from labelloop.splits import clean_split
@@ -68,14 +68,13 @@ def clothing1m(
     _check_files([*noisy_keys, *clean_keys, *test_keys], folder)
 
     given = [noisy_of.get(key, MISSING) if paired else MISSING for key in clean_keys]
+    images, test_images = (ImageFiles(folder / key for key in ks) for ks in ([*noisy_keys, *clean_keys], test_keys))
     return labelled(
-        name="clothing1m",
-        source=folder,
-        inputs=ImageFiles(folder / key for key in [*noisy_keys, *clean_keys]),
-        labels=np.concatenate([np.full(len(noisy), MISSING), clean]),
-        test_inputs=ImageFiles(folder / key for key in test_keys),
-        test_labels=_labels_of(test_keys, clean_of, folder / CLEAN_LABELS),
-        class_names=class_names,
+        "clothing1m",
+        folder,
+        (images, np.concatenate([np.full(len(noisy), MISSING), clean])),
+        (test_images, _labels_of(test_keys, clean_of, folder / CLEAN_LABELS)),
+        class_names,
         given_labels=np.concatenate([noisy, np.array(given, dtype=np.int64)]),
         clean_index=np.arange(len(noisy), len(noisy) + len(clean)),
     )

@@ -44,12 +44,5 @@ def digits_data(root: str | Path | None = None, *, limit: int | None = None) -> 
     checked_limit(limit)
     x_train, y_train, x_test, y_test = digits()
     limit = checked_limit(limit, len(x_train))
-    return labelled(
-        name="digits",
-        source="scikit-learn",
-        inputs=x_train[:limit],
-        labels=y_train[:limit],
-        test_inputs=x_test,
-        test_labels=y_test,
-        class_names=[str(digit) for digit in range(10)],
-    )
+    train, names = (x_train[:limit], y_train[:limit]), [str(digit) for digit in range(10)]
+    return labelled("digits", "scikit-learn", train, (x_test, y_test), names)

@@ -68,16 +68,9 @@ def _read(path: Path, name: str, limit: int | None, pixels_from: str | Path | No
     noise_inputs: Callable[[], NDArray] | None = None
     if name == "cifar10-embeddings":
         noise_inputs = partial(_pixels, pixels_from, y_train[:limit])
-    return labelled(
-        name=name,
-        source=path,
-        inputs=read_features(x_train[:limit], f"{path}: x_train"),
-        labels=y_train[:limit],
-        test_inputs=read_features(x_test, f"{path}: x_test"),
-        test_labels=y_test,
-        class_names=names,
-        noise_inputs=noise_inputs,
-    )
+    train = read_features(x_train[:limit], f"{path}: x_train"), y_train[:limit]
+    test = read_features(x_test, f"{path}: x_test"), y_test
+    return labelled(name, path, train, test, names, noise_inputs=noise_inputs)
 
 
 def read_arrays(path: Path, keys: Sequence[str]) -> dict[str, NDArray]:
@@ -114,12 +107,7 @@ def _pixels(root: str | Path | None, labels: Labels) -> NDArray[np.uint8]:
 
 
 def weak_text(
-    root: str | Path | None = None,
-    *,
-    limit: int | None = None,
-    texts: str = "youtube",
-    clean: int = 300,
-    seed: int = 0,
+    root: str | Path | None = None, *, limit: int | None = None, texts: str = "youtube", clean: int = 300, seed: int = 0
 ) -> LabelledData:
     """Public texts whose given labels are the majority of some labelling functions' votes.
 
@@ -143,17 +131,10 @@ def weak_text(
     names = arrays["class_names"].astype(str).tolist()
     first = slice(checked_limit(limit, len(arrays["x_train"])))
     _, clean_index = clean_split(arrays["y_train"][first], clean, stream(seed, "clean-split"))
-    return labelled(
-        name="weak-text",
-        source=path,
-        inputs=read_features(arrays["x_train"][first], f"{path}: x_train"),
-        labels=arrays["y_train"][first],
-        test_inputs=read_features(arrays["x_test"], f"{path}: x_test"),
-        test_labels=arrays["y_test"],
-        class_names=names,
-        given_labels=majority(arrays["votes_train"][first], len(names)),
-        clean_index=clean_index,
-    )
+    train = read_features(arrays["x_train"][first], f"{path}: x_train"), arrays["y_train"][first]
+    test = read_features(arrays["x_test"], f"{path}: x_test"), arrays["y_test"]
+    given = majority(arrays["votes_train"][first], len(names))
+    return labelled("weak-text", path, train, test, names, given_labels=given, clean_index=clean_index)
 
 
 def majority(votes: NDArray, num_classes: int) -> Labels:

@@ -32,15 +32,7 @@ def fashion_mnist(
     if folder is None:
         raise not_found("fashion-mnist", root, f"{FOLDER}/train-images-idx3-ubyte.gz and the three files beside it")
     train, test = (_part(folder, name, most) for name, most in (("train", limit), ("t10k", test_limit)))
-    return labelled(
-        name="fashion-mnist",
-        source=folder,
-        inputs=train[0],
-        labels=train[1],
-        test_inputs=test[0],
-        test_labels=test[1],
-        class_names=NAMES,
-    )
+    return labelled("fashion-mnist", folder, train, test, NAMES)
 
 
 def _part(folder: Path, name: str, limit: int | None) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

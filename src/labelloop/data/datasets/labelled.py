@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelloop.data.images.store import ImageFiles
+from labelloop.data.image_files import ImageFiles
 from labelloop.errors import DataError, UsageError
 from labelloop.types import MISSING, Labels
 
@@ -20,6 +20,8 @@ SAMPLE = 256  # rows of the inputs in the fingerprint
 SAMPLE_FILES = 16
 
 VARIABLE = "LABELLOOP_DATA"
+
+InputsAndLabels = tuple[Any, ArrayLike]
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,10 @@ class LabelledData:
     test_inputs: Any
     test_labels: Labels
     class_names: tuple[str, ...]
-    fingerprint: str
     given_labels: Labels | None = None
     clean_index: Labels | None = None
     noise_inputs: Callable[[], NDArray] | None = None
+    fingerprint: str = ""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -63,40 +65,31 @@ class LabelledData:
 
 
 def labelled(
-    *,
-    name: str,
-    source: object,
-    inputs: Any,
-    labels: ArrayLike,
-    test_inputs: Any,
-    test_labels: ArrayLike,
-    class_names: Sequence[str],
-    given_labels: ArrayLike | None = None,
-    clean_index: Labels | None = None,
-    noise_inputs: Callable[[], NDArray] | None = None,
+    name: str, source: object, train: InputsAndLabels, test: InputsAndLabels, names: Sequence[str], **own: Any
 ) -> LabelledData:
     """Checks the parts of a data set against each other, and computes its fingerprint.
+
+    Args:
+        name: The data set's name in DATASETS.
+        source: The file or folder it was read from.
+        train: Inputs and true labels of the training rows.
+        test: The same for the test rows.
+        names: The classes in order.
+        own: Given labels, clean rows and inputs for noise, if it has its own: further fields of LabelledData.
 
     Raises:
         DataError: Lengths differ, or a label is not a class.
     """
-    count, classes = len(inputs), len(class_names)
-    whole = given_labels is None  # if it comes with noisy labels, the true ones may be unknown
-    true = _checked(labels, count, classes, f"{source}: label", may_miss=not whole)
-    given = None if given_labels is None else _checked(given_labels, count, classes, f"{source}: given label", True)
-    return LabelledData(
-        name=name,
-        source=str(source),
-        inputs=inputs,
-        labels=true,
-        test_inputs=test_inputs,
-        test_labels=_checked(test_labels, len(test_inputs), classes, f"{source}: test label"),
-        class_names=tuple(str(class_name) for class_name in class_names),
-        fingerprint=fingerprint_of(inputs, true, given),
-        given_labels=given,
-        clean_index=clean_index,
-        noise_inputs=noise_inputs,
-    )
+    (inputs, labels), (test_inputs, test_labels), classes = train, test, len(names)
+    given = own.pop("given_labels", None)
+    if given is not None:
+        given = _checked(given, len(inputs), classes, f"{source}: given label", may_miss=True)
+    # If it comes with noisy labels, the true ones may be unknown.
+    true = _checked(labels, len(inputs), classes, f"{source}: label", may_miss=given is not None)
+    tested = _checked(test_labels, len(test_inputs), classes, f"{source}: test label")
+    fingerprint, class_names = fingerprint_of(inputs, true, given), tuple(map(str, names))
+    parts = (name, str(source), inputs, true, test_inputs, tested, class_names, given)
+    return LabelledData(*parts, fingerprint=fingerprint, **own)
 
 
 def fingerprint_of(inputs: Any, labels: Labels, given_labels: Labels | None = None) -> str:
@@ -117,14 +110,14 @@ def _spread(count: int, wanted: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, min(wanted, count)).astype(np.int64))
 
 
-def _checked(labels: ArrayLike, count: int, classes: int | None, what: str, may_miss: bool = False) -> Labels:
+def _checked(labels: ArrayLike, count: int, classes: int, what: str, may_miss: bool = False) -> Labels:
     array = np.asarray(labels)
     if array.dtype.kind not in "iu" or array.shape != (count,):
         raise DataError(
             f"{what}s of type {array.dtype} and shape {array.shape} for {count} rows; expected one number each"
         )
     array = array.astype(np.int64)
-    bad = np.flatnonzero((array < (MISSING if may_miss else 0)) | (array >= (np.inf if classes is None else classes)))
+    bad = np.flatnonzero((array < (MISSING if may_miss else 0)) | (array >= classes))
     if len(bad):
         raise DataError(f"{what} {array[bad[0]]} of row {bad[0]} is not a class: there are {classes}, counted from 0")
     return array

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from labelloop.data.frames import is_frame
+from labelloop.data.options import ReadOptions
 from labelloop.data.questions import compare_labels, question_numbers
 from labelloop.data.readers.array_file import read_npy, read_npz
 from labelloop.data.readers.arrow_file import PARTS, parts_of
 from labelloop.data.readers.clean_file import join_clean_file
-from labelloop.data.readers.column_file import read_column_file, read_hub
+from labelloop.data.readers.column_file import FRAME, read_column_file, read_frame, read_hub
 from labelloop.data.readers.csv_file import ending_of
 from labelloop.data.readers.hub import is_hub_dataset
 from labelloop.data.readers.image_tree import METADATA, read_image_tree, read_metadata
-from labelloop.data.readers.options import ReadOptions
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 
@@ -25,6 +27,7 @@ KINDS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     PARTS: read_column_file,
     "jsonl": read_column_file,
     "json": read_column_file,
+    "xlsx": read_column_file,
     "npz": read_npz,
     "npy": read_npy,
     "image-folder": read_image_tree,
@@ -32,30 +35,36 @@ KINDS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     "hf-dataset": read_hub,
 }
 
-__all__ = ["KINDS", "ReadOptions", "kind_of", "read_table"]
+__all__ = ["FRAME", "KINDS", "ReadOptions", "kind_of", "read_table"]
 
 
-def read_table(path: str | Path, options: ReadOptions | None = None) -> Table:
-    """Reads a file or folder.
+def read_table(path: Any, options: ReadOptions | None = None) -> Table:
+    """Reads a file or folder, or takes a data frame.
 
     Args:
-        path: A .csv, .tsv, .parquet, .jsonl, .json, .npz or .npy file, text optionally compressed as .gz or .zst; or a
-            folder of Parquet parts; or one with a folder of images for each class, or with images and a metadata.csv or
-            metadata.jsonl that names them; or a Hugging Face data set, a folder of `save_to_disk` or hf:name.
+        path: A data frame of pandas, polars or Arrow; or a .csv, .tsv, .parquet, .jsonl, .json, .npz or .npy file, text
+            optionally compressed as .gz or .zst; or a folder of Parquet parts; or one with a folder of images for each
+            class, or with images and a metadata.csv or metadata.jsonl that names them; or a Hugging Face data set, a
+            folder of `save_to_disk` or hf:name.
         options: How to read it; by default everything is guessed.
 
     Raises:
         DataError: The file cannot be used; the message names the file and the column, line or row.
     """
-    path, options = Path(path), ReadOptions() if options is None else options
-    kind = kind_of(path)
-    _check_options(path, kind, options)
-    table = replace(KINDS[kind](path, options), markers=options.markers)
+    options = ReadOptions() if options is None else options
+    if is_frame(path):
+        _check_options(Path(FRAME), "frame", options)
+        table = replace(read_frame(path, options), markers=options.markers)
+    else:
+        kind = kind_of(Path(path))
+        _check_options(Path(path), kind, options)
+        table = replace(KINDS[kind](Path(path), options), markers=options.markers)
     if options.clean_file is not None:
         table = join_clean_file(table, options.clean_file)
+    schema = table.schema_summary
     if options.labels_required:
-        origin = table.origin or {}
-        question_numbers(table.labels, origin.get("label_column"), options.label_column is None, table.source)
+        label = next((use.column for use in (schema.uses if schema else ()) if use.what == "given label"), None)
+        question_numbers(table.labels, label, options.label_column is None, table.source)
         compare_labels(table.labels, table.clean_labels, table.source, table.markers, table.class_names or ())
     return table
 
@@ -81,18 +90,23 @@ def kind_of(path: Path) -> str:
 
 def _check_options(path: Path, kind: str, options: ReadOptions) -> None:
     """Refuses options that belong to other kinds of files."""
-    if options.encoder is not None and options.text_column is None:
+    if options.encoder is not None and not options.text_columns:
         if kind in ("npz", "npy"):
             raise UsageError(
                 f"{path}: an encoder turns texts or images into features, but these are arrays; leave it out"
             )
         if options.image_size is not None:
             raise UsageError(f"{path}: an encoder has its own image size; leave image_size out")
-    if options.text_column is not None:
-        if options.feature_columns or options.embedding_column or options.file_name_column:
-            raise UsageError(f"{path}: with text_column, the texts are the only inputs; leave other features out")
+    if options.text_columns:
+        if options.file_name_column:
+            raise UsageError(f"{path}: file_name_column makes images the inputs; leave text_columns out")
+        if options.encoder is not None and len(options.text_columns) > 1:
+            raise UsageError(
+                f"{path}: an encoder reads one column of texts, not {len(options.text_columns)}; name one with"
+                " text_columns (the words of other columns of texts count without being named)"
+            )
         if kind in ("npz", "npy", "image-folder", "metadata-folder"):
-            raise UsageError(f"{path}: text_column is a column of a table: .csv, .tsv, .parquet or .jsonl")
+            raise UsageError(f"{path}: text_columns are columns of a table: .csv, .tsv, .parquet or .jsonl")
     if options.clean_folder is not None and kind != "image-folder":
         raise UsageError(f"{path}: clean_folder needs class folders of images; use a clean file here")
     if options.image_size is not None and kind in ("npz", "npy"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
 from labelloop.data.columns import LeftOut, SchemaSummary, Use, names_of_array
+from labelloop.data.options import ReadOptions, origin_of
 from labelloop.data.questions import ask_about_markers
-from labelloop.data.readers.options import ReadOptions, origin_of
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, nearest
 from labelloop.large_arrays import is_large, mapped_file, row_chunks, zeros
@@ -26,6 +26,15 @@ INPUT_KEYS = ("X", "x", "features", "embeddings", "embedding", "images")
 LABEL_KEYS = ("y", "label", "labels")
 ID_KEYS = ("ids", "id")
 CLEAN_KEYS = ("y_clean", "clean_label", "clean_labels")
+# The options that name arrays, with the usual names of each, and what it is in words.
+USUAL = {
+    "embedding_column": INPUT_KEYS,
+    "label_column": LABEL_KEYS,
+    "clean_column": CLEAN_KEYS,
+    "id_column": ID_KEYS,
+    "split_column": ("split",),
+}
+WORDS = dict(zip(USUAL, ("inputs", "given label", "clean label", "id", "split"), strict=True))
 
 
 def read_npz(path: Path, options: ReadOptions) -> Table:
@@ -35,11 +44,8 @@ def read_npz(path: Path, options: ReadOptions) -> Table:
         if isinstance(archive, np.ndarray):
             raise DataError(f"{path}: holds one array and no names; rename it to end in .npy")
         arrays = _Archive(path, archive)
-        input_key = arrays.find(options.embedding_column, INPUT_KEYS, "embedding_column")
-        label_key = arrays.find(options.label_column, LABEL_KEYS, "label_column")
-        clean_key = arrays.find(options.clean_column, CLEAN_KEYS, "clean_column")
-        id_key = arrays.find(options.id_column, ID_KEYS, "id_column")
-        split_key = arrays.find(options.split_column, ("split",), "split_column")
+        keys = {name: arrays.find(getattr(options, name), usual, name) for name, usual in USUAL.items()}
+        input_key, label_key, clean_key, id_key, split_key = keys.values()
         if input_key is None:
             raise DataError(
                 f"{path}: no inputs; expected one of {', '.join(INPUT_KEYS)}, found {', '.join(archive.files)}"
@@ -50,6 +56,8 @@ def read_npz(path: Path, options: ReadOptions) -> Table:
                 f" (clean), found {', '.join(archive.files)}"
             )
         inputs, class_names = archive_member(path, archive, input_key), arrays.get(arrays.find(None, ("class_names",)))
+        said: dict[str, Any] = {"embedding_column": input_key, "split_column": split_key}
+        said["extra_columns"] = options.extra_columns or None
         table = from_arrays(
             inputs,
             arrays.get(label_key),
@@ -60,37 +68,21 @@ def read_npz(path: Path, options: ReadOptions) -> Table:
             column_names=names_of_array(input_key, inputs.shape[1]) if inputs.ndim == 2 else None,
             class_names=None if class_names is None else class_names.astype(str).tolist(),
             source=str(path),
-            origin=origin_of(
-                "npz",
-                path,
-                label_column=label_key,
-                clean_column=clean_key,
-                id_column=id_key,
-                options={
-                    "embedding_column": input_key,
-                    "split_column": split_key,
-                    "extra_columns": options.extra_columns or None,
-                },
-            ),
+            origin=origin_of("npz", path, said, label_column=label_key, clean_column=clean_key, id_column=id_key),
         )
-        asked = (options.embedding_column, options.label_column, options.clean_column, options.id_column)
-        keys = (input_key, label_key, clean_key, id_key)
-        schema_summary = _schema_summary(archive.files, keys, asked, split_key, options.extra_columns)
+        schema_summary = _schema_summary(archive.files, keys, options)
     return _checked(replace(table, schema_summary=schema_summary), options)
 
 
-def _schema_summary(
-    files: Sequence[str],
-    keys: Sequence[str | None],
-    asked: Sequence[str | None],
-    split: str | None,
-    extra: Sequence[str],
-) -> SchemaSummary:
-    """The use of every array: inputs, given label, clean label and id as found and as the user said."""
-    words = ("inputs", "given label", "clean label", "id")
-    uses = [Use(word, key, by is None) for word, key, by in zip(words, keys, asked, strict=True) if key is not None]
-    uses += [] if split is None else [Use("split", split, True)]
-    uses += [Use("for the correction network", key, False) for key in extra or ("extra",) if key in files]
+def _schema_summary(files: Sequence[str], keys: Mapping[str, str | None], options: ReadOptions) -> SchemaSummary:
+    """The use of every array."""
+    uses = [
+        Use(WORDS[name], key, name == "split_column" or getattr(options, name) is None)
+        for name, key in keys.items()
+        if key is not None
+    ]
+    extra = options.extra_columns or ("extra",)
+    uses += [Use("for the correction network", key, False) for key in extra if key in files]
     uses += [Use("names of the classes", "class_names", True)] if "class_names" in files else []
     used = {use.column for use in uses}
     left_out = [LeftOut(key, "an array with an unknown name") for key in files if key not in used]
@@ -102,7 +94,7 @@ def read_npy(path: Path, options: ReadOptions) -> Table:
     if options.labels_required and options.labels_path is None and options.clean_file is None:
         raise DataError(f"{path}: an .npy file holds no labels; give them as labels_path and clean_file")
     labels = None if options.labels_path is None else read_array(Path(options.labels_path))
-    origin = origin_of("npy", path, options={"labels_path": options.labels_path})
+    origin = origin_of("npy", path, {"labels_path": options.labels_path})
     return _checked(from_arrays(read_array(path), labels, source=str(path), origin=origin), options)
 
 

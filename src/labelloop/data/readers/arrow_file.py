@@ -1,23 +1,29 @@
-"""Files of named columns as Arrow tables: names first, then columns. Parquet may be a folder of parts."""
+"""Files of named columns as Arrow tables: names first, then columns. Parquet may be a folder of parts.
+
+Of an .xlsx file the first sheet is read, with column names in its first row. That needs openpyxl.
+"""
 
 from __future__ import annotations
 
+import datetime
 import errno
 import mmap
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelloop.data.readers.csv_file import PACKED, ending_of, open_csv, padded_columns, read_csv
-from labelloop.data.readers.json_file import read_json_table, read_jsonl
-from labelloop.errors import DataError, some
+from labelloop.data.readers import csv_file
+from labelloop.errors import DataError, UsageError, some
 from labelloop.large_arrays import current_limit, is_large, keep_track
 
 ROWS = 16_384  # rows at a time, or fewer
@@ -26,6 +32,7 @@ READ = 2**20  # bytes read from a file at a time
 ENDING = ".parquet"
 
 PARTS = "parquet-folder"
+MOST_CELLS = 20_000_000
 
 
 def parts_of(path: Path) -> list[Path]:
@@ -130,7 +137,7 @@ class ColumnFile:
 
     Attributes:
         names: The names of its columns.
-        kind: "csv", "tsv", "parquet", "parquet-folder", "jsonl" or "json".
+        kind: "csv", "tsv", "parquet", "parquet-folder", "jsonl", "json" or "xlsx".
         read: Reads the columns. For formats without types it takes the names of columns to keep as text and the texts
             that mean a missing number.
         untyped: Whether the format has no types, so that a label 3 is only text that looks like a number.
@@ -156,7 +163,7 @@ def open_columns(path: Path) -> ColumnFile:
     """
     if path.is_dir() and parts_of(path):
         return _with_own_names(_parquet(path), path)
-    ending = ending_of(path)
+    ending = csv_file.ending_of(path)
     if ending not in OPENERS:
         raise DataError(
             f"{path}: cannot read {ending or 'a name without an extension'!r} here; use one of {', '.join(OPENERS)}"
@@ -187,27 +194,34 @@ def as_text(arrow: pa.Table, name: str) -> NDArray:
 
 
 def _csv(path: Path) -> ColumnFile:
-    file = open_csv(path)
-    kind = ending_of(path).removeprefix(".")
-    other = file.delimiter if file.remarks else None
-    padded = padded_columns(file)
-    return ColumnFile(file.names, kind, lambda text, na: read_csv(file, text, na), True, file.remarks, other, padded)
+    file = csv_file.open_csv(path)
+    kind = csv_file.ending_of(path).removeprefix(".")
+    other = file.other_delimiter
+    padded = csv_file.padded_columns(file)
+    return ColumnFile(
+        file.names, kind, lambda text, na: csv_file.read_csv(file, text, na), True, file.remarks, other, padded
+    )
 
 
 def _jsonl(path: Path) -> ColumnFile:
-    arrow = read_jsonl(path)
+    arrow = csv_file.read_jsonl(path)
     return ColumnFile(arrow.column_names, "jsonl", lambda *_: arrow)
 
 
 def _json(path: Path) -> ColumnFile:
-    arrow = read_json_table(path)
+    arrow = csv_file.read_json_table(path)
     return ColumnFile(arrow.column_names, "json", lambda *_: arrow)
 
 
 def _parquet(path: Path) -> ColumnFile:
-    if path.suffix.lower() in PACKED:
+    if path.suffix.lower() in csv_file.PACKED:
         raise DataError(f"{path}: Parquet is already compressed; unpack the file")
     return ColumnFile(column_names(path), PARTS if path.is_dir() else "parquet", lambda *_: read_parquet(path))
+
+
+def _xlsx(path: Path) -> ColumnFile:
+    arrow, remarks = read_xlsx(path)
+    return ColumnFile(arrow.column_names, "xlsx", lambda *_: arrow, remarks=remarks)
 
 
 OPENERS: dict[str, Callable[[Path], ColumnFile]] = {
@@ -216,4 +230,72 @@ OPENERS: dict[str, Callable[[Path], ColumnFile]] = {
     ".parquet": _parquet,
     ".jsonl": _jsonl,
     ".json": _json,
+    ".xlsx": _xlsx,
 }
+
+
+def read_xlsx(path: Path) -> tuple[pa.Table, tuple[str, ...]]:
+    """The rows of the first sheet, and remarks. Formulas count as the values that were stored with them.
+
+    Raises:
+        UsageError: openpyxl is not installed.
+        DataError: It cannot be read, or has no names in its first row.
+    """
+    try:
+        openpyxl = import_module("openpyxl")
+    except ImportError:
+        raise UsageError(
+            f"{path}: .xlsx files need openpyxl: pip install 'labelloop[xlsx]'; or save the sheet as .csv"
+        ) from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles that nobody reads
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+            sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"] or book.worksheets
+            sheet = sheets[0]
+            if (sheet.max_row or 0) * (sheet.max_column or 0) > MOST_CELLS:
+                raise DataError(f"{path}: more than {MOST_CELLS:,} cells; save the sheet as .csv or .parquet")
+            rows = [list(row) for row in sheet.iter_rows(values_only=True)]
+            book.close()
+    except (OSError, KeyError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read as .xlsx ({error}); save it again, or as .csv") from error
+    except Exception as error:  # a broken archive may raise anything of zipfile and of the parser of XML
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: cannot be read as .xlsx ({error}); save it again, or as .csv") from error
+    rows = [row for row in rows if any(value is not None for value in row)]
+    if not rows:
+        raise DataError(f"{path}: the sheet {sheet.title!r} is empty; the first row must hold the column names")
+    width = max(len(row) for row in rows)
+    names = [*rows[0], *[None] * (width - len(rows[0]))]
+    used = [j for j in range(width) if names[j] is not None or any(len(row) > j and row[j] is not None for row in rows)]
+    if unnamed := [j + 1 for j in used if names[j] is None]:
+        raise DataError(
+            f"{path}: column {unnamed[0]} of sheet {sheet.title!r} has no name in the first row; write a name above"
+            " every column, and nothing above the names"
+        )
+    columns = {j: [row[j] if len(row) > j else None for row in rows[1:]] for j in used}
+    arrays = [_cells(columns[j]) for j in used]
+    others = f" of {len(sheets)}" if len(sheets) > 1 else ""
+    remarks = (f"the first sheet{others} is read, {sheet.title!r}",) if others else ()
+    return pa.Table.from_arrays(arrays, names=[str(names[j]).strip() for j in used]), remarks
+
+
+def _cells(values: list[Any]) -> pa.Array:
+    """Numbers, truth values, dates or text; text where they are mixed."""
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, bool) for value in known):
+        return pa.array(values, pa.bool_())
+    if known and all(isinstance(value, int) and not isinstance(value, bool) for value in known):
+        return pa.array(values, pa.int64()) if max(map(abs, known)) < 2**63 else pa.array([_in_text(v) for v in values])
+    if known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    if known and all(isinstance(value, datetime.datetime) for value in known):
+        return pa.array(values, pa.timestamp("s"))
+    return pa.array([_in_text(value) for value in values], pa.string())
+
+
+def _in_text(value: Any) -> str | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return None if value is None else str(value)

@@ -122,13 +122,20 @@ def read_clean_labels(path: Path, known: KnownRows) -> Labels:
         place = _by_row(path, file, known)
     else:
         place = _in_order(path, file, known)
-    values = file.labels
-    if values.dtype.kind == "U":  # pandas writes 3.0 for 3 where a label is missing
-        names, bare = known.classes.astype(str), np.array([text.removesuffix(".0") for text in values])
-        values = np.where(np.isin(values, names) | ~np.isin(bare, names), values, bare)
+    values = _respelled(file.labels, known.classes)
     labels = np.full(len(known.ids), MISSING, dtype=np.int64)
     labels[place[filled]] = encode(values, known.classes, f"{path}: {file.column}", markers)[filled]
     return labels
+
+
+def _respelled(values: NDArray, names: NDArray) -> NDArray:
+    """Texts as names spell them: pandas writes 3.0 for 3 where a label is missing, and a formula may be escaped."""
+    if values.dtype.kind != "U":
+        return values
+    names = names.astype(str)
+    for bare in ([text.removesuffix(".0") for text in values], [text.removeprefix("'") for text in values]):
+        values = np.where(np.isin(values, names) | ~np.isin(bare, names), values, bare)
+    return values
 
 
 def _by_id(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
@@ -138,18 +145,19 @@ def _by_id(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
             f"{known.source}: a clean file is joined by id, but these rows have none; name id_column, or use the file"
             " that `labelloop plan` writes"
         )
-    check_ids(file.ids, str(path))
+    ids = _respelled(file.ids, known.ids)
+    check_ids(ids, str(path))
     place = {name: row for row, name in enumerate(known.ids.tolist())}
-    blank = np.flatnonzero(file.ids == "")
+    blank = np.flatnonzero(ids == "")
     if len(blank):
         raise DataError(f"{path}: no id in row {some(blank)} (the first row is 0); fill it in, or leave the row out")
-    strange = [name for name in file.ids.tolist() if name not in place]
+    strange = [name for name in ids.tolist() if name not in place]
     if strange:
         raise DataError(
-            f"{path}: {len(strange)} of {len(file.ids)} ids are not in {known.source}: {some(strange)} (there they look"
+            f"{path}: {len(strange)} of {len(ids)} ids are not in {known.source}: {some(strange)} (there they look"
             f" like {known.ids[0]}); write both alike, or leave those rows out"
         )
-    return np.array([place[name] for name in file.ids.tolist()], dtype=np.int64)
+    return np.array([place[name] for name in ids.tolist()], dtype=np.int64)
 
 
 def _by_row(path: Path, file: _CleanFile, known: KnownRows) -> Labels:

@@ -12,31 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelloop.data.columns import (
-    FILE_NAMES,
-    Feature,
-    LeftOut,
-    Roles,
-    SchemaSummary,
-    Use,
-    is_number,
-    plain,
-    require,
-    roles_of,
-)
-from labelloop.data.encoding import Column
-from labelloop.data.features import features_of, numbers
-from labelloop.data.images.pillow import ImageWarnings
-from labelloop.data.images.store import ENDINGS, ImageForm, Unreadable, load_images
+from labelloop.data import column_kinds, columns
+from labelloop.data.features import Features, Source, features_of
+from labelloop.data.frames import arrow_of
+from labelloop.data.image_files import ENDINGS, load_images
+from labelloop.data.options import ReadOptions, origin_of
+from labelloop.data.pillow import ImageWarnings
 from labelloop.data.questions import ask_about_markers, name_spellings
 from labelloop.data.readers.arrow_file import open_columns
 from labelloop.data.readers.hub import HubData, read_hub_dataset
-from labelloop.data.readers.label_columns import ids_of, labels_of, refuse_lists, without_flags, written
-from labelloop.data.readers.options import ReadOptions, origin_of
+from labelloop.data.suspicion import CODE_NAME, Labelled
 from labelloop.data.table import Table, from_arrays, split_names
 from labelloop.errors import DataError, UsageError, some
 from labelloop.trust import all_inside
 from labelloop.types import RawInputs
+
+FRAME = "the data frame"
 
 
 @dataclass(frozen=True)
@@ -46,25 +37,11 @@ class _Source:
     path: Path
     kind: str
     arrow: pa.Table
-    roles: Roles
+    roles: columns.Roles
     untyped: bool = False
     hub: HubData | None = None
     remarks: tuple[str, ...] = ()
     delimiter: str | None = None
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """The inputs of a table, and how they were made."""
-
-    values: Any
-    names: Sequence[str] | None = None
-    encoding: tuple[Column, ...] = ()
-    image_form: ImageForm | None = None
-    unreadable: tuple[Unreadable, ...] = ()
-    used: tuple[Feature, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    remarks: tuple[str, ...] = ()
 
 
 def read_column_file(path: Path, options: ReadOptions) -> Table:
@@ -72,11 +49,12 @@ def read_column_file(path: Path, options: ReadOptions) -> Table:
     opened = open_columns(path)
     roles = _roles(opened.names, path, options)
     text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
+    text += [column.name for column in options.encoding or () if column.kind in ("category", "text")]
+    text += [*options.text_columns, *options.category_columns]  # a code 01 must not become 1
     text += [
-        column.name for column in options.encoding or () if column.kind == "category"
-    ]  # an id 1 must not become 1.0
-    text += [] if options.text_column is None else [options.text_column]
-    arrow = opened.read(text, options.na)
+        name for name in opened.names if CODE_NAME.search(columns.plain(name)) and name not in options.trust_columns
+    ]
+    arrow = opened.read([name for name in text if name in opened.names], options.na)
     table = _table(
         _Source(path, opened.kind, arrow, roles, opened.untyped, None, opened.remarks, opened.delimiter), options
     )
@@ -90,7 +68,7 @@ def _with_padded(table: Table, padded: Mapping[str, str]) -> Table:
         return table
     remarks = tuple(
         f"{feature.column!r} is read as numbers, without its leading zeros ({padded[feature.column]!r}); if it is a"
-        " code, put a letter before it"
+        " code, name it with category_columns"
         for feature in schema.features
         if feature.how == "number" and feature.column in padded
     )
@@ -104,30 +82,40 @@ def read_hub(path: Path, options: ReadOptions) -> Table:
     return _table(_Source(path, "hf-dataset", hub.arrow, roles, hub=hub), options)
 
 
-def _roles(names: Sequence[str], path: Path, options: ReadOptions) -> Roles:
-    features = options.feature_columns if options.text_column is None else [options.text_column]
+def read_frame(frame: Any, options: ReadOptions) -> Table:
+    """A table from a data frame of pandas, polars or Arrow, with labels among its columns as in a file."""
+    path = Path(FRAME)
+    arrow = arrow_of(frame, FRAME)
+    table = _table(_Source(path, "frame", arrow, _roles(arrow.column_names, path, options)), options)
+    return replace(table, origin=None)
+
+
+def _roles(names: Sequence[str], path: Path, options: ReadOptions) -> columns.Roles:
+    features = [*(options.feature_columns or ()), *options.text_columns, *options.category_columns]
     if options.encoding is not None:
-        features = [column.name for column in options.encoding]
-    schema = Roles(
+        features = [*options.text_columns, *(column.name for column in options.encoding)]
+    schema = columns.Roles(
         label=options.label_column,
         clean=options.clean_column,
         id=options.id_column,
         split=options.split_column,
         extra=tuple(options.extra_columns),
     )
-    return roles_of(names, str(path), schema, features, options.labels_required)
+    return columns.roles_of(names, str(path), schema, features, options.labels_required)
 
 
 def _table(source: _Source, options: ReadOptions) -> Table:
     arrow, roles, path, hub = source.arrow, source.roles, source.path, source.hub
     if not arrow.num_rows:
         raise DataError(f"{path}: column names but no rows; add the rows")
-    refuse_lists(arrow, roles, path)
-    roles = without_flags(arrow, roles, path)
+    column_kinds.refuse_lists(arrow, roles, path)
+    roles = column_kinds.without_flags(arrow, roles, path)
+    if options.clean_file is None and options.labels_required:
+        roles = column_kinds.without_repeated_ids(arrow, roles)
     source = replace(source, roles=roles, arrow=_without(arrow, roles, options.na))
     arrow = source.arrow
     markers = _question_labels(source, options)
-    labels, clean_labels = labels_of(arrow, roles, path, source.untyped, options.markers)
+    labels, clean_labels = column_kinds.labels_of(arrow, roles, path, source.untyped, options.markers)
     split = None
     if roles.split is not None:
         split = split_names(arrow[roles.split].cast(pa.string()).fill_null("").to_numpy(), str(path))
@@ -138,32 +126,35 @@ def _table(source: _Source, options: ReadOptions) -> Table:
         ids = _image_ids(source, image_column, id_column)
     else:
         train = np.ones(arrow.num_rows, dtype=bool) if split is None else split != "test"
-        inputs = _texts(source, options) if options.text_column else _features(source, options, train)
+        labelled = Labelled.of(labels, clean_labels, options.markers, str(path)) if options.labels_required else None
+        inputs = (_texts if options.text_column else features_of)(Source(arrow, roles, path, options, train, labelled))
         id_column = roles.id
-        ids = None if id_column is None else ids_of(arrow, id_column, path)
+        ids = None if id_column is None else column_kinds.ids_of(arrow, id_column, path)
     table = from_arrays(
         inputs.values,
         labels,
         clean_labels,
         ids=ids,
         split=split,
-        extra=numbers(arrow, roles.extra, path) if roles.extra else None,
+        extra=column_kinds.numbers(arrow, roles.extra, path) if roles.extra else None,
         column_names=inputs.names,
         source=str(path),
         origin=origin_of(
             "image-table" if image_column is not None and hub is None else source.kind,
             path,
+            _said(source, options),
             label_column=roles.label,
             clean_column=None if clean_labels is None else roles.clean,
             id_column=id_column,
             file_name_column=image_column,
-            options=_said(source, options),
         ),
         class_names=None if hub is None else hub.class_names.get(roles.label or roles.clean or ""),
     )
     return replace(
         table,
         encoding=inputs.encoding,
+        beside=inputs.beside,
+        column_names=table.column_names if inputs.beside is None else tuple(inputs.names or ()),
         image_form=inputs.image_form,
         unreadable=inputs.unreadable,
         schema_summary=replace(_schema_summary(source, inputs, image_column, id_column), markers=markers),
@@ -173,17 +164,17 @@ def _table(source: _Source, options: ReadOptions) -> Table:
 def _question_labels(source: _Source, options: ReadOptions) -> tuple[str, ...]:
     """Asks about ambiguous labels, names spellings, and returns the markers of missing labels that occur."""
     arrow, roles, path = source.arrow, source.roles, str(source.path)
-    given, clean = written(arrow, roles.label), written(arrow, roles.clean)
+    given, clean = column_kinds.written(arrow, roles.label), column_kinds.written(arrow, roles.clean)
     if options.missing is None and options.labels_required:
         ask_about_markers(given, clean, path)
-    as_given, as_clean = (written(arrow, name, stripped=False) for name in (roles.label, roles.clean))
+    as_given, as_clean = (column_kinds.written(arrow, name, stripped=False) for name in (roles.label, roles.clean))
     name_spellings(as_given, as_clean, path, numbers=source.untyped)
     return tuple(marker for marker in options.markers if marker and (marker in given or marker in clean))
 
 
-def _without(arrow: pa.Table, roles: Roles, na: Sequence[str]) -> pa.Table:
+def _without(arrow: pa.Table, roles: columns.Roles, na: Sequence[str]) -> pa.Table:
     """The columns with markers of missing values removed, except in labels and ids."""
-    missing = [float(text) for text in na if is_number(text)]
+    missing = [float(text) for text in na if columns.is_number(text)]
     for place, name in enumerate(arrow.column_names if na else ()):
         column = arrow[name]
         number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
@@ -196,10 +187,12 @@ def _without(arrow: pa.Table, roles: Roles, na: Sequence[str]) -> pa.Table:
     return arrow
 
 
-def _schema_summary(source: _Source, inputs: _Inputs, image_column: str | None, id_column: str | None) -> SchemaSummary:
+def _schema_summary(
+    source: _Source, inputs: Features, image_column: str | None, id_column: str | None
+) -> columns.SchemaSummary:
     roles = source.roles
     uses = [
-        Use(what, name, guessed)
+        columns.Use(what, name, guessed)
         for what, name, guessed in (
             ("given label", roles.label, roles.label_guessed),
             ("clean label", roles.clean, roles.clean_guessed),
@@ -213,14 +206,20 @@ def _schema_summary(source: _Source, inputs: _Inputs, image_column: str | None, 
     if image_column is not None:
         form = inputs.image_form
         used.append(
-            Feature(image_column, "images" if form is None else f"images of {form.height} x {form.width} pixels")
+            columns.Feature(
+                image_column, "images" if form is None else f"images of {form.height} x {form.width} pixels"
+            )
         )
+    if roles.repeated_id is not None:
+        why = "an id that repeats or has gaps; rows are known by their number, and id_column would refuse it"
+        left_out = [out for out in left_out if out.column != roles.repeated_id]
+        left_out.append(columns.LeftOut(roles.repeated_id, why))
     if roles.flag is not None:
-        left_out.append(LeftOut(roles.flag, "says that a row was verified, not its label"))
+        left_out.append(columns.LeftOut(roles.flag, "says that a row was verified, not its label"))
     done = {*(use.column for use in uses), *(use.column for use in used), *(out.column for out in left_out)}
-    what = "images" if image_column is not None else "texts"
-    left_out += [LeftOut(name, f"the {what} are the inputs") for name in source.arrow.column_names if name not in done]
-    return SchemaSummary(tuple(uses), tuple(used), tuple(left_out), (*source.remarks, *inputs.remarks))
+    why = "the images are the inputs" if image_column is not None else "an encoder that is trained reads texts alone"
+    left_out += [columns.LeftOut(name, why) for name in source.arrow.column_names if name not in done]
+    return columns.SchemaSummary(tuple(uses), tuple(used), tuple(left_out), (*source.remarks, *inputs.remarks))
 
 
 def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
@@ -230,7 +229,10 @@ def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
         "embedding_column": options.embedding_column,
         "split_column": source.roles.split,
         "extra_columns": options.extra_columns or None,
-        "text_column": options.text_column,
+        "text_columns": tuple(options.text_columns) or None,
+        "category_columns": tuple(options.category_columns) or None,
+        "leave_out": tuple(options.leave_out) or None,
+        "trust_columns": tuple(options.trust_columns) or None,
         "encoder": options.encoder,
         "image_size": options.image_size,
         "missing": options.missing,
@@ -240,47 +242,38 @@ def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
     }
 
 
-def _features(source: _Source, options: ReadOptions, train: NDArray[np.bool_]) -> _Inputs:
-    found = features_of(
-        source.arrow,
-        source.roles,
-        source.path,
-        options.feature_columns,
-        options.embedding_column,
-        train,
-        options.encoding,
-        options.as_they_are,
-    )
-    return _Inputs(
-        found.values, found.names, found.encoding, used=found.used, left_out=found.left_out, remarks=found.remarks
-    )
-
-
-def _texts(source: _Source, options: ReadOptions) -> _Inputs:
-    """A column of texts as they are, empty where missing."""
-    path, name = source.path, options.text_column
+def _texts(source: Source) -> Features:
+    """A column of texts as they are, empty where missing, and the other columns unless the encoder is trained."""
+    path, options, arrow = source.path, source.options, source.arrow
+    name = options.text_column
     assert name is not None
-    require(name, source.arrow.column_names, str(path))
+    columns.require(name, arrow.column_names, str(path))
     if name in source.roles.used:
         raise DataError(f"{path}: column {name!r} is the text and has another use too; name it once")
-    column = source.arrow[name]
+    column = arrow[name]
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_null(column.type)):
         raise DataError(f"{path}: column {name!r} is of type {column.type}, not text; write it as text")
-    how = f"texts, through the encoder {options.encoder}" if options.encoder else "texts"
-    return _Inputs(RawInputs("text", [text or "" for text in column.to_pylist()]), used=(Feature(name, how),))
+    used = (columns.Feature(name, f"text through the encoder {options.encoder}"),)
+    raw = RawInputs("text", [text or "" for text in column.to_pylist()])
+    if options.train_encoder or (options.encoding is not None and not options.encoding):
+        return Features(raw, used=used)
+    options = replace(options, text_columns=())
+    found = features_of(replace(source, arrow=arrow.drop_columns([name]), options=options, beside=True))
+    beside = found.values if found.names else None
+    return replace(found, values=raw, used=(*used, *found.used), beside=beside)
 
 
 def _image_column(source: _Source, options: ReadOptions) -> str | None:
     """The column of images or of image file names, if images are the inputs."""
     name, path = options.file_name_column, source.path
-    schema = (options.feature_columns, options.embedding_column, options.encoding or None, name, options.text_column)
-    if all(word is None for word in schema):
+    schema = (options.feature_columns, options.embedding_column, options.encoding, name, options.text_columns)
+    if not any(schema):
         name = _guessed_files(source) if source.hub is None else _guessed_images(source.hub, path)
     elif options.image_form is not None and source.hub is not None and name is None:
         name = _guessed_images(source.hub, path)
-    if options.encoder is not None and name is None and options.text_column is None:
+    if options.encoder is not None and name is None and not options.text_columns:
         raise UsageError(
-            f"{path}: an encoder makes features of texts or images, but there are none; name text_column, or"
+            f"{path}: an encoder makes features of texts or images, but there are none; name text_columns, or"
             " file_name_column"
         )
     if options.image_size is not None and name is None:
@@ -290,11 +283,11 @@ def _image_column(source: _Source, options: ReadOptions) -> str | None:
     if name is not None and (options.feature_columns or options.embedding_column):
         raise UsageError(f"{path}: file_name_column makes images the inputs; leave other features out")
     if name is not None:
-        require(name, source.arrow.column_names, str(path))
+        columns.require(name, source.arrow.column_names, str(path))
     return name
 
 
-def _images(source: _Source, column: str, options: ReadOptions) -> _Inputs:
+def _images(source: _Source, column: str, options: ReadOptions) -> Features:
     if source.hub is None:
         names = _file_names(source, column)
         if blank := [row for row, name in enumerate(names) if not name.strip()]:
@@ -305,15 +298,15 @@ def _images(source: _Source, column: str, options: ReadOptions) -> _Inputs:
     else:
         raise DataError(f"{source.path}: column {column!r} holds no images")
     if options.encoder is not None:
-        return _Inputs(RawInputs("image", files))
+        return Features(RawInputs("image", files))
     seen = ImageWarnings()
     values, form, unreadable = load_images(files, options.image_size, options.image_form, options.progress, seen)
-    return _Inputs(values, image_form=form, unreadable=tuple(unreadable), remarks=seen.remarks)
+    return Features(values, image_form=form, unreadable=tuple(unreadable), remarks=seen.remarks)
 
 
 def _image_ids(source: _Source, column: str, id_column: str | None) -> NDArray | None:
     if id_column is not None:
-        return ids_of(source.arrow, id_column, source.path)
+        return column_kinds.ids_of(source.arrow, id_column, source.path)
     return np.array(_file_names(source, column)) if source.hub is None else None
 
 
@@ -325,7 +318,11 @@ def _guessed_files(source: _Source) -> str | None:
     """A column that, judging by its name and first value, holds image file names."""
     for name in source.arrow.column_names:
         column = source.arrow[name]
-        if plain(name) in FILE_NAMES and name not in source.roles.used and pa.types.is_string(column.type):
+        if (
+            columns.plain(name) in columns.FILE_NAMES
+            and name not in source.roles.used
+            and pa.types.is_string(column.type)
+        ):
             first = next((text for text in column.to_pylist() if text), "")
             if Path(first).suffix.lower() in ENDINGS:
                 return name

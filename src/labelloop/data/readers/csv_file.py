@@ -1,10 +1,11 @@
-"""CSV and TSV files as Arrow tables, decompressed if need be, with the line number when a row is broken."""
+"""CSV, TSV and JSON files as Arrow tables, decompressed if need be, with the line number when a row is broken."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
 
 from labelloop.data.columns import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
@@ -25,6 +27,9 @@ SEPARATORS = (",", ";", "\t", "|")
 PADDED = re.compile(r"0\d+")
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 LOOKED_AT = 200  # rows to look for a decimal comma in
+MOSTLY_LATIN = 0.2  # letters with accents, as a share of those without: beyond this it is another alphabet
+JSON_FORM = "a list of objects, one per row, or an object with a list for every column"
+JSON_BLOCK = 16 << 20  # bytes; a line must fit in one
 
 
 def ending_of(path: Path) -> str:
@@ -57,6 +62,7 @@ class CsvFile:
         delimiter: The character between fields.
         names: The names of its columns, from the first line.
         decimal_comma: Whether its numbers are written 1,5.
+        encoding: The name of its encoding, if that is not UTF-8; `content` is UTF-8 in any case.
     """
 
     path: Path
@@ -64,20 +70,26 @@ class CsvFile:
     delimiter: str
     names: list[str]
     decimal_comma: bool = False
+    encoding: str | None = None
+
+    @property
+    def other_delimiter(self) -> str | None:
+        """The delimiter, if it is not the one that the extension implies."""
+        usual = "\t" if ending_of(self.path) == ".tsv" else ","
+        return None if self.delimiter == usual else self.delimiter
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        usual = "\t" if ending_of(self.path) == ".tsv" else ","
-        if self.delimiter == usual:
-            return ()
         numbers = " and a comma in numbers" if self.decimal_comma else ""
-        return (f"fields are separated by {self.delimiter!r}{numbers}",)
+        found = [] if self.encoding is None else [f"not in UTF-8: read as {self.encoding}"]
+        found += [f"fields are separated by {self.delimiter!r}{numbers}"] if self.other_delimiter else []
+        return tuple(found)
 
 
 def open_csv(path: Path) -> CsvFile:
     """Reads the first line, and detects the delimiter."""
     usual = "\t" if ending_of(path) == ".tsv" else ","
-    content = content_of(path)
+    content, encoding = in_utf8(content_of(path))
     names = _first_line(path, content, usual)
     delimiter = usual
     if len(names) == 1:
@@ -89,7 +101,39 @@ def open_csv(path: Path) -> CsvFile:
             f"{path}: the first line holds only numbers ({some(names)}); put a line with column names above it"
         )
     comma = delimiter == ";" and _has_decimal_comma(content, delimiter)
-    return CsvFile(path, content, delimiter, names, comma)
+    return CsvFile(path, content, delimiter, names, comma, encoding)
+
+
+def in_utf8(content: bytes) -> tuple[bytes, str | None]:
+    """The content in UTF-8, and the name of its encoding if that was another.
+
+    UTF-16 shows by its first bytes or by a zero in every other byte. Windows-1252, which holds Latin-1, is assumed
+    where a few bytes among many letters are not UTF-8; a text that is mostly such bytes is in another alphabet, and is
+    left as it is, to be refused.
+    """
+    for mark, name in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if content.startswith(mark) and len(content) % 2 == 0:
+            return _decoded(content, name, "UTF-16")
+    head = content[:1000]
+    for start, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        if len(head) > 20 and head[start::2].count(0) > 0.4 * len(head) and not len(content) % 2:
+            return _decoded(content, name, "UTF-16")
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        high = sum(byte >= 0x80 for byte in content)
+        letters = sum(chr(byte).isalpha() for byte in content if byte < 0x80)
+        undefined = any(byte in content for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D))
+        if not undefined and 0 not in content and high < MOSTLY_LATIN * letters:
+            return _decoded(content, "cp1252", "Windows-1252 (Latin-1)")
+    return content, None
+
+
+def _decoded(content: bytes, codec: str, name: str) -> tuple[bytes, str | None]:
+    try:
+        return content.decode(codec).encode(), name
+    except UnicodeDecodeError:
+        return content, None
 
 
 def read_csv(file: CsvFile, as_text: Iterable[str], na: Iterable[str] = ()) -> pa.Table:
@@ -180,3 +224,74 @@ def _not_utf8(content: bytes) -> str:
         except UnicodeDecodeError as error:
             return f"line {line} is not in UTF-8 ({error.reason}); save the file as CSV in UTF-8"
     return "not in UTF-8; save the file as CSV in UTF-8"
+
+
+def read_json_table(path: Path) -> pa.Table:
+    """Reads the rows.
+
+    Raises:
+        DataError: It is not JSON, or not of this form.
+    """
+    try:
+        found = json.loads(content_of(path))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        hint = "; a file with one object per line must end in .jsonl" if "Extra data" in str(error) else ""
+        raise DataError(f"{path}: cannot be read as JSON ({error}){hint}") from error
+    try:
+        if isinstance(found, list) and found and all(isinstance(row, dict) for row in found):
+            names = list(dict.fromkeys(name for row in found for name in row))
+            return pa.table({name: pa.array([row.get(name) for row in found]) for name in names})
+        if isinstance(found, dict) and found and all(isinstance(values, list) for values in found.values()):
+            return pa.table({name: pa.array(values) for name, values in found.items()})
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+        raise DataError(f"{path}: columns of mixed types or lengths ({error}); write them alike") from error
+    raise DataError(f"{path}: not {JSON_FORM}; write it in this form")
+
+
+def read_jsonl(path: Path) -> pa.Table:
+    """One row per line, one column per key; where a line lacks a key, the value is missing."""
+    reading = pa_json.ReadOptions(block_size=JSON_BLOCK)
+    try:
+        content = content_of(path)
+        table = pa_json.read_json(io.BytesIO(content), read_options=reading)
+        dates = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+        if dates:  # text that looks like a date stays text: it may be an id or a label
+            schema = pa.schema([(name, pa.string()) for name in dates])
+            parsing = pa_json.ParseOptions(explicit_schema=schema)
+            table = pa_json.read_json(io.BytesIO(content), read_options=reading, parse_options=parsing)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path}: {_broken_json(content) or error}") from error
+    if not table.num_rows:
+        raise DataError(f"{path}: no rows; write one object per line")
+    return table
+
+
+def _broken_json(content: bytes) -> str | None:
+    """Finds the first line that is not an object, or whose types differ from those of earlier lines."""
+    kinds: dict[str, tuple[str, int]] = {}
+    try:
+        for number, line in enumerate(content.decode("utf-8").split("\n"), start=1):
+            if not line.strip():
+                continue
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                return f"line {number} is not an object in braces; write one object per line"
+            for key, value in row.items():
+                if value is None:
+                    continue
+                kind = _kind(value)
+                first, where = kinds.setdefault(key, (kind, number))
+                if kind != first:
+                    return f"{key!r} is {first} in line {where} and {kind} in line {number}; use one type everywhere"
+    except json.JSONDecodeError as error:
+        return f"line {number} is not JSON ({error.msg}, column {error.colno}); repair or remove that line"
+    except UnicodeDecodeError as error:
+        return f"not in UTF-8 ({error}); save the file in UTF-8"
+    return None
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    names = {str: "text", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), type(value).__name__)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
-from labelloop.config.base import TrainingConfig
-from labelloop.errors import UsageError, nearest
+from labelloop.config.base import TrainingConfig, check_settings
+from labelloop.errors import UsageError
 from labelloop.methods.closed_loop.corrector import CorrectorConfig
 
 COMBINATIONS = ("convex", "latest")
@@ -34,15 +33,12 @@ class Config(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.combination not in COMBINATIONS:
-            raise UsageError(
-                f"combination: unknown value {self.combination!r}; {nearest(self.combination, COMBINATIONS)}"
-            )
-        for key in ("warm_up", "correct_every"):
-            if getattr(self, key) < 1:
-                raise UsageError(f"{key} must be at least 1, not {getattr(self, key)}")
-        if not 0 <= self.noisy_loss_weight < math.inf:
-            raise UsageError(f"noisy_loss_weight must not be negative, but is {self.noisy_loss_weight}")
+        check_settings(
+            self,
+            counts=("warm_up", "correct_every"),
+            not_negative=("noisy_loss_weight",),
+            choices={"combination": COMBINATIONS},
+        )
         if not 0 < self.clean_fit_fraction < 1:
             raise UsageError(f"clean_fit_fraction must lie between 0 and 1, not {self.clean_fit_fraction}")
 

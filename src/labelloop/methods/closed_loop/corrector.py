@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from labelloop.config.base import check_settings
 from labelloop.errors import UsageError, nearest
 from labelloop.large_arrays import release, soft_dtype, zeros
 from labelloop.relabel.stacking import check_components, check_labels
@@ -69,21 +70,15 @@ class CorrectorConfig:
                     raise UsageError(f"corrector.inputs: unknown input {name!r}; {nearest(name, INPUTS)}")
         if not self.inputs:
             raise UsageError("corrector.inputs is empty; give at least one, such as 'features'")
-        if self.optimizer not in OPTIMIZERS:
-            raise UsageError(
-                f"corrector.optimizer: unknown value {self.optimizer!r}; {nearest(self.optimizer, OPTIMIZERS)}"
-            )
-        for key in ("learning_rate", "low_learning_rate"):
-            if not 0 < getattr(self, key) < np.inf:
-                raise UsageError(f"corrector.{key} must be above 0, not {getattr(self, key)}")
-        if not 0 <= self.momentum < 1 or not 0 <= self.weight_decay < np.inf:
-            raise UsageError(
-                f"corrector.momentum must be at least 0 and below 1 and corrector.weight_decay not negative, "
-                f"but they are {self.momentum} and {self.weight_decay}"
-            )
-        for key in ("hidden", "batch_size", "max_epochs", "patience"):
-            if getattr(self, key) < 1:
-                raise UsageError(f"corrector.{key} must be at least 1, not {getattr(self, key)}")
+        check_settings(
+            self,
+            counts=("hidden", "batch_size", "max_epochs", "patience"),
+            positive=("learning_rate", "low_learning_rate"),
+            not_negative=("weight_decay",),
+            below_one=("momentum",),
+            choices={"optimizer": OPTIMIZERS},
+            prefix="corrector.",
+        )
 
 
 class CorrectionNetwork(nn.Module):

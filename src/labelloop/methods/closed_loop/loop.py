@@ -5,16 +5,14 @@ from __future__ import annotations
 from labelloop.errors import UsageError
 from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import fit_corrector
-from labelloop.methods.closed_loop.one_correction import estimate_loop
+from labelloop.methods.closed_loop.one_correction import columns, estimate_loop, noisy_view
 from labelloop.methods.closed_loop.state import LoopState
-from labelloop.methods.closed_loop.views import columns, noisy_view
 from labelloop.relabel.stacking import combine, fit_simplex_weights, newest_alone
 from labelloop.seeds import integer, stream
 from labelloop.splits import one_hot, stratified_split
-from labelloop.training.averaging import WeightAverage
 from labelloop.training.epoch import extract, train_epoch
 from labelloop.training.runtime import Runtime
-from labelloop.training.setup import new_classifier, new_optimizer
+from labelloop.training.setup import new_model
 from labelloop.types import Correction, Fitted, Problem, ReturnedLabels
 
 
@@ -31,9 +29,7 @@ def fit(problem: Problem, config: Config, runtime: Runtime) -> Fitted:
     clean_fit, clean_val = stratified_split(clean.clean_labels, config.clean_fit_fraction, stream(seed, "clean-val"))
     val_labels = clean.clean_labels[clean_val]  # (2)
     fit_weights = fit_simplex_weights if config.combination == "convex" else newest_alone
-    model = runtime.prepare(new_classifier(config, problem, seed))
-    optimizer = new_optimizer(model, config)
-    average = WeightAverage(model, optimizer, config.average_weights)  # without averaging, its model is `model` itself
+    model, optimizer, average = new_model(config, problem, runtime)
     state = LoopState.restored(runtime.restore(model, optimizer, average), targets=noisy)  # ŷ_0 [N, C] (1)
 
     for epoch in runtime.epochs(config.epochs):  # (3)

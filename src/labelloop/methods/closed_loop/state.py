@@ -65,13 +65,7 @@ class LoopState:
             self.features.append(Correction(on_train.features, on_clean.features))
 
     def close_round(
-        self,
-        epoch: int,
-        targets: Floats,
-        weights: Weights,
-        val: list[Floats],
-        val_labels: Labels,
-        corrector: Corrector,
+        self, epoch: int, targets: Floats, weights: Weights, val: list[Floats], val_labels: Labels, corrector: Corrector
     ) -> None:
         """Stores the new targets and records the round.
 

@@ -1,6 +1,6 @@
 """The local server of the review page: only for this machine, with a token.
 
-The page itself is a frame of HTML; the rest is review.js.
+The frame of the page is review.html; the rest is review.js.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hmac
 import json
 import os
 import secrets
+import shlex
 import stat
 import threading
 from collections.abc import Callable, Mapping
@@ -25,35 +26,17 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from labelloop.errors import DataError, UsageError
-from labelloop.report.page import data_block, page, policy_of
-from labelloop.report.review.session import Session, seat_of
+from labelloop.report.page import asset, data_block, page, policy_of
+from labelloop.report.review.agreement import people
+from labelloop.report.review.queues import read_filter
+from labelloop.report.review.session import GOAL, Ask, Seat, Session, seat_of
 from labelloop.runs.folder import REPORT
+from labelloop.runs.reviews import ESTIMATE, IMPROVE
+from labelloop.runs.run_json import export_name
 from labelloop.trust import file_in
 
-SCRIPTS = ("unpack.js", "review.js")
-BODY = """
-<header class="bar-top">
-<h1>{title}</h1>
-<label>Your name <input id="reviewer" maxlength="60" autocomplete="off" value="{reviewer}"></label>
-<nav aria-label="Ways to review"><button type="button" id="show-one" aria-pressed="true">One row (1)</button>
-<button type="button" id="show-grid" aria-pressed="false">Grid of a class pair (2)</button></nav>
-<p class="links"><a id="export" href="#" download="reviews.csv">Export as CSV</a> <a id="report" href="#">Report</a>
-<button type="button" id="refit"{refit}>Refit with the decisions</button></p>
-</header>
-<main>
-<section id="progress" aria-label="Progress"><div id="numbers" role="status"></div>
-<div id="message" role="alert"></div></section>
-<section id="one" aria-label="One row">
-<div id="card" tabindex="-1"></div>
-<div id="keys" role="group" aria-label="Answers"></div>
-<div id="chooser" hidden><label for="search">Another class: type to search, press Enter for the first match</label>
-<input id="search" role="combobox" aria-expanded="true" aria-controls="found" autocomplete="off">
-<ul id="found" role="listbox" aria-label="Classes"></ul></div>
-<aside id="near" aria-label="Nearest clean rows"></aside>
-</section>
-<section id="many" aria-label="Grid of a class pair" hidden></section>
-</main>
-"""
+STYLES = ("design.css", "review.css")
+SCRIPTS = ("unpack.js", "review_cards.js", "review_grid.js", "review_people.js", "review.js")
 
 NAME = ".review.json"
 LENGTH = 32  # letters of a token
@@ -78,7 +61,7 @@ Reply = tuple[str, bytes]  # type and content
 def review_page(session: Session, reviewer: str, can_refit: bool) -> str:
     """The whole page of a review, as HTML."""
     name = session.run.name
-    body = BODY.format(
+    body = asset("review.html").format(
         title=f"Review of {escape(name)}",
         reviewer=escape(reviewer, quote=True),
         refit="" if can_refit else " disabled title='This run does not store what a refit needs'",
@@ -86,11 +69,16 @@ def review_page(session: Session, reviewer: str, can_refit: bool) -> str:
     return page(
         f"Review of {name} · LabelLoop",
         body,
-        styles=("report.css", "review.css"),
+        styles=STYLES,
         scripts=SCRIPTS,
-        blocks=[data_block("review-data", {"classes": session.classes})],
+        blocks=[data_block("review-data", {"classes": session.classes, "run": _command(session)})],
         connect=True,
     )
+
+
+def _command(session: Session) -> str:
+    """What to write after `labelloop export`."""
+    return f"{shlex.quote(str(session.folder))} --to {export_name(session.run.record.get('source'))}"
 
 
 def review_policy() -> str:
@@ -251,10 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif isinstance(error, ValueError | AttributeError | TypeError | RecursionError):
             status, text = HTTPStatus.BAD_REQUEST, f"the request cannot be read ({error!s:.200})"
         elif isinstance(error, OSError) and error.errno in FULL:
-            status, text = (
-                HTTPStatus.INSUFFICIENT_STORAGE,
-                "the disk is full, so this is not saved; free some space",
-            )
+            status, text = (HTTPStatus.INSUFFICIENT_STORAGE, "the disk is full, so this is not saved; free some space")
         try:
             self._send_json(status, {"error": text})
         except OSError:
@@ -320,35 +305,50 @@ class _Handler(BaseHTTPRequestHandler):
             page = review_page(session, self.server.reviewer, self.server.refit is not None)
             return "text/html; charset=utf-8", page.encode()
         if path == "/api/export":
-            return "text/csv; charset=utf-8", session.as_csv().encode()
+            return "text/csv; charset=utf-8", session.csv().encode()
         if path == "/report":
             return "text/html; charset=utf-8", self._report(session.folder)
         if path == "/refitted" and self.server.refitted is not None:
             return "text/html; charset=utf-8", self._report(self.server.refitted)
-        seat = seat_of(query.get("reviewer"), query.get("tab")) if path.startswith("/api/") else None
-        if path == "/api/state" and seat:
-            return _json(session.state(seat.reviewer))
-        if path == "/api/next" and seat:
-            return _json({"rows": session.next_rows(seat, _count(query)), "state": session.state(seat.reviewer)})
-        if path == "/api/pairs" and seat:
+        if path.startswith("/api/"):
+            return self._api(path, query, seat_of(query.get("reviewer"), query.get("tab")))
+        raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    def _api(self, path: str, query: Mapping[str, str], seat: Seat) -> Reply:
+        session, goal = self.server.session, _goal(query.get("goal"))
+        if path == "/api/state":
+            return _json(session.state(seat.reviewer, goal))
+        if path == "/api/next":
+            queue = ESTIMATE if query.get("queue") == ESTIMATE else IMPROVE
+            ask = Ask(queue, read_filter(query, session.classes), query.get("blind") == "1" or queue == ESTIMATE)
+            rows = session.next_rows(seat, _count(query), ask)
+            return _json({"rows": rows, "state": session.state(seat.reviewer, goal)})
+        if path == "/api/pairs":
             return _json({"pairs": session.pairs()})
-        if path == "/api/grid" and seat:
+        if path == "/api/grid":
             rows = session.grid(seat, query.get("given", ""), query.get("corrected", ""), _count(query))
             return _json({"rows": rows})
+        if path == "/api/disputes":
+            return _json({"rows": session.disputes(seat)})
+        if path == "/api/people":
+            return _json(people(session.tally))
         raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
 
     def _post(self, path: str, query: Mapping[str, str]) -> Reply:
         session, data = self.server.session, self._data
-        seat = seat_of(data.get("reviewer"), data.get("tab"))
+        seat, goal = seat_of(data.get("reviewer"), data.get("tab")), _goal(data.get("goal"))
         if path == "/api/decide":
             decisions = data.get("decisions")
             if not isinstance(decisions, list) or not 0 < len(decisions) <= MOST_ROWS:
                 raise UsageError(f"send a list of 1 to {MOST_ROWS} decisions")
             new = session.decide(seat, decisions)
-            return _json({"kept": new, "state": session.state(seat.reviewer)})
+            return _json({"kept": len(new), "answers": new, "state": session.state(seat.reviewer, goal)})
         if path == "/api/undo":
-            row = session.undo(seat, data.get("key"))
-            return _json({"row": row, "state": session.state(seat.reviewer)})
+            keys = data.get("keys")
+            if keys is not None and not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
+                raise UsageError("send the keys of the answers to take back as a list")
+            rows = session.undo(seat, keys, data.get("blind") is True)
+            return _json({"rows": rows, "state": session.state(seat.reviewer, goal)})
         if path == "/api/refit":
             return _json(self._refit())
         raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
@@ -403,3 +403,12 @@ def _json(content: Any) -> Reply:
 def _count(query: Mapping[str, str]) -> int:
     text = query.get("count", "1")
     return min(MOST_ROWS, max(1, int(text))) if text.isdecimal() else 1
+
+
+def _goal(said: Any) -> float:
+    """The share of right labels that a reviewer wants to show."""
+    try:
+        goal = float(said)
+    except (TypeError, ValueError):
+        return GOAL
+    return goal if 0 < goal < 1 else GOAL

@@ -1,10 +1,7 @@
-"""The clean rows nearest to a row, by the correction's inputs."""
+"""A review of one run: which rows come next for whom, what the page shows of them, and what is decided."""
 
 from __future__ import annotations
 
-import base64
-import csv
-import io
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,45 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
-from labelloop.report.facts import row_facts
-from labelloop.report.review.tally import LiveEstimate, Tally
-from labelloop.runs.reviews import Answer, append_answers, read_answers
+from labelloop.report.facts import facts, row_facts
+from labelloop.report.review.agreement import as_csv
+from labelloop.report.review.looks import Learners, Looks, Neighbours
+from labelloop.report.review.queues import ALL, Filter, Queues
+from labelloop.report.review.tally import Tally, rows_to_goal
+from labelloop.runs.reviews import ESTIMATE, IMPROVE, QUEUES, SETTLE, Answer, append_answers, random_order, read_answers
 from labelloop.runs.survey import Survey
-from labelloop.types import MISSING, Labels
-
-NEAREST = 6
+from labelloop.types import MISSING
 
 LEASE = 300.0  # seconds that a row stays reserved for a tab
 SECOND = 10  # one row in this many was answered by somebody else, to measure agreement
 LONGEST_NAME = 60
+GOAL = 0.97
 Clock = Callable[[], float]
-
-
-class Neighbours:
-    """Finds the nearest clean rows by the angle between features.
-
-    Args:
-        features: The correction's inputs for every row [n, D].
-        clean: Clean labels [n], -1 where missing.
-    """
-
-    def __init__(self, features: NDArray, clean: Labels) -> None:
-        self.rows = np.flatnonzero(clean != MISSING)
-        self._features = features
-        self._clean = _unit(features[self.rows])  # [M, D]
-
-    def nearest(self, row: int, count: int = NEAREST) -> list[int]:
-        """The clean rows nearest to a row, nearest first, without the row itself."""
-        likeness = self._clean @ _unit(self._features[row : row + 1])[0]
-        likeness[self.rows == row] = -np.inf
-        count = min(count, int((self.rows != row).sum()))
-        best = np.argsort(-likeness, kind="stable")[:count]
-        return [int(k) for k in self.rows[best]]
-
-
-def _unit(values: NDArray) -> NDArray[np.float32]:
-    wide = np.asarray(values, dtype=np.float32)
-    return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
 
 
 @dataclass(frozen=True)
@@ -65,6 +37,24 @@ class Seat:
     tab: str
 
 
+@dataclass(frozen=True)
+class Ask:
+    """Which rows a page asks for.
+
+    Attributes:
+        queue: "improve", the most useful rows first, or "estimate", random rows.
+        wanted: A filter; random rows are not filtered, or they would not be random.
+        blind: Whether labels stay hidden.
+    """
+
+    queue: str = IMPROVE
+    wanted: Filter = ALL
+    blind: bool = False
+
+
+PLAN = Ask()
+
+
 class Session:
     """A review of one run.
 
@@ -73,48 +63,53 @@ class Session:
         order: The rows to review, the most useful first.
         neighbours: Finds the nearest clean rows, or None.
         clock: Returns the time in seconds.
+        learners: What each learner predicts, or None.
 
     Raises:
         DataError: The run has no labels.
     """
 
     def __init__(
-        self, run: Survey, order: Sequence[int], neighbours: Neighbours | None = None, clock: Clock = time.monotonic
+        self,
+        run: Survey,
+        order: Sequence[int] | NDArray[np.int64],
+        neighbours: Neighbours | None = None,
+        clock: Clock = time.monotonic,
+        learners: Learners | None = None,
     ) -> None:
         rows = row_facts(run)
         if rows is None or run.path is None or run.labels is None:
             raise DataError(f"{run.path} has no labels to review: {'; '.join(run.missing)}")
         self.run, self.folder, self.rows = run, run.path, rows
-        self.classes = run.classes
-        self.order = [int(row) for row in order]
+        self.classes, self.facts = run.classes, facts(run, rows)
+        self.order = np.asarray(order, np.int64)
+        by_chance = random_order(len(rows.given))
+        open_rows = ~rows.clean & (rows.corrected != MISSING)
+        self.queues = Queues(run, rows, {IMPROVE: self.order, ESTIMATE: by_chance[open_rows[by_chance]]})
         self.ids: list[str] = run.labels["id"].to_pylist()
-        self._looks = {} if run.preview is None else run.preview.by_row()
-        self._neighbours, self._clock = neighbours, clock
+        self.looks = Looks(run, rows, learners)
+        self._neighbours, self._clock, self._learners = neighbours, clock, learners
+        self._mean_confidence = float(np.nanmean(rows.confidence)) if len(self.ids) else 0.0
         self._lock = threading.RLock()
         self._read_to = 0
-        self._first = 0  # all rows before it in the order have a verdict
         self._leases: dict[int, tuple[Seat, float]] = {}
-        self._live = LiveEstimate(rows.confidence, rows.clean, run.record.get("estimate") or {})
-        self.tally = Tally([self._name(code) for code in rows.corrected.tolist()], self._live)
+        self.tally = Tally([self._name(code) for code in rows.corrected.tolist()])
         self._catch_up()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def next_rows(self, seat: Seat, count: int = 1) -> list[dict[str, Any]]:
-        """The next rows for a seat: disputed ones first, then in the order of the plan, skipped ones last."""
+    def next_rows(self, seat: Seat, count: int = 1, ask: Ask = PLAN) -> list[dict[str, Any]]:
+        """The next rows for a seat, in the order of the queue, skipped ones last."""
         with self._lock:
             self._catch_up()
-            return [self.card(row, seat) for row in self._taken(self._candidates(seat), seat, count)]
+            rows = self._random(seat) if ask.queue == ESTIMATE else self._useful(seat, ask.wanted)
+            return [self.card(row, seat, blind=ask.blind) for row in self._taken(rows, seat, count)]
 
     def grid(self, seat: Seat, given: str, corrected: str, count: int) -> list[dict[str, Any]]:
         """Rows of one class pair that nobody has answered yet, the most confident first."""
         with self._lock:
             self._catch_up()
-            pair = (
-                (self.rows.given == self._code(given))
-                & (self.rows.corrected == self._code(corrected))
-                & ~self.rows.clean
-            )
+            pair = self.queues.mask(Filter(self._code(given), self._code(corrected))) & ~self.rows.clean
             rows = np.flatnonzero(pair)
             rows = rows[np.argsort(-np.nan_to_num(self.rows.confidence[rows]), kind="stable")]
             waiting = (row for row in rows.tolist() if row not in self.tally.verdicts)
@@ -126,45 +121,68 @@ class Session:
             self._catch_up()
             waiting = self.rows.changed.copy()
             waiting[list(self.tally.verdicts)] = False
-            codes = self.rows.given[waiting] * len(self.classes) + self.rows.corrected[waiting]
-            found, counts = np.unique(codes, return_counts=True)
-            best = np.argsort(-counts, kind="stable")[:50]
-            names = self.classes
-            return [
-                {
-                    "given": names[found[k] // len(names)],
-                    "corrected": names[found[k] % len(names)],
-                    "rows": int(counts[k]),
-                }
-                for k in best
-            ]
+            found, names = self.rows.pairs(waiting, len(self.classes))[:50], self.classes
+            return [{"given": names[a], "corrected": names[b], "rows": count} for a, b, count in found]
 
-    def card(self, row: int, seat: Seat, near: bool = True) -> dict[str, Any]:
-        """What the page shows of a row."""
+    def disputes(self, seat: Seat) -> list[dict[str, Any]]:
+        """The rows on which reviewers disagree, to settle."""
+        with self._lock:
+            self._catch_up()
+            return [self.card(row, seat) for row in sorted(self.tally.disputed)[:50]]
+
+    def card(self, row: int, seat: Seat, near: bool = True, blind: bool = False) -> dict[str, Any]:
+        """What the page shows of a row. Blind, it is the row alone: an id may be a file in the folder of its label."""
+        clean = self._neighbours.nearest(row) if near and not blind and self._neighbours is not None else []
+        name = f"number {row}" if blind else self.ids[row]
+        card: dict[str, Any] = {"row": row, "id": name, "look": self.looks.look(row), "blind": blind}
+        classes = self.looks.rivals(row)
+        if near:
+            card["order"] = self.looks.order(classes) if not blind else []
+        card["near"] = [
+            {
+                "id": self.ids[k],
+                "label": self._name(self.rows.corrected[k]),
+                "look": self.looks.look(k),
+                "differs": self.looks.differing(row, k),
+            }
+            for k in clean
+        ]
+        return card if blind else card | self._labels_of(row, seat, classes, near)
+
+    def _labels_of(self, row: int, seat: Seat, classes: tuple[int, int], near: bool) -> dict[str, Any]:
+        """What is known about the label of a row."""
         found = self.tally.verdicts.get(row)
         mine = self.tally.standing.get(row, {}).get(seat.reviewer)
-        clean = self._neighbours.nearest(row) if near and self._neighbours is not None else []
-        return {
-            "row": row,
-            "id": self.ids[row],
-            "given": self._name(self.rows.given[row]),
-            "proposed": self._name(self.rows.corrected[row]),
+        given, corrected = int(self.rows.given[row]), int(self.rows.corrected[row])
+        known = {
+            "given": self._name(given),
+            "proposed": self._name(corrected),
             "confidence": _number(self.rows.confidence[row]),
-            "look": self._look(row),
-            "near": [
-                {"id": self.ids[k], "label": self._name(self.rows.corrected[k]), "look": self._look(k)} for k in clean
-            ],
             "answers": {} if found is None else dict(found.answers),
             "disputed": found is not None and found.disputed,
             "mine": None if mine is None else mine.label,
         }
+        if not near:
+            return known
+        votes = [] if self._learners is None else self._learners.votes(row)
+        return known | {
+            "likely": [[self.classes[k], p] for k, p in self.looks.likely(row)],
+            "words": {word: self.classes[k] for word, k in self.looks.words(row, classes).items()},
+            "words_by": self.looks.words_by,
+            "votes": [{"who": name, "label": self._name(k), "p": round(p, 4)} for name, k, p in votes],
+            "of_given": self.looks.of_given(given, corrected),
+        }
 
-    def state(self, reviewer: str) -> dict[str, Any]:
+    def state(self, reviewer: str, goal: float = GOAL) -> dict[str, Any]:
         """The progress of the review."""
         with self._lock:
             self._catch_up()
             tally, counts = self.tally, self.tally.counts
             mine = len(tally.answered.get(reviewer, ())) - len(tally.skipped.get(reviewer, ()))
+            check, after = tally.random_check(), self.facts.after
+            expected = after["value"] if after else self._mean_confidence
+            left = len(self.queues.named(ESTIMATE, ALL).rows) - len(tally.sample)
+            more = rows_to_goal(check["right"], check["rows"], goal, expected, left)
             return {
                 "mine": mine,
                 "reviewed": len(tally.verdicts),
@@ -174,37 +192,34 @@ class Session:
                 "by_several": counts["by_several"],
                 "agreed": counts["agreed"],
                 "reviewers": sorted(name for name, rows in tally.answered.items() if rows),
-                "estimate": self._live.now(),
+                "estimate": after,
+                "random": check,
+                "goal": {"share": goal, "more": more},
             }
 
-    def as_csv(self) -> str:
-        """Every row with an answer: its settled label and all answers, in a form for `refit --clean-file`."""
+    def csv(self) -> str:
+        """Every row with an answer, for `refit --clean-file`."""
         with self._lock:
             self._catch_up()
-            place = io.StringIO()
-            names = sorted(name for name, rows in self.tally.answered.items() if rows)
-            writer = csv.writer(place, lineterminator="\n")
-            head = ["id", "given_label", "corrected_label", "corrected_confidence", "clean_label", "disputed"]
-            writer.writerow([*head, *(f"answer of {name}" for name in names)])
-            for row, found in sorted(self.tally.verdicts.items()):
-                answers = [_answer_text(self.tally.standing[row].get(name)) for name in names]
-                known = [self.ids[row], self._name(self.rows.given[row]), self._name(self.rows.corrected[row])]
-                sure = _number(self.rows.confidence[row])
-                settled = [found.label or "", "yes" if found.disputed else ""]
-                writer.writerow(
-                    [*(value or "" for value in known), "" if sure is None else f"{sure:.4f}", *settled, *answers]
-                )
-            return place.getvalue()
+            assert self.run.labels is not None
+            names = ("given_label", "corrected_label", "corrected_confidence")
+            columns: dict[str, Sequence[Any]] = {"id": self.ids}
+            columns |= {
+                name: self.run.labels[name].to_pylist() for name in names if name in self.run.labels.column_names
+            }
+            return as_csv(self.tally, columns)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def decide(self, seat: Seat, decisions: Sequence[Mapping[str, Any]]) -> int:
-        """Saves answers; returns how many are new. They are on disk when it returns.
+    def decide(self, seat: Seat, decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Saves answers; returns those that are new. They are on disk when it returns.
 
         Raises:
             UsageError: An answer is invalid; none of them is saved then.
         """
         made = [self._checked(seat.reviewer, one) for one in decisions]
+        if len(made) > 1 and not all(one.get("seen") is True for one in decisions):
+            raise UsageError("a batch decides only rows that were on the screen; scroll to the others first")
         with self._lock:
             self._catch_up()
             new = [answer for answer in made if answer.key not in self.tally.place]
@@ -213,24 +228,38 @@ class Session:
                 self._catch_up()
             for answer in made:
                 self._leases.pop(answer.row, None)
-            return len(new)
+            return [
+                {
+                    "row": answer.row,
+                    "label": answer.label,
+                    "given": self._name(self.rows.given[answer.row]),
+                    "proposed": self._name(self.rows.corrected[answer.row]),
+                    "confidence": _number(self.rows.confidence[answer.row]),
+                }
+                for answer in new
+            ]
 
-    def undo(self, seat: Seat, key: str | None = None) -> dict[str, Any] | None:
-        """Withdraws an answer: that of a key, else the last one of the reviewer. Returns its row, or None."""
+    def undo(self, seat: Seat, keys: Sequence[str] | None = None, blind: bool = False) -> list[dict[str, Any]]:
+        """Withdraws answers of a reviewer at once: those of the keys, else the last one with its batch.
+
+        Returns:
+            Their rows, as cards.
+        """
         with self._lock:
             self._catch_up()
-            last = self.tally.last_of(seat.reviewer)
-            if key is not None:
-                named = [a for by in self.tally.standing.values() for a in by.values() if a.key == key]
-                last = next((a for a in named if a.reviewer == seat.reviewer), None)
-            if last is None:
-                return None
-            undoing = Answer(f"undo-{last.key}", last.row, last.id, seat.reviewer, "undo", None, _now(), last.key)
-            append_answers(self.folder, [undoing])
-            self._catch_up()
-            self._first = 0
-            self._leases[last.row] = (seat, self._clock())
-            return self.card(last.row, seat)
+            made = self.tally.made.get(seat.reviewer, [])
+            named = [a for a in made if a.key in set(keys or ()) and a.key not in self.tally.undone]
+            last = self.tally.last_of(seat.reviewer) if keys is None else named
+            if last:
+                now = _now()
+                append_answers(
+                    self.folder,
+                    [Answer(f"undo-{a.key}", a.row, a.id, seat.reviewer, "undo", None, now, a.key) for a in last],
+                )
+                self._catch_up()
+                self.queues.rewind()
+                self._leases |= {a.row: (seat, self._clock()) for a in last}
+            return [self.card(a.row, seat, near=len(last) == 1, blind=blind) for a in last]
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -241,24 +270,33 @@ class Session:
             if 0 <= answer.row < len(self.ids):
                 self.tally.add(answer)
 
-    def _candidates(self, seat: Seat) -> Iterator[int]:
+    def _useful(self, seat: Seat, wanted: Filter) -> Iterator[int]:
+        """The queue "improve": disputed rows, now and then one that somebody else has answered, then the plan."""
         tally = self.tally
         mine = tally.answered.get(seat.reviewer, set())
-        for row in sorted(tally.disputed):
+        passing = None if wanted == ALL else self.queues.mask(wanted)
+        for row in sorted(tally.disputed) if passing is None else ():
             newest = tally.last_to(row)
             if newest is not None and newest.reviewer != seat.reviewer:  # rows answered last come after the others
                 yield row
-        others = (row for row in tally.verdicts if row not in mine)
+        others = (row for row in tally.verdicts if row not in mine and (passing is None or passing[row]))
         if len(mine) % SECOND == SECOND - 1 and (second := next(others, None)) is not None:
             yield second
-        while self._first < len(self.order) and self.order[self._first] in tally.verdicts:
-            self._first += 1
-        for place in range(self._first, len(self.order)):
-            row = self.order[place]
-            if row not in tally.verdicts and row not in mine:
-                yield row
+        yield from (row for row in self.queues.named(IMPROVE, wanted).waiting(tally.verdicts) if row not in mine)
         yield from others
-        yield from sorted(tally.skipped.get(seat.reviewer, ()))
+        yield from (row for row in sorted(tally.skipped.get(seat.reviewer, ())) if passing is None or passing[row])
+
+    def _random(self, seat: Seat) -> Iterator[int]:
+        """The queue "estimate": all rows by chance, also those that were answered elsewhere, with labels in sight."""
+        skipped = self.tally.skipped.get(seat.reviewer, set())
+        waiting = self.queues.named(ESTIMATE, ALL).waiting(self.tally.sample)
+        later = []
+        for row in waiting:
+            if row in skipped:
+                later.append(row)
+            else:
+                yield row
+        yield from later
 
     def _taken(self, rows: Iterable[int], seat: Seat, count: int) -> list[int]:
         """The first rows not reserved by another seat, now reserved for this one."""
@@ -295,21 +333,16 @@ class Session:
             raise UsageError(f"unknown answer {action!r}; keep, accept, label, unsure or skip")
         if action in ("keep", "accept", "label") and label not in self.classes:
             raise UsageError(f"row {row}: {label!r} is not a class of the run; choose one of its classes")
-        key = one.get("key")
+        key, queue, batch = one.get("key"), one.get("queue"), one.get("batch")
         if not isinstance(key, str) or not 8 <= len(key) <= 80:
             raise UsageError("every answer needs its own key of 8 to 80 characters")
-        return Answer(key, row, self.ids[row], reviewer, str(action), label, _now())
-
-    def _look(self, row: int) -> dict[str, Any] | None:
-        look = self._looks.get(row)
-        if look is None or self.run.preview is None:
-            return None
-        kind = self.run.preview.kind
-        if kind == "image":
-            return {"kind": kind, "jpeg": base64.b64encode(look).decode()}
-        if kind == "values":
-            return {"kind": kind, "values": [list(pair) for pair in zip(self.run.preview.columns, look, strict=False)]}
-        return {"kind": kind, "text": look}
+        if queue not in (None, *QUEUES) or not (batch is None or (isinstance(batch, str) and len(batch) <= 80)):
+            raise UsageError(f"a queue is one of {', '.join(QUEUES)}, and a batch has a name of at most 80 characters")
+        if queue == SETTLE and row not in self.tally.disputed:
+            raise UsageError(f"reviewers do not disagree on row {row}, so there is nothing to settle")
+        return Answer(
+            key, row, self.ids[row], reviewer, str(action), label, _now(), None, queue, batch, one.get("blind") is True
+        )
 
     def _code(self, name: str) -> int:
         if name not in self.classes:
@@ -330,12 +363,6 @@ def seat_of(reviewer: Any, tab: Any) -> Seat:
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
         raise UsageError(f"enter your name, at most {LONGEST_NAME} characters long")
     return Seat(name, str(tab or "")[:80])
-
-
-def _answer_text(answer: Answer | None) -> str:
-    if answer is None:
-        return ""
-    return answer.label if answer.label is not None else answer.action
 
 
 def _number(value: float) -> float | None:

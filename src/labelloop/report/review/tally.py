@@ -1,94 +1,83 @@
-"""The outcome of all answers, updated answer by answer, and the estimate that follows from them."""
+"""The outcome of all answers, updated answer by answer, and how far the random rows among them lead to a goal."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from scipy.special import betaincinv
 
-from labelloop.report.facts import is_share
-from labelloop.runs.reviews import Answer, Verdict, verdict
+from labelloop.report.facts import share
+from labelloop.runs.reviews import ESTIMATE, SETTLED, Answer, Verdict, verdict, who
 
-STRONG = 10.0  # expected errors assumed before the first decision
-MOST = 4.0  # the doubts of the remaining rows are scaled by at most this, and at least its inverse
+CERTAINTY = 0.95
+BEFORE = 20  # random rows that the estimate of the run counts for, when rows to come are foreseen
 
 
-class LiveEstimate:
-    """The share of labels that are right, over all rows that have one.
+def certain_share(right: int, rows: int) -> float:
+    """The share of right labels that is exceeded with 95% certainty, if so many of so many random rows were right."""
+    return float(betaincinv(right, rows - right + 1, 1 - CERTAINTY)) if right > 0 else 0.0
 
-    Before the first decision it is the estimate of the run, from held-out clean rows. Every row has a doubt: 1 − its
-    confidence, scaled so that all doubts add up to the errors of that estimate. A decided row has none. If decided rows
-    were wrong more or less often than their doubts predicted, the doubts of the other rows are scaled accordingly.
+
+def rows_to_goal(right: int, rows: int, goal: float, expected: float, left: int) -> int | None:
+    """About how many more random rows show that the goal is reached.
 
     Args:
-        confidence: The confidence of every row's label [n], NaN where it has none.
-        settled: The rows that were clean before [n].
-        estimate: The estimate of the run, or empty.
+        right: Random rows whose label was right.
+        rows: Random rows so far.
+        goal: The share of right labels to show with 95% certainty.
+        expected: The share of right labels by the estimate of the run.
+        left: How many random rows there still are.
+
+    Returns:
+        0 if it is shown, None if it is out of sight: as far as is known, labels are not clearly that good.
     """
-
-    def __init__(
-        self, confidence: NDArray[np.float64], settled: NDArray[np.bool_], estimate: Mapping[str, Any]
-    ) -> None:
-        self._open = ~np.isnan(confidence) & ~settled
-        self._rows, self._open_rows = int((~np.isnan(confidence)).sum()), int(self._open.sum())
-        doubt = np.where(self._open, 1 - np.nan_to_num(confidence), 0.0)
-        found = estimate.get("corrected_label_accuracy")
-        self._share = dict(found) if is_share(found) else None
-        expected = float(doubt.sum())
-        errors = self._open_rows * (1 - self._share["value"]) if self._share else expected
-        self._doubt = np.minimum(doubt * (errors / expected if expected > 0 else 0.0), 1.0)
-        self._all = float(self._doubt.sum())
-        self._decided, self._foreseen, self._wrong = 0, 0.0, 0
-
-    def decide(self, row: int, right: bool, sign: int = 1) -> None:
-        """Records whether the proposed label of a decided row was right; −1 withdraws the decision."""
-        if self._open[row]:
-            self._decided += sign
-            self._foreseen += sign * float(self._doubt[row])
-            self._wrong += sign * (not right)
-
-    def now(self) -> dict[str, Any] | None:
-        """The estimate after the decisions so far.
-
-        Returns:
-            "value", "low", "high" and "decided"; low and high are None where the run has no estimate. None without
-            rows.
-        """
-        if not self._rows:
+    if certain_share(right, rows) >= goal:
+        return 0
+    likely = (right + BEFORE * expected) / (rows + BEFORE)
+    if likely <= goal:
+        return None
+    low, high = 0, 1
+    while certain_share(right + int(likely * high), rows + high) < goal:
+        low, high = high, 2 * high
+        if low >= left:
             return None
-        factor = float(np.clip((self._wrong + STRONG) / (self._foreseen + STRONG), 1 / MOST, MOST))
-        left = max(self._all - self._foreseen, 0.0)
-        low = high = None
-        if self._share is not None:
-            waiting = 1 - self._decided / max(self._open_rows, 1)
-            part = factor * left / self._all if self._all > 0 else waiting
-            part *= self._open_rows / self._rows
-            low, high = (float(np.clip(1 - part * (1 - self._share[key]), 0, 1)) for key in ("low", "high"))
-        value = float(np.clip(1 - factor * left / self._rows, 0, 1))
-        return {"value": value, "low": low, "high": high, "decided": self._decided}
+    while high - low > 1:
+        middle = (low + high) // 2
+        shown = certain_share(right + int(likely * middle), rows + middle) >= goal
+        low, high = (low, middle) if shown else (middle, high)
+    return high if high <= left else None
 
 
 class Tally:
     """The current answers and verdicts of a review.
 
     Args:
-        proposed: The label that the run proposes for every row, or None.
-        live: The estimate that follows the decisions.
+        proposed: The corrected label of every row, or None.
+
+    Attributes:
+        standing: The current answer of each reviewer, by row and reviewer; SETTLED is the one that ends a disagreement.
+        verdicts: By row; rows that were only skipped have none.
+        answered: The rows that a reviewer has answered, by reviewer.
+        skipped: Those of them that were skipped.
+        disputed: The rows on which reviewers disagree.
+        sample: The random rows: whether the proposed label is right, None where that is not known.
+        made: The answers of a reviewer in order, withdrawn ones included.
     """
 
-    def __init__(self, proposed: Sequence[str | None], live: LiveEstimate) -> None:
-        self._proposed, self._live = proposed, live
+    def __init__(self, proposed: Sequence[str | None]) -> None:
+        self._proposed = proposed
+        self.place: dict[str, int] = {}  # of every known key, in the order of the file
+        self.undone: set[str] = set()
         self._history: dict[tuple[int, str], list[Answer]] = {}
-        self._undone: set[str] = set()
-        self.place: dict[str, int] = {}  # of every answer, in the order they came
-        self.standing: dict[int, dict[str, Answer]] = {}  # by row and reviewer
+        self.made: dict[str, list[Answer]] = {}
+        self.standing: dict[int, dict[str, Answer]] = {}
         self.verdicts: dict[int, Verdict] = {}
-        self.answered: dict[str, set[int]] = {}  # rows with a standing answer, by reviewer
+        self.answered: dict[str, set[int]] = {}
         self.skipped: dict[str, set[int]] = {}
         self.disputed: set[int] = set()
+        self.sample: dict[int, bool | None] = {}
         self.counts: Counter[str] = Counter()  # settled, by_several, agreed
 
     def add(self, answer: Answer) -> None:
@@ -97,34 +86,48 @@ class Tally:
             return
         self.place[answer.key] = len(self.place)
         if answer.action == "undo":
-            self._undone.add(str(answer.undoes))
+            self.undone.add(str(answer.undoes))
+            for name in (answer.reviewer, SETTLED):
+                self._update(answer.row, name)
         else:
-            self._history.setdefault((answer.row, answer.reviewer), []).append(answer)
-        self._update(answer.row, answer.reviewer)
+            self._history.setdefault((answer.row, who(answer)), []).append(answer)
+            self.made.setdefault(answer.reviewer, []).append(answer)
+            self._update(answer.row, who(answer))
 
-    def last_of(self, reviewer: str) -> Answer | None:
-        """The newest current answer of a reviewer."""
-        mine = [self.standing[row][reviewer] for row in self.answered.get(reviewer, ())]
-        return max(mine, key=lambda answer: self.place[answer.key], default=None)
+    def last_of(self, reviewer: str) -> list[Answer]:
+        """The newest current answer of a reviewer, with all others of its batch."""
+        made = self.made.get(reviewer, [])
+        last = next((answer for answer in reversed(made) if answer.key not in self.undone), None)
+        if last is None or last.batch is None:
+            return [] if last is None else [last]
+        return [answer for answer in made if answer.batch == last.batch and answer.key not in self.undone]
 
     def last_to(self, row: int) -> Answer | None:
         """The newest current answer to a row."""
         return max(self.standing.get(row, {}).values(), key=lambda answer: self.place[answer.key], default=None)
 
-    def _update(self, row: int, reviewer: str) -> None:
-        standing = [a for a in self._history.get((row, reviewer), ()) if a.key not in self._undone]
-        by_reviewer = self.standing.setdefault(row, {})
-        answered, skipped = self.answered.setdefault(reviewer, set()), self.skipped.setdefault(reviewer, set())
-        answered.discard(row)
-        skipped.discard(row)
-        by_reviewer.pop(reviewer, None)
+    def random_check(self) -> dict[str, Any]:
+        """The random rows that were answered: how many, how many were right, and the share with its interval."""
+        known = [right for right in self.sample.values() if right is not None]
+        return {
+            "rows": len(known),
+            "right": sum(known),
+            "unknown": len(self.sample) - len(known),
+            "share": share(sum(known), len(known)),
+        }
+
+    def _update(self, row: int, name: str) -> None:
+        standing = [a for a in self._history.get((row, name), ()) if a.key not in self.undone]
+        by_name = self.standing.setdefault(row, {})
+        by_name.pop(name, None)
         if standing:
-            by_reviewer[reviewer] = standing[-1]
-            answered.add(row)
-            if standing[-1].action == "skip":
-                skipped.add(row)
+            by_name[name] = standing[-1]
+        if name != SETTLED:
+            answered, skipped = self.answered.setdefault(name, set()), self.skipped.setdefault(name, set())
+            (answered.add if standing else answered.discard)(row)
+            (skipped.add if standing and standing[-1].action == "skip" else skipped.discard)(row)
         self._count(row, -1)
-        answers = {name: answer.label for name, answer in by_reviewer.items() if answer.action != "skip"}
+        answers = {name: answer.label for name, answer in by_name.items() if answer.action != "skip"}
         if answers:
             self.verdicts[row] = verdict(answers)
         else:
@@ -133,12 +136,16 @@ class Tally:
 
     def _count(self, row: int, sign: int) -> None:
         found = self.verdicts.get(row)
+        if sign < 0:
+            self.sample.pop(row, None)
+            self.disputed.discard(row)
         if found is None:
             return
         chosen = [label for label in found.answers.values() if label is not None]
         self.counts["settled"] += sign * (found.label is not None)
         self.counts["by_several"] += sign * (len(chosen) > 1)
         self.counts["agreed"] += sign * (len(chosen) > 1 and len(set(chosen)) == 1)
-        (self.disputed.add if found.disputed and sign > 0 else self.disputed.discard)(row)
-        if found.label is not None:
-            self._live.decide(row, found.label == self._proposed[row], sign)
+        if sign > 0 and found.disputed:
+            self.disputed.add(row)
+        if sign > 0 and any(answer.queue == ESTIMATE for answer in self.standing[row].values()):
+            self.sample[row] = None if found.label is None else found.label == self._proposed[row]

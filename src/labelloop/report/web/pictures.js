@@ -5,41 +5,60 @@ LabelLoop.pictures = (() => {
   const colours = ["var(--blue)", "var(--orange)", "var(--green)", "var(--purple)", "var(--sky)", "var(--red)"];
   const short = (text, most = 16) => (String(text).length > most ? `${String(text).slice(0, most - 1)}…` : String(text));
   const margin = (names) => 14 + 7 * Math.min(16, Math.max(2, ...names.map((name) => String(name).length)));
-  const base = (width, options) => Plot.plot({ width, style: { background: "none", fontSize: "12px" }, ...options });
+  const base = (width, options) => Plot.plot({ width, ...(options.margin === undefined ? { marginBottom: 40 } : {}), style: { background: "none", fontSize: "12px" }, ...options });
 
-  function noise(data, width) {
-    const names = data.classes;
-    const cells = names.flatMap((truth, i) =>
-      names.map((given, j) => ({ truth, given, share: data.share[i][j], rows: data.rows[i][j] }))
-    );
-    const side = margin(names);
-    const size = Math.max(12, Math.min(56, (width - side - 10) / names.length));
-    return base(Math.min(width, side + 10 + size * names.length), {
+  const drill = (wanted) => LabelLoop.drill?.(wanted);
+  const READABLE = 12; // classes whose names fit beside a matrix
+
+  // A matrix of some classes, drawn with their names if they are few.
+  function matrix(data, from, to, width, clicked) {
+    const codes = Array.from({ length: to - from }, (_, k) => from + k), names = codes.map((k) => data.classes[k]);
+    const cells = data.cells.filter(([i, j]) => i >= from && i < to && j >= from && j < to)
+      .map(([i, j, share, rows]) => ({ i, j, truth: data.classes[i], given: data.classes[j], share, rows }));
+    const few = names.length <= READABLE, side = few ? margin(names) : 24;
+    const size = Math.max(1, Math.min(56, (width - side - 24) / names.length));
+    const svg = base(Math.min(width, side + 24 + size * names.length), {
       height: side + size * names.length + 34,
       marginLeft: side + 14, marginBottom: side + 10, marginTop: 10,
-      x: { domain: names, label: "given label", tickFormat: (d) => short(d), tickRotate: names.length > 6 || side > 60 ? -45 : 0 },
-      y: { domain: names, label: "true class", tickFormat: (d) => short(d) },
+      x: { domain: codes, label: "given label", ticks: few ? codes : [], tickFormat: (k) => short(data.classes[k]), tickRotate: names.length > 5 || side > 60 ? -45 : 0, tickSize: 0 },
+      y: { domain: codes, label: "true class", ticks: few ? codes : [], tickFormat: (k) => short(data.classes[k]), tickSize: 0 },
       color: { type: "sqrt", scheme: "cividis", domain: [0, 1], label: "share", unknown: "var(--line)" },
       marks: [
-        Plot.cell(cells, { x: "given", y: "truth", fill: "share", inset: 0.5 }),
-        size >= 34
-          ? Plot.text(cells, {
-              x: "given", y: "truth", text: (d) => (d.share === null ? "" : (100 * d.share).toFixed(d.share < 0.095 ? 1 : 0)),
-              fill: (d) => (d.share > 0.3 ? "black" : "white"), fontSize: 11,
-            })
+        Plot.cell(cells, { x: "j", y: "i", fill: "share", inset: few ? 0.5 : 0 }),
+        few && size >= 34
+          ? Plot.text(cells, { x: "j", y: "i", text: (d) => (100 * d.share).toFixed(d.share < 0.095 ? 1 : 0), fill: (d) => (d.share > 0.3 ? "black" : "white"), fontSize: 11, pointerEvents: "none" })
           : null,
         Plot.tip(cells, Plot.pointer({
-          x: "given", y: "truth",
+          x: "j", y: "i",
           title: (d) => `true ${d.truth}, given ${d.given}\n${percent(d.share)} of the class, about ${count(Math.round(d.rows))} rows`,
         })),
       ],
     });
+    svg.addEventListener("click", () => { if (svg.value) clicked(svg.value); });
+    return svg;
+  }
+
+  function noise(data, width) {
+    const list = make("ul", { class: "confusions" }, ...data.confusions.map((each) => make("li", {},
+      make("button", { type: "button", class: "link", "data-drill": JSON.stringify({ given: each.given_code, corrected: each.true_code }) }, `${each.true} labelled ${each.given}`),
+      make("span", { class: "says" }, `${percent(each.share)} of the class, about ${count(Math.round(each.rows))} rows`))));
+    const toRows = (cell) => { if (cell.i !== cell.j) drill({ given: data.codes[cell.j], corrected: data.codes[cell.i] }); };
+    const size = data.classes.length;
+    if (size <= READABLE) return make("div", {}, matrix(data, 0, size, width, toRows), list);
+    const near = make("div", {}, make("p", { class: "says" }, "Classes that are confused stand beside each other. Click into the matrix to see a part of it with names."));
+    const zoom = ({ i, j }) => {
+      const from = Math.max(0, Math.min(size - READABLE, Math.round((i + j) / 2) - READABLE / 2));
+      near.replaceChildren(make("p", { class: "says" }, `Classes ${from + 1} to ${from + READABLE} of ${size}:`), matrix(data, from, from + READABLE, width, toRows));
+      label(near, "A part of the matrix");
+    };
+    return make("div", {}, make("h4", {}, "The largest confusions"), list, matrix(data, 0, size, Math.min(width, 420), zoom), near);
   }
 
   function noiseTable(data) {
     return {
-      head: ["true \\ given", ...data.classes],
-      lines: data.classes.map((name, i) => [name, ...data.share[i].map((share) => percent(share))]),
+      head: ["true", "given", "share of the class", "rows, about"],
+      lines: data.cells.filter(([i, j]) => i !== j).sort((a, b) => b[3] - a[3]).slice(0, 200)
+        .map(([i, j, share, rows]) => [data.classes[i], data.classes[j], percent(share), count(Math.round(rows))]),
       note: data.all_classes > data.classes.length
         ? `The ${data.classes.length} of ${data.all_classes} classes with the most wrong labels.` : "",
     };
@@ -56,13 +75,14 @@ LabelLoop.pictures = (() => {
       source: node("given", flow.from), target: node("corrected", flow.to), value: flow.rows, flow,
     }));
     const names = [...nodes.values()].map((each) => each.name);
-    const side = margin(names) + 34;
+    const letters = width < 420 ? 11 : 16; // of a name
+    const side = 48 + 7 * Math.min(letters, Math.max(2, ...names.map((name) => name.length)));
     const height = Math.max(260, 18 * Math.max(...["given", "corrected"].map((s) => [...nodes.values()].filter((n) => n.side === s).length)) + 60);
     const graph = Plot.sankey().nodeId((d) => d.key).nodeWidth(10).nodePadding(6).nodeSort(null)
       .extent([[side, 24], [width - side, height - 6]])({ nodes: [...nodes.values()], links });
     const order = [...new Set(names)];
     const colour = (name) => colours[order.indexOf(name) % colours.length];
-    return base(width, {
+    const svg = base(width, {
       height, margin: 0,
       x: { type: "identity", axis: null }, y: { type: "identity", axis: null },
       marks: [
@@ -73,15 +93,19 @@ LabelLoop.pictures = (() => {
         }),
         Plot.rect(graph.nodes, { x1: "x0", x2: "x1", y1: "y0", y2: "y1", fill: (d) => colour(d.name) }),
         Plot.text(graph.nodes.filter((d) => d.side === "given"), {
-          x: (d) => d.x0 - 4, y: (d) => (d.y0 + d.y1) / 2, text: (d) => `${short(d.name)} ${count(d.value)}`, textAnchor: "end",
+          x: (d) => d.x0 - 4, y: (d) => (d.y0 + d.y1) / 2, text: (d) => `${short(d.name, letters)} ${count(d.value)}`, textAnchor: "end",
         }),
         Plot.text(graph.nodes.filter((d) => d.side === "corrected"), {
-          x: (d) => d.x1 + 4, y: (d) => (d.y0 + d.y1) / 2, text: (d) => `${short(d.name)} ${count(d.value)}`, textAnchor: "start",
+          x: (d) => d.x1 + 4, y: (d) => (d.y0 + d.y1) / 2, text: (d) => `${short(d.name, letters)} ${count(d.value)}`, textAnchor: "start",
         }),
-        Plot.text(["given"], { x: () => side + 10, y: () => 10, text: (d) => d, textAnchor: "end", fontWeight: "bold" }),
-        Plot.text(["corrected"], { x: () => width - side - 10, y: () => 10, text: (d) => d, textAnchor: "start", fontWeight: "bold" }),
+        Plot.text(["given"], { x: () => 0, y: () => 10, text: (d) => d, textAnchor: "start", fontWeight: "bold" }),
+        Plot.text(["corrected"], { x: () => width, y: () => 10, text: (d) => d, textAnchor: "end", fontWeight: "bold" }),
       ],
     });
+    const paths = svg.querySelectorAll("g[aria-label=link] path");
+    graph.links.forEach((link, k) => paths[k]?.setAttribute("data-drill", JSON.stringify({ given: link.flow.from_code, corrected: link.flow.to_code })));
+    for (const path of paths) path.style.cursor = "pointer";
+    return svg;
   }
 
   function flowsTable(data) {
@@ -136,7 +160,7 @@ LabelLoop.pictures = (() => {
     const rounds = [...new Set(data.bars.map((d) => d.round))];
     return base(width, {
       height: data.kind === "rounds" ? 240 : 120,
-      marginLeft: data.kind === "rounds" ? 44 : 110,
+      marginLeft: data.kind === "rounds" ? 44 : 130,
       color: { legend: true, domain: components, range: components.map((_, k) => colours[k % colours.length]) },
       ...(data.kind === "rounds"
         ? {
@@ -164,7 +188,7 @@ LabelLoop.pictures = (() => {
         Plot.line([[0, 0], [1, 1]], { stroke: "currentColor", strokeOpacity: 0.5, strokeDasharray: "4 3" }),
         Plot.ruleX(data.bins, { x: "confidence", y1: "low", y2: "high", stroke: "var(--blue)", strokeWidth: 2 }),
         Plot.dot(data.bins, { x: "confidence", y: "value", fill: "var(--blue)", r: 4 }),
-        Plot.text(data.bins, { x: "confidence", y: "value", text: (d) => count(d.rows), dx: 8, dy: 10, textAnchor: "start", fontSize: 10 }),
+        Plot.text(data.bins, { x: "confidence", y: "value", text: (d) => count(d.rows), dx: 8, dy: -8, textAnchor: "start", fontSize: 10 }),
         Plot.tip(data.bins, Plot.pointer({ x: "confidence", y: "value", title: (d) => `${count(d.rows)} clean rows, confidence ${percent(d.confidence)}\n${percent(d.value)} right (${percent(d.low)} to ${percent(d.high)})` })),
       ],
     });
@@ -193,11 +217,7 @@ LabelLoop.pictures = (() => {
       marks: [Plot.areaY(data.points, { x: "least", y: "changes", fill: "var(--green)", fillOpacity: 0.3 }),
         Plot.line(data.points, { x: "least", y: "changes", stroke: "var(--green)", strokeWidth: 2, marker: "dot" })],
     });
-    const at = data.points.find((d) => d.least === 0.9);
-    const right = at && (at.changes_right || at.right);
-    const line = at ? `At 0.9: ${count(at.changes)} of ${count(data.all_changes)} changes` +
-      (right ? `, about ${count(Math.round(at.changes * right.value))} of them right (${percent(right.low)} to ${percent(right.high)} ${at.changes_right ? "of changes" : "of all labels"} that sure).` : at.claimed === null ? "." : `, ${percent(at.claimed)} right by their own confidence.`) : "";
-    return make("div", {}, make("p", { class: "headline" }, line), top, bottom);
+    return make("div", {}, top, bottom);
   }
 
   const coverageTable = (data) => ({
@@ -298,6 +318,7 @@ LabelLoop.pictures = (() => {
 
   function draw(figure, data) {
     const name = figure.dataset.picture;
+    if (!kinds[name]) return; // the map draws itself
     const place = figure.querySelector(".chart");
     const found = data.pictures[name];
     if (!place) return;

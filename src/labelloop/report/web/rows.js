@@ -9,12 +9,13 @@ LabelLoop.rows = async (data, place) => {
   const images = data.rows.images, total = row.length;
   const shown = new Array(total);
   for (const [at, look] of packed.shown) shown[at] = look;
+  const place_of = new Map(Array.from(row, (number, at) => [number, at]));
   const texts = (at) => (packed.kind === "text" ? shown[at] ?? "" : packed.kind === "values" && shown[at] ? shown[at].join(" ") : "");
   const id = (at) => (packed.ids ? packed.ids[at] : String(row[at]));
   const HEIGHT = packed.kind === "image" ? 72 : 44;
-  const AROUND = 8;
+  const AROUND = 8, PRINTED = 40; // rows above and below those in sight; rows on paper
 
-  const state = { key: "confidence", down: true, given: -1, corrected: -1, least: 0, most: 1, words: "" };
+  const state = { key: "confidence", down: true, given: -1, corrected: -1, least: 0, most: 1, words: "", rows: null };
   const orders = new Map();
   let found = new Uint32Array(0);
 
@@ -38,6 +39,7 @@ LabelLoop.rows = async (data, place) => {
       if (state.given >= 0 && given[at] !== state.given) continue;
       if (state.corrected >= 0 && corrected[at] !== state.corrected) continue;
       if (confidence[at] < state.least || confidence[at] > state.most) continue;
+      if (state.rows && !state.rows.has(row[at])) continue;
       if (words && !id(at).toLowerCase().includes(words) && !texts(at).toLowerCase().includes(words)) continue;
       kept[size++] = at;
     }
@@ -47,10 +49,10 @@ LabelLoop.rows = async (data, place) => {
   const name = (code) => (code === 65535 ? "–" : data.classes[code]);
   const looks = { image: "picture", text: "text", values: "values", none: null }[packed.kind];
   const columns = [
-    { key: "row", title: packed.ids ? "id" : "row" },
-    ...(looks ? [{ key: null, title: looks }] : []),
+    { key: "row", title: packed.ids ? "id" : "row", kind: "id" },
+    ...(looks ? [{ key: null, title: looks, kind: "look" }] : []),
     { key: "given", title: "given" }, { key: "corrected", title: "corrected" },
-    { key: "confidence", title: "confidence" }, { key: "score", title: "score of the given label" },
+    { key: "confidence", title: "confidence" },
   ];
 
   function look(at) {
@@ -68,20 +70,31 @@ LabelLoop.rows = async (data, place) => {
     const at = found[place];
     const bar = make("span", { class: "meter" });
     bar.append(make("i", { style: `width:${(100 * confidence[at]).toFixed(1)}%` }));
-    return make("div", { class: "line", role: "row", "aria-rowindex": place + 2, style: `top:${place * HEIGHT}px` },
-      make("span", { role: "cell", class: "id", title: id(at) }, id(at)),
+    return make("div", { class: "line", role: "row", "aria-rowindex": place + 2, style: `top:${place * HEIGHT}px`, onclick: () => detail(at) },
+      make("span", { role: "cell", class: "id", title: id(at) }, make("button", { type: "button", class: "link", "aria-label": `row ${id(at)}: show all of it` }, id(at))),
       looks ? make("span", { role: "cell", class: "look" }, look(at)) : null,
       make("span", { role: "cell", class: "given" }, name(given[at])),
       make("span", { role: "cell", class: "corrected" }, name(corrected[at])),
-      make("span", { role: "cell", class: "number" }, percent(confidence[at]), bar),
-      make("span", { role: "cell", class: "number" }, percent(score[at])));
+      make("span", { role: "cell", class: "number" }, percent(confidence[at]), bar));
+  }
+
+  // All of a row, in a box above the page: values and texts are cut off in a line of the table.
+  const box = make("dialog", { "aria-label": "One row" });
+  function detail(at) {
+    const close = make("button", { type: "button", onclick: () => box.close() }, "Close");
+    const whole = shown[at] === undefined ? [look(at)] : packed.kind === "text" ? [make("blockquote", {}, shown[at])]
+      : [make("table", {}, make("tbody", {}, ...packed.names.map((each, k) => make("tr", {}, make("th", { scope: "row" }, each), make("td", {}, shown[at][k] ?? "")))))];
+    box.replaceChildren(make("h3", {}, `row ${id(at)}`),
+      make("p", {}, "given ", make("b", { class: "given" }, name(given[at])), ", returned ", make("b", { class: "corrected" }, name(corrected[at])), ` with ${percent(confidence[at])}; the given label has ${percent(score[at])}.`),
+      ...whole, make("p", {}, close));
+    box.showModal();
   }
 
   const body = make("div", { class: "lines", role: "rowgroup" });
   const scroller = make("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Changed rows, scrollable" });
-  const status = make("p", { class: "status", role: "status" });
-  const heads = columns.map(({ key, title }) => {
-    const head = make("span", { role: "columnheader" });
+  const status = make("p", { class: "status", role: "status" }), printed = make("p", { class: "says printed" });
+  const heads = columns.map(({ key, title, kind }) => {
+    const head = make("span", { role: "columnheader", class: kind ?? "" });
     head.append(key ? make("button", { type: "button", onclick: () => sort(key) }, title) : title);
     head.dataset.key = key ?? "";
     return head;
@@ -90,12 +103,15 @@ LabelLoop.rows = async (data, place) => {
     make("div", { class: "heads", role: "rowgroup" }, make("div", { class: "head", role: "row", "aria-rowindex": 1 }, ...heads)), body);
   scroller.append(grid);
 
+  let printing = false;
+
   function render(all = false) {
     const top = Math.max(0, scroller.scrollTop), seen = scroller.clientHeight || 480;
     const first = all ? 0 : Math.max(0, Math.floor(top / HEIGHT) - AROUND);
-    const last = all ? Math.min(found.length, 200) : Math.min(found.length, Math.ceil((top + seen) / HEIGHT) + AROUND);
+    const last = all ? Math.min(found.length, PRINTED) : Math.min(found.length, Math.ceil((top + seen) / HEIGHT) + AROUND);
     body.style.height = `${(all ? last : found.length) * HEIGHT}px`;
     body.replaceChildren(...Array.from({ length: last - first }, (_, k) => line(first + k)));
+    printed.textContent = last < found.length ? `The first ${count(last)} of ${count(found.length)} changes; all are in labels.parquet.` : "";
   }
 
   function update() {
@@ -110,7 +126,8 @@ LabelLoop.rows = async (data, place) => {
     grid.setAttribute("aria-rowcount", found.length + 1);
     void grid.offsetHeight; // the layout is part of what a person waits for
     const took = performance.now() - started;
-    status.textContent = `${count(found.length)} of ${count(total)} changes, in ${took.toFixed(0)} ms`;
+    status.textContent = `${count(found.length)} of ${count(total)} changes${state.rows ? `, among the ${count(state.rows.size)} rows marked in the map` : ""}`;
+    clear.hidden = !state.rows && state.given < 0 && state.corrected < 0 && !state.words && state.least === 0 && state.most === 1;
     place.dataset.took = took.toFixed(2);
     place.dataset.found = found.length;
   }
@@ -147,17 +164,35 @@ LabelLoop.rows = async (data, place) => {
     make("label", {}, looks === "text" || looks === "values" ? `find in id and ${looks}` : "find in id", search),
     quick("most confident", true), quick("most doubtful", false));
 
-  place.replaceChildren(controls, status, scroller);
+  const clear = make("button", { type: "button", onclick: () => show({}) }, "Show all changes");
+  controls.append(clear);
+
+  // Shows the rows behind a number, a cell, a flow or a part of the map: classes by number, rows by number.
+  function show({ given: from = -1, corrected: to = -1, rows = null }) {
+    Object.assign(state, { given: from, corrected: to, rows, words: "", least: 0, most: 1 });
+    for (const field of controls.querySelectorAll("[data-filter]")) field.value = state[field.dataset.filter];
+    update();
+  }
+  LabelLoop.drill = (wanted) => {
+    show(wanted);
+    document.getElementById("rows").scrollIntoView({ block: "start" });
+    document.getElementById("rows").focus({ preventScroll: true });
+  };
+  LabelLoop.mark = (rows) => show({ rows });
+  LabelLoop.inTable = (number) => place_of.has(number);
+
+  place.replaceChildren(controls, status, scroller, printed, box);
   scroller.style.setProperty("--row", `${HEIGHT}px`);
   let waiting = false;
   scroller.addEventListener("scroll", () => {
     if (waiting) return;
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; render(); });
+    requestAnimationFrame(() => { waiting = false; render(printing); });
   }, { passive: true });
-  addEventListener("resize", () => render());
-  addEventListener("beforeprint", () => render(true));
-  addEventListener("afterprint", () => render());
+  const draw = (paper) => { printing = paper; render(printing); };
+  addEventListener("resize", () => render(printing));
+  addEventListener("beforeprint", () => draw(true));
+  addEventListener("afterprint", () => draw(false));
   update();
   place.dataset.ready = "yes";
 };

@@ -10,8 +10,10 @@ from typing import Any
 
 from labelloop.data.classes import MISSING_TEXT
 from labelloop.data.encoding import Column
-from labelloop.data.images.store import ImageForm
+from labelloop.data.image_files import ImageForm
 from labelloop.trust import files_of, listing_of
+
+COLUMNS = ("label_column", "clean_column", "id_column", "file_name_column")  # of a source, in its record
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class ReadOptions:
         feature_columns: The features in order; by default every column of numbers or categories that has no other
             use. The `column_names` of an earlier table of numbers give the same features again, or an error.
         embedding_column: A column of lists of numbers, or the array of inputs. It comes before `feature_columns` if
-            both are given, and replaces the default features.
+            both are given, and replaces the default features if it is named; one that is guessed comes beside them.
         split_column: "train" or "test" for every row.
         extra_columns: Numbers that only the correction network sees.
         labels_path: An .npy file with the given labels of an .npy file of inputs.
@@ -33,8 +35,11 @@ class ReadOptions:
         clean_folder: Clean images in class folders, for an image folder: see `read_clean_folder`.
         file_name_column: Image file names, relative to the folder of the table; they replace all features.
         image_size: The side that images are resized to.
-        text_column: A column of texts, passed on unchanged; they replace all features.
-        encoder: The encoder that later turns texts or images into features; until then, images are passed on unchanged.
+        text_columns: Columns that are texts, whatever they look like. An encoder reads one of them.
+        category_columns: Columns that are categories, such as codes made of digits.
+        leave_out: Columns that are not used.
+        trust_columns: Columns that are used as they are, however suspicious they look.
+        encoder: The encoder that later turns texts or images into features; until then, these are passed on unchanged.
         train_encoder: Whether that encoder is trained too; used by the code that makes the inputs.
         missing: Labels that mean "missing", besides a blank; by default -1, None and nan, unless they may be classes.
         na: Further markers of a missing number or category, besides the usual NA, NaN and so on.
@@ -59,7 +64,10 @@ class ReadOptions:
     clean_folder: Path | None = None
     file_name_column: str | None = None
     image_size: int | None = None
-    text_column: str | None = None
+    text_columns: Sequence[str] = ()
+    category_columns: Sequence[str] = ()
+    leave_out: Sequence[str] = ()
+    trust_columns: Sequence[str] = ()
     encoder: str | None = None
     train_encoder: bool = False
     missing: Sequence[str] | None = None
@@ -72,6 +80,11 @@ class ReadOptions:
     progress: bool | None = None
 
     @property
+    def text_column(self) -> str | None:
+        """The column of texts for an encoder, or None."""
+        return self.text_columns[0] if self.encoder is not None and self.text_columns else None
+
+    @property
     def markers(self) -> tuple[str, ...]:
         """The labels that mean "missing", besides a blank."""
         if self.missing is None:
@@ -80,15 +93,7 @@ class ReadOptions:
 
 
 def origin_of(
-    kind: str,
-    path: Path | str,
-    *,
-    label_column: str | None = None,
-    clean_column: str | None = None,
-    id_column: str | None = None,
-    file_name_column: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    names: Sequence[str] | None = None,
+    kind: str, path: Path | str, options: Mapping[str, Any], names: Sequence[str] | None = None, **columns: str | None
 ) -> dict[str, Any]:
     """The record of a source.
 
@@ -96,12 +101,10 @@ def origin_of(
         kind: "csv", "tsv", "parquet", "parquet-folder", "jsonl", "npz", "npy", "image-folder", "image-table" or
             "hf-dataset".
         path: The file or folder, or the name of a hub data set.
-        label_column: The column, or the array of an .npz file, that held the given labels, or None.
-        clean_column: The same for the clean labels.
-        id_column: The same for the ids.
-        file_name_column: The same for the image file names.
-        options: The other reading options; values of None are left out.
+        options: The reading options; values of None are left out.
         names: The files of a folder that are rows; all of them by default.
+        columns: The columns, or the arrays of an .npz file, that held given labels, clean labels, ids and image file
+            names: see COLUMNS.
 
     Returns:
         These, with an absolute path and a checksum: of a file, or of the names and sizes of the files of a folder.
@@ -112,11 +115,8 @@ def origin_of(
         "path": str(place.absolute()) if place.exists() else str(path),
         "sha256": file_sha256(place) if place.is_file() else None,
         "listing": listing_of(place, files_of(place) if names is None else names) if place.is_dir() else None,
-        "label_column": label_column,
-        "clean_column": clean_column,
-        "id_column": id_column,
-        "file_name_column": file_name_column,
-        "options": {key: _plain(value) for key, value in (options or {}).items() if value is not None},
+        **{name: columns.get(name) for name in COLUMNS},
+        "options": {key: _plain(value) for key, value in options.items() if value is not None},
     }
 
 

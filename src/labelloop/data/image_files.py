@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from labelloop.data.images.pillow import (
-    EvalTransform,
-    ImageWarnings,
-    TrainTransform,
-    Transform,
-    need_pillow,
-    planes,
-    to_rgb,
-)
+from labelloop.data import pillow
 from labelloop.errors import DataError, UsageError
 from labelloop.types import Floats
 
@@ -45,11 +37,11 @@ class ImageFiles:
         transform: From an image to an array; by default the centre of the image, scaled like ImageNet.
     """
 
-    def __init__(self, paths: Iterable[str | Path], transform: Transform | None = None) -> None:
-        need_pillow("decoding images")
+    def __init__(self, paths: Iterable[str | Path], transform: pillow.Transform | None = None) -> None:
+        pillow.need_pillow("decoding images")
         # One array, not a list: a million small objects would be copied into every worker as they are accessed.
         self._paths: NDArray[np.bytes_] = np.array([os.fsencode(path) for path in paths], dtype=np.bytes_)
-        self.transform: Transform = EvalTransform() if transform is None else transform
+        self.transform: pillow.Transform = pillow.EvalTransform() if transform is None else transform
         self.epoch = 0
 
     def __len__(self) -> int:
@@ -60,8 +52,8 @@ class ImageFiles:
 
     def augmented(self, seed: int, epoch: int = 0) -> ImageFiles:
         """The same files with random augmentation for training, as a new object."""
-        size = self.transform.size if isinstance(self.transform, EvalTransform) else TrainTransform.size
-        view = ImageFiles((), TrainTransform(seed, size))
+        size = self.transform.size if isinstance(self.transform, pillow.EvalTransform) else pillow.TrainTransform.size
+        view = ImageFiles((), pillow.TrainTransform(seed, size))
         view._paths, view.epoch = self._paths, epoch
         return view
 
@@ -74,7 +66,7 @@ class ImageFiles:
                 content = io.BytesIO(file.read())  # at once: Pillow would read it in many small parts
             with Image.open(content) as image:
                 image.load()
-                colours = to_rgb(image)
+                colours = pillow.to_rgb(image)
         except Exception as error:  # a damaged image can fail in any way
             reason = "in no known format" if isinstance(error, UnidentifiedImageError) else error
             raise DataError(
@@ -127,7 +119,7 @@ class Resized:
 
         if image.size != (self.width, self.height):
             image = image.resize((self.width, self.height), Resampling.BILINEAR)
-        return np.ascontiguousarray(planes(image))
+        return np.ascontiguousarray(pillow.planes(image))
 
 
 def _no_waiting(path: str, flags: int) -> int:
@@ -140,7 +132,7 @@ def load_images(
     image_size: int | None = None,
     form: ImageForm | None = None,
     progress: bool | None = None,
-    seen: ImageWarnings | None = None,
+    seen: pillow.ImageWarnings | None = None,
 ) -> tuple[Any, ImageForm, list[Unreadable]]:
     """Checks every image, and decodes all of them if they fit into memory.
 
@@ -154,7 +146,7 @@ def load_images(
     Returns:
         Pixels [n, H, W, 3], black where unreadable, or `ImageFiles`; the form; and the images that cannot be used.
     """
-    need_pillow("reading images")
+    pillow.need_pillow("reading images")
     if image_size is not None and image_size < 1:
         raise UsageError(f"image_size is {image_size}: give the side of the images in pixels, such as 64")
     if form is None:
@@ -188,7 +180,7 @@ def load_images(
 
 def _stream(paths: Sequence[Path], form: ImageForm) -> ImageFiles:
     if form.streamed:
-        return ImageFiles(paths, EvalTransform(resize=round(form.height * 256 / 224), size=form.height))
+        return ImageFiles(paths, pillow.EvalTransform(resize=round(form.height * 256 / 224), size=form.height))
     return ImageFiles(paths, Resized(form.height, form.width))  # trained in memory, applied to more images than fit
 
 
@@ -214,9 +206,9 @@ def _open(path: Path | bytes) -> Image:
     return Image.open(io.BytesIO(path) if isinstance(path, bytes) else path)
 
 
-def _decode(path: Path | bytes, seen: ImageWarnings | None = None) -> Image:
+def _decode(path: Path | bytes, seen: pillow.ImageWarnings | None = None) -> Image:
     with _open(path) as image:
-        colours = to_rgb(image)
+        colours = pillow.to_rgb(image)
         if seen is not None:
             seen.see(image, (colours.height, colours.width))
         return colours
@@ -229,7 +221,7 @@ def _bar(paths: Iterable[Any], name: str, progress: bool | None) -> Iterable[Any
     return tqdm(paths, desc=name, unit="image", total=total, disable=hide, leave=False, delay=2)
 
 
-def _check_all(paths: Sequence[Path], progress: bool | None, seen: ImageWarnings | None) -> list[Unreadable]:
+def _check_all(paths: Sequence[Path], progress: bool | None, seen: pillow.ImageWarnings | None) -> list[Unreadable]:
     def problem(path: Path) -> str | None:
         try:
             _decode(path, seen)

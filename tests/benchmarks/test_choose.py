@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
-from labelloop.bench.check import MOST_CANDIDATES, SEED, best_of, held_out_right, without_some_clean
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from choose_settings import MOST_CANDIDATES, best_of, held_out_right, without_some_clean
+
 from labelloop.bench.experiment import Experiment
 from labelloop.errors import UsageError
-from labelloop.paper.grids import read_choices
+from labelloop.paper.grids import SEED, read_choices
 from labelloop.workflows import compose
 from labelloop.workflows.compose import load_data, noisy_problem
 
@@ -16,7 +22,8 @@ TINY = {"epochs": 2, "network": "mlp", "network_options": {"hidden": [16]}}
 
 
 def digits(**changes) -> Experiment:
-    return Experiment(**{"clean": 100, "method": "cross-entropy", "config": TINY, "seed": 100} | changes)
+    settings: dict[str, Any] = {"clean": 100, "method": "cross-entropy", "config": TINY, "seed": 100}
+    return Experiment(**(settings | changes))
 
 
 def test_the_most_right_answers_win_and_the_published_settings_win_a_tie():

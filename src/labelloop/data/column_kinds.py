@@ -1,0 +1,352 @@
+"""What a column of an Arrow table is, a number, a category, a date or a text, and its values as those; labels and ids
+as the user wrote them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from labelloop.data import encoding
+from labelloop.data.classes import numbers_where_all_are
+from labelloop.data.columns import NULL_NUMBERS, Roles, is_number, plain
+from labelloop.data.questions import slip_among_dates
+from labelloop.data.words import WIDTH
+from labelloop.errors import DataError, some
+from labelloop.large_arrays import release, zeros
+from labelloop.types import MISSING, Floats
+
+ALMOST_ALL = 0.9  # a text column with this share of numbers is a column of numbers with a typo
+ONE_HOT = 384  # columns for the categories of all columns with many, at most
+EMBEDDINGS = 16_384  # rows read at a time
+WORDS = 96  # numbers for the texts of all columns, at most
+# What people write in a column that says whether a row was verified.
+FLAG_WORDS = "true false yes no y n t f x ok 0 1 done checked verified none nan"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a column is.
+
+    Attributes:
+        name: The column.
+        kind: As in `Column`.
+        values: float32 with NaN, or text with None, where missing [n].
+        form: As in `Column`.
+        remark: How its numbers were read, where that is not plain.
+        sentinel: As in `Column`.
+    """
+
+    name: str
+    kind: str
+    values: NDArray
+    form: str = ""
+    remark: str = ""
+    sentinel: float | None = None
+
+
+def kind_of(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_], asked: str | None) -> Kind:
+    """What a column is: as asked for, else by its values.
+
+    Args:
+        arrow: The rows.
+        name: The column.
+        path: For messages.
+        train: Masks the rows to judge by [n].
+        asked: "category" or "text" if the user said so.
+    """
+    column = arrow[name]
+    if asked is not None:
+        return Kind(name, asked, raw_values(arrow, name, path, as_text=True))
+    if not (pa.types.is_temporal(column.type) or (is_text(column.type) and not _nearly_numbers(column))):
+        return Kind(name, "number", numbers(arrow, [name], path)[:, 0])
+    values = raw_values(arrow, name, path, as_text=True)
+    known = [text for text in values if text is not None]
+    if (form := encoding.date_format(known)) is not None:
+        return Kind(name, "date", values, form)
+    if slip := slip_among_dates(values.tolist()):
+        row, words = slip
+        raise DataError(
+            f"{path}: column {name!r} is not dates: row {row} holds {values[row]!r}, which is not {words} (the first"
+            f" row is 0); correct it, say --na {values[row]} if it means that the date is missing, or leave the column"
+            " out of the features"
+        )
+    if (style := encoding.number_style(known, ALMOST_ALL)) is not None:
+        return Kind(name, "number", _signed(values, style, name, path), style, _reading(name, known, style))
+    return Kind(name, "category" if encoding.are_categories(values, train) else "text", values)
+
+
+def fit_kinds(kinds: Sequence[Kind], train: NDArray[np.bool_]) -> list[encoding.Column | str]:
+    """How each column becomes numbers, or why it cannot be used. The more texts there are, the fewer numbers each."""
+    many = sum(kind.kind == "category" and _different(kind, train) > encoding.FEW_LEVELS for kind in kinds)
+    texts = sum(kind.kind == "text" for kind in kinds)
+    return [_fit(kind, train, ONE_HOT // max(many, 1), min(WIDTH, WORDS // max(texts, 1))) for kind in kinds]
+
+
+def _fit(kind: Kind, train: NDArray[np.bool_], levels: int, width: int) -> encoding.Column | str:
+    name, values = kind.name, kind.values
+    if kind.kind == "number":
+        return replace(encoding.fit_number(name, values, train, kind.form), sentinel=kind.sentinel)
+    if kind.kind == "date":
+        return encoding.fit_date(name, values, train, kind.form)
+    if kind.kind == "category":
+        column = encoding.fit_category(name, values, train, max(levels, encoding.FEW_LEVELS))
+        return column if len(column.encoded_names) > 1 else "the same value in every row"
+    found = encoding.fit_text(name, values, train, max(width, 1))
+    if found is None:
+        rows = int(train.sum())
+        return f"{_different(kind, train)} different values in {rows} rows that share no words, like ids"
+    return found
+
+
+def _different(kind: Kind, train: NDArray[np.bool_]) -> int:
+    return len(set(kind.values[train]) - {None})
+
+
+def encoded_values(arrow: pa.Table, column: encoding.Column, path: Path) -> NDArray:
+    """The values of a column that was fitted before."""
+    if column.kind != "number":
+        return raw_values(arrow, column.name, path, as_text=True)
+    if column.form and is_text(arrow[column.name].type):
+        values = _signed(raw_values(arrow, column.name, path, as_text=True), column.form, column.name, path)
+    else:
+        values = numbers(arrow, [column.name], path)[:, 0]
+    return values if column.sentinel is None else np.where(values == column.sentinel, np.float32(np.nan), values)
+
+
+def _signed(values: NDArray, style: str, name: str, path: Path) -> Floats:
+    """Numbers with signs, as float32."""
+    found = np.full(len(values), np.nan)
+    for row, text in enumerate(values):
+        if text is None:
+            continue
+        number = encoding.signed_number(text, style)
+        if number is None:
+            raise _no_number(path, name, row, text)
+        found[row] = number
+    return encoding.to_float32(found)
+
+
+def _reading(name: str, known: Sequence[str], style: str) -> str:
+    """How numbers with signs were read, in words."""
+    example = max(sorted(set(known)), key=len)
+    signs = encoding.signs_of(known)
+    number = encoding.signed_number(example, style)
+    mixed = ""
+    if len(signs) > 1:
+        named = some("no sign" if not sign else repr(sign) for sign in signs)
+        mixed = f"; they are written with {named}, all read as the same unit"
+    return f"{name!r} is read as numbers: {example!r} as {number:.10g}{mixed}"
+
+
+def raw_values(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray:
+    """A column as float32 with NaN, or as text with None, where missing."""
+    if not as_text:
+        return numbers(arrow, [name], path)[:, 0]
+    column = arrow[name]
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        if pa.types.is_timestamp(kind):
+            column = column.cast(pa.timestamp("s"), safe=False)
+        elif not pa.types.is_date(kind):
+            raise DataError(
+                f"{path}: column {name!r} is of type {kind}; leave it out of the features, or convert it to a date"
+            )
+        column = pa.chunked_array(
+            [[None if value is None else str(value) for value in column.to_pylist()]], pa.string()
+        )
+    elif not (is_text(kind) or is_numeric(kind) or pa.types.is_null(kind)):
+        raise DataError(f"{path}: column {name!r} is of type {column.type}, where training had text; write it as text")
+    texts = column.cast(pa.string()).to_pylist()
+    stripped = [None if text is None else text.strip() for text in texts]
+    values = np.empty(len(texts), dtype=object)
+    values[:] = [None if text is None or text in NULL_NUMBERS else text for text in stripped]
+    return values
+
+
+def _nearly_numbers(column: pa.ChunkedArray) -> bool:
+    """Whether a column of text holds numbers with a typo: as categories the typo would go unseen."""
+    texts = column.to_pylist()
+    written = [value for value in texts if value is not None and value.strip() not in NULL_NUMBERS]
+    return bool(written) and sum(map(is_number, written)) >= ALMOST_ALL * len(written)
+
+
+def is_date(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    return any(
+        is_kind(kind)
+        for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+    )
+
+
+def numbers(arrow: pa.Table, names: Sequence[str], path: Path) -> Floats:
+    """Columns as float32 [n, D], NaN where blank."""
+    values = np.empty((arrow.num_rows, len(names)), dtype=np.float32)
+    for j, name in enumerate(names):
+        column = arrow[name]
+        if pa.types.is_null(column.type):
+            values[:, j] = np.nan
+        elif is_text(column.type):
+            values[:, j] = _numbers_from_text(column, name, path)
+        elif is_numeric(column.type):
+            values[:, j] = encoding.to_float32(column.cast(pa.float64(), safe=False).to_numpy())
+        else:
+            raise DataError(
+                f"{path}: column {name!r} is of type {column.type}, not numbers (row 0 holds {column[0]}); leave it out"
+                " of the features or turn it into numbers"
+            )
+    return values
+
+
+def _numbers_from_text(column: pa.ChunkedArray, name: str, path: Path) -> NDArray:
+    texts = [value.strip() for value in column.fill_null("").to_pylist()]
+    for row, text in enumerate(texts):
+        if text not in NULL_NUMBERS and not is_number(text):
+            raise _no_number(path, name, row, text)
+    return np.array([np.nan if text in NULL_NUMBERS else float(text) for text in texts])
+
+
+def _no_number(path: Path, name: str, row: int, text: str) -> DataError:
+    return DataError(
+        f"{path}: column {name!r} is not numbers: row {row} holds {text!r} (the first row is 0); correct it,"
+        f" say --na {text} if it means that the number is missing, or leave the column out of the features"
+    )
+
+
+def embedding_values(column: pa.ChunkedArray, name: str, path: Path) -> Floats:
+    """A column of lists as an array [n, D]."""
+    if not is_list(column.type) or not is_numeric(column.type.value_type):
+        raise DataError(
+            f"{path}: column {name!r} is of type {column.type}, not lists of numbers; save embeddings as a list column"
+            " of a Parquet file or as an array of an .npz file"
+        )
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+        raise DataError(f"{path}: column {name!r} has no embedding in row {row} (the first row is 0); leave it out")
+    widths = pc.list_value_length(column).to_numpy()
+    other = np.flatnonzero(widths != widths[0])
+    if len(other):
+        raise DataError(
+            f"{path}: column {name!r} has {widths[0]} numbers in row 0 and {widths[other[0]]} in row {other[0]};"
+            " every embedding needs the same number; or choose other features with feature_columns"
+        )
+    values, start = zeros((len(column), int(widths[0]))), 0
+    for chunk in column.chunks:
+        for offset in range(0, len(chunk), EMBEDDINGS):
+            part = chunk.slice(offset, EMBEDDINGS)
+            flat = pc.list_flatten(part).cast(pa.float64()).to_numpy(zero_copy_only=False)  # [m * D]
+            values[start : start + len(part)] = encoding.to_float32(flat.reshape(len(part), -1))
+            start += len(part)
+        release()
+    return values
+
+
+def labels_of(
+    arrow: pa.Table, roles: Roles, path: Path, untyped: bool, markers: Sequence[str]
+) -> tuple[NDArray | None, NDArray | None]:
+    """The given and the clean labels. In an `untyped` file, labels that are all whole numbers become numbers."""
+    names = (roles.label, roles.clean)
+    columns = [None if name is None else _label(arrow[name], name, path, markers) for name in names]
+    labels, clean_labels = numbers_where_all_are(columns, markers) if untyped else columns
+    return labels, clean_labels
+
+
+def without_flags(arrow: pa.Table, roles: Roles, path: Path) -> Roles:
+    """The roles without a guessed column `verified` that only says whether or by whom, and holds no labels."""
+    name = roles.clean
+    if name is None or not roles.clean_guessed or plain(name) != "verified":
+        return roles
+    values = _values(arrow[name])
+    given = set() if roles.label is None else _values(arrow[roles.label])
+    if not {value.lower() for value in values} <= set(FLAG_WORDS.split()) and (not given or values <= given):
+        return roles
+    warnings.warn(
+        f"{path}: column {name!r} holds {some(sorted(values), 3)}, which {'say' if len(values) > 1 else 'says'} that a"
+        " row was verified, not its label, so it is not used as clean labels; name the column that holds them"
+        " with clean_column",
+        stacklevel=4,
+    )
+    return replace(roles, clean=None, clean_guessed=False, flag=name)
+
+
+def without_repeated_ids(arrow: pa.Table, roles: Roles) -> Roles:
+    """The roles without a guessed id that repeats or has gaps, such as one of patients, where nothing needs ids."""
+    if roles.id is None or not roles.id_guessed:
+        return roles
+    column = arrow[roles.id]
+    if not column.null_count and len(column.unique()) == len(column):
+        return roles
+    return replace(roles, id=None, repeated_id=roles.id)
+
+
+def _values(column: pa.ChunkedArray) -> set[str]:
+    return {str(value).strip().removesuffix(".0") for value in column.unique().to_pylist() if value is not None} - {""}
+
+
+def refuse_lists(arrow: pa.Table, roles: Roles, path: Path) -> None:
+    """Refuses columns of lists or records as labels."""
+    for name in (roles.label, roles.clean):
+        if name is not None and pa.types.is_nested(arrow[name].type):
+            raise _no_labels(name, arrow[name].type, path)
+
+
+def _no_labels(name: str, kind: pa.DataType, path: Path) -> DataError:
+    return DataError(f"{path}: column {name!r} is of type {kind}, which cannot hold labels; use text or whole numbers")
+
+
+def written(arrow: pa.Table, name: str | None, *, stripped: bool = True) -> Counter[str]:
+    """The count of each label in a column that is not blank; blanks around labels are removed if `stripped`."""
+    if name is None:
+        return Counter()
+    counts = arrow[name].value_counts().to_pylist()
+    found: Counter[str] = Counter()
+    for pair in counts:
+        value = pair["values"]
+        if value is not None and value == value:
+            text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+            found[text.strip() if stripped else text] += pair["counts"]
+    return found
+
+
+def ids_of(arrow: pa.Table, name: str, path: Path) -> NDArray:
+    """A column of ids as text; none may be blank."""
+    ids = np.array(arrow[name].cast(pa.string()).fill_null("").to_pylist(), dtype=str)
+    blank = np.flatnonzero(ids == "")
+    if len(blank):
+        raise DataError(f"{path}: column {name!r} has no id in row {some(blank)} (the first row is 0); fill it in")
+    return ids
+
+
+def _label(column: pa.ChunkedArray, name: str, path: Path, markers: Sequence[str]) -> NDArray:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return np.array(column.fill_null("").to_pylist(), dtype=str)
+    if column.null_count and (pa.types.is_uint64(kind) or (pa.types.is_integer(kind) and "-1" not in markers)):
+        return np.array(column.to_pylist(), dtype=object)  # some may be too large for a signed integer
+    if pa.types.is_integer(kind):
+        return column.to_numpy() if not column.null_count else column.cast(pa.int64()).fill_null(MISSING).to_numpy()
+    if pa.types.is_floating(kind):
+        return column.cast(pa.float64()).to_numpy()
+    if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        values = column.to_pylist()
+        return np.array(values, dtype=object if column.null_count else bool)
+    raise _no_labels(name, kind, path)

@@ -1,1 +1,0 @@
-"""Images: decoding, stores in memory or streamed from files, transforms."""

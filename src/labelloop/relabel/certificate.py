@@ -1,0 +1,300 @@
+"""Labels with a guarantee: the largest set of rows whose labels are at most some share wrong, with a stated certainty.
+
+Rows are ranked by a score. A set holds all rows above a threshold; for each, the hypothesis is that more of its labels
+are wrong than allowed. Hypotheses are tested in orders fixed without a look at the clean labels, each at its share
+of the error probability, until one is not rejected (learn then test, with fixed sequences): the largest set whose
+hypothesis was rejected is certified. So the clean rows that choose the threshold may test it. Tests are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelloop.errors import UsageError
+from labelloop.relabel.bounds import at_most
+from labelloop.types import MISSING, Floats, Labels
+
+CERTAINTY = 0.95
+SETS = 100  # thresholds that are tried
+FIRST_SHARE = 0.7  # of the error probability for the order that trusts the scores as probabilities
+FEW_WRONG = (0, 1, 2)  # labels among the clean rows of the first set, in three orders that trust only ranks
+PRIOR_ROWS = 5.0  # of the scores' own error rate, in a forecast
+LUCK = 0.84  # standard errors: a forecast comes true in four of five cases
+MORE = (50, 100, 200, 500, 1000, 2000, 5000, 10000)  # further clean rows of a forecast
+BETS = 20  # of the e-value of weighted rows
+
+COLUMNS = (
+    "label",
+    "support",
+    "alone",
+    "alone_confidence",
+    "counts",
+)  # what a run keeps of every row, to certify its labels
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Noisy rows with returned labels, and clean rows that judge them.
+
+    Attributes:
+        labels: Returned labels of the noisy rows [N].
+        score: How likely each is right [N]; -inf for one that cannot be certified.
+        clean_labels: Labels of the clean rows, learnt without them [M].
+        clean_score: How likely each is right [M].
+        wrong: Whether it is wrong [M].
+        paired: Whether clean rows are like noisy ones. If not, labels are predictions from the inputs alone, and every
+            wrong one among all rows may be one of the noisy rows in a set.
+        weight: 1 / the probability that a row was chosen to be verified, in any unit [M]; None for a random sample.
+    """
+
+    labels: Labels
+    score: Floats
+    clean_labels: Labels
+    clean_score: Floats
+    wrong: NDArray[np.bool_]
+    paired: bool = True
+    weight: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of(cls, kept: Floats, given: Labels, clean: Labels, judges: NDArray[np.bool_], pairs: int) -> Judged:
+        """The rows of a run.
+
+        Args:
+            kept: What the run kept of every row, as COLUMNS names it [n, 5].
+            given: Given labels [n], -1 where missing.
+            clean: Clean labels [n], -1 where missing.
+            judges: The clean rows that may judge [n].
+            pairs: How many pairs it takes to judge by pairs alone.
+        """
+        label, alone = kept[:, 0].astype(np.int64), kept[:, 2].astype(np.int64)
+        noisy, judges = np.flatnonzero((given != MISSING) & (clean == MISSING)), judges & (kept[:, 4] > 0)
+        paired = np.flatnonzero(judges & (given != MISSING))
+        if len(paired) >= pairs:
+            return cls(
+                label[noisy], kept[noisy, 1], label[paired], kept[paired, 1], label[paired] != clean[paired], True
+            )
+        rows = np.flatnonzero(judges)
+        score = np.where(label[noisy] == alone[noisy], kept[noisy, 3], -np.inf)
+        return cls(label[noisy], score, alone[rows], kept[rows, 3], alone[rows] != clean[rows], False)
+
+    def of_class(self, k: int) -> Judged:
+        """Only the labels of one class."""
+        noisy, clean = self.labels == k, self.clean_labels == k
+        weight = None if self.weight is None else self.weight[clean]
+        if self.paired:
+            return Judged(
+                self.labels[noisy], self.score[noisy], self.clean_labels[clean], self.clean_score[clean],
+                self.wrong[clean], True, weight,
+            )  # fmt: skip
+        # Without pairs a share of all rows is judged, so other rows stay, and are never in a set.
+        return Judged(
+            self.labels, np.where(noisy, self.score, -np.inf), self.clean_labels,
+            np.where(clean, self.clean_score, -np.inf), self.wrong, False, self.weight,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is certified.
+
+    Attributes:
+        max_error: The largest share of wrong labels.
+        certainty: That the share of wrong labels among the certified rows is not larger.
+        rows: Which of the noisy rows are certified [N].
+        clean_rows: The clean rows that were looked at for them.
+        wrong: How many of these had a wrong label.
+        reason: Why nothing is certified; empty otherwise.
+        forecast: "more" random clean rows that would probably certify "rows" noisy rows.
+    """
+
+    max_error: float
+    certainty: float
+    rows: NDArray[np.bool_]
+    clean_rows: int
+    wrong: int
+    reason: str
+    forecast: tuple[dict[str, int], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the rows themselves, which are counted."""
+        return {**vars(self), "rows": int(self.rows.sum()), "forecast": list(self.forecast)}
+
+
+def spent(certainty: float, look: int) -> float:
+    """The error probability of a look. Without looks (0), all of it; else 1 / (k (k + 1)) of it at the k-th look.
+
+    The shares of all looks add up to 1, so clean rows may be added and looked at again any number of times.
+    """
+    return (1 - certainty) / (look * (look + 1) if look else 1)
+
+
+def certify_rows(
+    judged: Judged, max_error: float, certainty: float = CERTAINTY, look: int = 0, *, forecast: bool = True
+) -> Certificate:
+    """The largest set of noisy rows that can be certified.
+
+    Args:
+        judged: Noisy rows and clean rows.
+        max_error: The largest share of wrong labels, between 0 and 1.
+        certainty: The probability that the certificate holds, between 0 and 1.
+        look: The number of the look, counted from 1, if clean rows are added and looked at again; 0 for a single look.
+        forecast: Whether to say what further clean rows would certify.
+    """
+    if not 0 < max_error < 1 or not 0 < certainty < 1:
+        raise UsageError(f"max_error and certainty lie between 0 and 1, but are {max_error:g} and {certainty:g}")
+    level, sets = spent(certainty, look), _Sets.of(judged, max_error)
+    best = -1
+    rest = (1 - FIRST_SHARE) / len(FEW_WRONG)
+    orders = [(sets.likeliest(), FIRST_SHARE), *((sets.first_with(few, rest * level), rest) for few in FEW_WRONG)]
+    for first, part in orders:
+        for j in range(first, len(sets.threshold)):
+            if sets.p_value(j) > part * level:
+                break
+            best = max(best, j)
+    rows = np.zeros(len(judged.score), bool) if best < 0 else judged.score >= sets.threshold[best]
+    seen, wrong = (sets.clean[best], sets.wrong[best]) if best >= 0 else (len(judged.wrong), judged.wrong.sum())
+    ahead = tuple(sets.forecast(level, int(rows.sum()))) if forecast else ()
+    reason = "" if best >= 0 else sets.reason(level)
+    return Certificate(max_error, certainty, rows, int(seen), int(wrong), reason, ahead)
+
+
+def certify_classes(
+    judged: Judged,
+    classes: int,
+    max_error: float,
+    certainty: float = CERTAINTY,
+    look: int = 0,
+    *,
+    forecast: bool = True,
+) -> list[Certificate]:
+    """A certificate for the labels of every class; each holds with the stated certainty by itself."""
+    found = []
+    for k in range(classes):
+        one = certify_rows(judged.of_class(k), max_error, certainty, look, forecast=forecast)
+        rows = one.rows
+        if judged.paired:
+            rows = np.zeros(len(judged.labels), bool)
+            rows[judged.labels == k] = one.rows
+        found.append(Certificate(max_error, certainty, rows, one.clean_rows, one.wrong, one.reason, one.forecast))
+    return found
+
+
+@dataclass(frozen=True)
+class _Sets:
+    """Nested sets of rows, the smallest first.
+
+    Attributes:
+        judged: The rows.
+        max_error: The largest share of wrong labels.
+        threshold: The least score in each set [J].
+        noisy: Noisy rows in it [J].
+        doubt: The expected share of wrong labels among them, by their scores [J].
+        clean: Clean rows in it [J].
+        wrong: How many of them have a wrong label [J].
+    """
+
+    judged: Judged
+    max_error: float
+    threshold: NDArray[np.float64]
+    noisy: Labels
+    doubt: NDArray[np.float64]
+    clean: Labels
+    wrong: Labels
+
+    @classmethod
+    def of(cls, judged: Judged, max_error: float) -> _Sets:
+        """Sets that hold about equally many more rows each."""
+        score = np.sort(judged.score[judged.score > -np.inf])[::-1].astype(np.float64)
+        places = np.unique(np.linspace(0, len(score), SETS + 1).round().astype(np.int64))[1:] - 1
+        threshold = np.unique(score[places])[::-1] if len(score) else np.zeros(0)
+        noisy = np.searchsorted(-score, -threshold, "right")  # rows of equal score stand together
+        doubt = np.append(0.0, (1 - score).cumsum())[noisy] / np.maximum(noisy, 1)
+        order = np.argsort(-judged.clean_score, kind="stable")
+        clean = np.searchsorted(-judged.clean_score[order].astype(np.float64), -threshold, "right")
+        wrong = np.append(0, judged.wrong[order].cumsum())[clean]
+        return cls(judged, max_error, threshold, noisy, doubt, clean, wrong)
+
+    def p_value(self, j: int) -> float:
+        """Of the hypothesis that more labels of the j-th set are wrong than allowed."""
+        if self.judged.weight is not None:
+            return self._weighted(j)
+        return self._p(j, int(self.wrong[j]), int(self.clean[j]), len(self.judged.wrong))
+
+    def _p(self, j: int, wrong: int, clean: int, all_clean: int) -> float:
+        """P(at most `wrong` of the clean rows) if one label more is wrong than allowed, drawn without replacement."""
+        too_many = int(np.floor(self.max_error * self.noisy[j] + 1e-9)) + 1
+        if not self.judged.paired:  # wrong predictions among all rows, wherever they are
+            rows, others = all_clean, len(self.judged.score)
+        else:
+            rows, others = clean, int(self.noisy[j])
+        if too_many > others:
+            return 0.0
+        return at_most(wrong, rows, wrong + too_many, rows + others)
+
+    def _weighted(self, j: int) -> float:
+        """1 / E, where E is the wealth of bets against the hypothesis, one for every clean row (an e-value).
+
+        A row pays weight · (wrong - max_error) if it is in the set, which is not below 0 on average if more labels are
+        wrong than allowed. The noisy rows are taken as very many.
+        """
+        judged = self.judged
+        assert judged.weight is not None
+        inside = judged.clean_score >= self.threshold[j]
+        weight = judged.weight / judged.weight.max()
+        paid = weight * inside * (judged.wrong - self.max_error)  # [M]
+        bets = np.arange(1, BETS + 1) / (BETS + 1) / (1 - self.max_error)
+        wealth = np.log1p(-np.outer(bets, paid)).sum(axis=1)
+        return float(min(1.0, np.exp(-(np.logaddexp.reduce(wealth) - np.log(BETS)))))
+
+    def likeliest(self) -> int:
+        """The set that is likeliest to pass if scores are probabilities: where the first order begins.
+
+        All orders go on with ever larger sets. Where they begin is decided by scores and counts of rows alone.
+        """
+        total, likely = len(self.judged.wrong), []
+        for j, clean in enumerate(self.clean.tolist()):
+            rows = clean if self.judged.paired else total * self.noisy[j] / max(len(self.judged.score), 1)
+            expected = int(np.ceil(self.doubt[j] * rows))
+            likely.append(self._p(j, min(expected, clean), clean, total) if clean else 1.0)
+        return int(np.argmin(likely)) if likely else 0
+
+    def first_with(self, few: int, level: float) -> int:
+        """The smallest set that passes with a few wrong labels: where an order begins that trusts ranks alone."""
+        total = len(self.judged.wrong)
+        for j, clean in enumerate(self.clean.tolist()):
+            if clean > few and self._p(j, few, clean, total) <= level:
+                return j
+        return len(self.threshold)
+
+    def forecast(self, level: float, now: int) -> Iterator[dict[str, int]]:
+        """How many rows further clean rows would probably certify, where that is more than before."""
+        total = len(self.judged.wrong)
+        if not total or not len(self.threshold):
+            return
+        rate = (self.wrong + PRIOR_ROWS * self.doubt) / (self.clean + PRIOR_ROWS)
+        for more in MORE:
+            clean = np.floor(self.clean * (1 + more / total)).astype(np.int64)
+            wrong = np.ceil(rate * clean + LUCK * np.sqrt(rate * (1 - rate) * clean)).astype(np.int64)
+            pairs = zip(wrong.tolist(), clean.tolist(), strict=True)
+            passed = [j for j, (w, c) in enumerate(pairs) if w < c and self._p(j, w, c, total + more) <= level]
+            if passed and self.noisy[passed[-1]] > now:
+                now = int(self.noisy[passed[-1]])
+                yield {"more": more, "rows": now}
+
+    def reason(self, level: float) -> str:
+        """Why no set passed."""
+        percent = f"{100 * self.max_error:g}%"
+        needed = int(np.ceil(np.log(level) / np.log(1 - self.max_error)))
+        if not len(self.threshold):
+            return "there are no labels that could be certified"
+        most = len(self.judged.wrong) if not self.judged.paired else int(self.clean[-1])
+        kind = "clean rows with a given label" if self.judged.paired else "clean rows"
+        if most < needed:
+            return f"at most {percent} wrong takes {needed} {kind} or more, even if none is wrong; there are {most}"
+        wrong = f"{int(self.wrong[-1])} of {int(self.clean[-1])} labels of {kind} are wrong"
+        return f"no set of rows is shown to be at most {percent} wrong: {wrong}, some of them among the most certain"

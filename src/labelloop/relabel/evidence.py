@@ -1,0 +1,485 @@
+"""What clean rows show about changes: whether they fix more labels than they break, after every choice made on them.
+
+The margin t above which labels are changed is chosen by counts of clean rows, so these rows flatter it. Each clean row
+is therefore counted with a margin chosen without its fold, and the changes are made only if these counts pass a test at
+ALPHA. With pairs it is the sign test of W labels fixed against L broken. Without pairs it is the same with simulated
+given labels, which assumes that the estimated noise is right; where that fails, labels may be changed to what the
+inputs alone say, if a bound that holds whatever the noise shows a gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincinv
+
+from labelloop.relabel.guard import KEEP_ALL, RARE, Guard, keep_given, margins
+from labelloop.relabel.learners.logistic import Array
+from labelloop.relabel.noise_posterior import Noise
+from labelloop.relabel.sample import copies
+from labelloop.relabel.stacking import Combined, ValidationRows
+from labelloop.types import MISSING, Floats, Labels
+
+ALPHA = 0.1  # the error rate of the guard: how often changes that do no good are made, at most
+BROKEN_BEFORE = 0.5  # prior count of broken labels, where a margin is chosen
+DRAWS = 20  # simulated labels of a clean row under each noise model
+FEW = 5  # clean rows of a class; one with fewer is protected as a rare one is
+BORROWED = 8  # good labels that a class with few clean rows, but not a rare one, borrows from all classes together
+MOST_LOST = 0.05  # of the rows of a class: labels that changes may break on balance
+MOST_BROKEN = 0.2  # of the good labels of a class; one that may lose more is protected
+GRID = 50  # margins that the bound is tried at
+
+
+def sign_test(fixed: float, broken: float) -> float:
+    """The mid-p-value of changes that fix no more than they break: P(X > W) + ½ P(X = W) with X ~ Bin(W + L, ½).
+
+    Counts need not be whole: P(X >= W) is a regularised beta function.
+    """
+    at_least = float(betainc(fixed, broken + 1, 0.5)) if fixed > 0 else 1.0
+    above = float(betainc(fixed + 1, broken, 0.5)) if broken > 0 else 0.0
+    return (at_least + above) / 2
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Changes to clean rows.
+
+    Attributes:
+        lead: Their margins [K].
+        fixed: The weight of each as a label that becomes right [K].
+        broken: Its weight as a label that becomes wrong [K].
+        row: Which validation row it is [K].
+        model: The noise model of its trial [K].
+    """
+
+    lead: Array
+    fixed: Array
+    broken: Array
+    row: Labels
+    model: Labels
+
+    def among(self, mask: NDArray[np.bool_]) -> Counts:
+        """Only the changes to some validation rows [M]."""
+        mine = mask[self.row]
+        return self._taken(mine)
+
+    def _taken(self, mine: NDArray[np.bool_]) -> Counts:
+        return Counts(self.lead[mine], self.fixed[mine], self.broken[mine], self.row[mine], self.model[mine])
+
+    def p_value(self, margin: Array, models: int) -> float:
+        """The sign test of changes above the margin of their row [M]; with several noise models, the worst of them."""
+        found = (self._taken(self.model == k).above(margin) for k in range(models))
+        return max(sign_test(models * fixed, models * broken) for fixed, broken in found)
+
+    def above(self, margin: Array) -> tuple[float, float]:
+        """W and L of changes with a margin above that of their validation row [M]."""
+        mine = self.lead > margin[self.row]
+        return float(self.fixed[mine].sum()), float(self.broken[mine].sum())
+
+    def best_margin(self) -> float:
+        """The smallest margin whose net gain, one standard error below the count, is within one label of the best.
+
+        With a prior of half a broken label, the net number of labels fixed is at least W - (L + ½) - sqrt(W + L + ½).
+        """
+        if not len(self.lead):
+            return KEEP_ALL
+        order = np.argsort(-self.lead, kind="stable")
+        lead, wins, losses = self.lead[order], self.fixed[order].cumsum(), self.broken[order].cumsum() + BROKEN_BEFORE
+        last = np.append(lead[1:] < lead[:-1], True)  # of changes with equal margins
+        bound = np.where(last, wins - losses - np.sqrt(wins + losses), -np.inf)
+        at = int(np.flatnonzero(bound >= bound.max() - 1)[-1])
+        return float(lead[at + 1]) if at + 1 < len(lead) else 0.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The validation rows with one given label each, real or drawn: soft labels [M, C] and given labels [M]."""
+
+    posterior: Floats
+    given: Labels
+    noise_only: Floats  # from the noise model alone
+    model: int  # the noise model that it was drawn from
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The validation rows, and what changes would do to them.
+
+    Attributes:
+        labels: Clean labels [M].
+        fold: Their folds [M].
+        weight: Of each row, over all trials together [M].
+        trials: Their real or simulated given labels.
+        counts: Changes to them in all trials.
+    """
+
+    labels: Labels
+    fold: Labels
+    weight: Array
+    trials: Sequence[Trial]
+    counts: Counts
+
+    @classmethod
+    def of(cls, validation: ValidationRows, trials: Sequence[Trial], classes: Labels) -> Evidence:
+        """Counts the changes in all trials.
+
+        Args:
+            validation: The validation rows.
+            trials: Their given labels.
+            classes: Clean rows of every class [C].
+        """
+        labels, unchecked = validation.labels, unchecked_without(validation, len(classes))
+        weight = np.where(copies(validation.observed, validation.rows), 0.0, 1 / len(trials))  # [M]
+        parts: list[tuple[Array, Array, Array, Labels, Labels]] = []
+        for trial in trials:
+            moved = Guard(classes).moves(trial.posterior, trial.given) & (trial.given != MISSING)
+            moved &= ~unchecked[np.arange(len(labels)), trial.given]
+            right, wrong = trial.posterior.argmax(axis=1) == labels, trial.given == labels
+            told = np.flatnonzero(moved & (right | wrong))
+            lead = margins(trial.posterior, trial.given)[told]
+            parts.append((lead, (weight * right)[told], (weight * wrong)[told], told, np.full(len(told), trial.model)))
+        lead, fixed, broken, row, model = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return cls(labels, validation.fold, weight, trials, Counts(lead, fixed, broken, row, model))
+
+    def guard(self, margin: float, classes: Labels, sizes: Array, rows: NDArray[np.bool_]) -> tuple[Guard, Array]:
+        """The guard with this margin, the rest from some of the rows, and the share of good labels that it breaks [C].
+
+        Args:
+            margin: The margin.
+            classes: Clean rows of every class [C].
+            sizes: The estimated number of rows of every class [C].
+            rows: The validation rows to count [M].
+        """
+        guard = replace(Guard(classes, margin), own_margin=self._own_margins(margin, len(classes), rows))
+        good, broken = np.zeros(len(classes)), np.zeros(len(classes))
+        for trial in self.trials:
+            was_right = (trial.given == self.labels) & rows
+            good += np.bincount(self.labels, self.weight * was_right, len(good))
+            lost = was_right & guard.changes(trial.posterior, trial.given)
+            broken += np.bincount(self.labels, self.weight * lost, len(good))
+        erased = (broken + 0.5) / (good + 1)
+        rare = sizes / sizes.sum() * len(sizes) < RARE
+        most = np.where(broken < good, betaincinv(broken + 1, np.maximum(good - broken, 1e-9), 1 - ALPHA), 1.0)
+        overall = (broken.sum() + 0.5) / (good.sum() + 1)
+        lent = betaincinv(broken + BORROWED * overall, good - broken + BORROWED * (1 - overall), 1 - ALPHA)
+        few = (classes < FEW) & (lent > MOST_BROKEN)
+        protected = (classes == 0) | ((rare | few) & (most > MOST_BROKEN))
+        return replace(guard.for_rare_classes(sizes, erased), protected=protected), erased
+
+    def _own_margins(self, margin: float, classes: int, rows: NDArray[np.bool_]) -> Array:
+        """Rule 6: of a class that loses too many labels, the least margin with which it would not; else 0 [C]."""
+        counts = self.counts.among(rows)
+        mine = counts.lead > margin
+        label = self.labels[counts.row]
+        won = np.bincount(label[mine], counts.fixed[mine], classes)
+        lost = np.bincount(label[mine], counts.broken[mine], classes)
+        counted = np.bincount(self.labels[rows], self.weight[rows] * len(self.trials), classes)
+        allowed = won + MOST_LOST * counted
+        found = np.zeros(classes)
+        for k in np.flatnonzero(lost > allowed + 1e-6):
+            hurt = np.flatnonzero(mine & (label == k) & (counts.broken > 0))
+            hurt = hurt[np.argsort(-counts.lead[hurt], kind="stable")]
+            too_many = counts.broken[hurt].cumsum() > allowed[k] + 1e-9
+            found[k] = counts.lead[hurt][too_many][0]
+        return found
+
+
+def unchecked_without(validation: ValidationRows, classes: int) -> NDArray[np.bool_]:
+    """For every validation row, the classes of which no clean row is left without its fold [M, C].
+
+    The class of a clean row has at least one clean row: itself. Those of noisy rows may have none, and are then
+    protected. Without its fold, a clean row is like a noisy one.
+    """
+    found = np.zeros((len(validation.rows), classes), bool)
+    for k in np.unique(validation.fold):
+        rest = validation.labels[validation.fold != k]
+        found[validation.fold == k] = np.bincount(rest, minlength=classes) == 0
+    return found
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Changes to h(x), what the inputs alone say, whose gain is bounded whatever the noise: gain >= c - 2 e.
+
+    c is the share of noisy rows where h is more confident than t and differs from the given label. e is the share of
+    rows where it is more confident than t and wrong. Where a label is changed, at most one of the two is right, and if
+    h is right the change is a gain; a wrong h costs that gain, and at most one good label.
+
+    Attributes:
+        changed: Confidences of h in noisy rows where it differs from the given label, ascending [K].
+        noisy: The number of noisy rows.
+        wrong: Confidences of h, learnt without them, in validation rows where it is wrong; 0 where it is right [M].
+    """
+
+    changed: Array
+    noisy: int
+    wrong: Array
+
+    @classmethod
+    def of(cls, validation: ValidationRows, q: Floats, q_oof: Floats, counted: NDArray[np.bool_]) -> Bound:
+        """Compares h with given labels and clean labels.
+
+        Args:
+            validation: The validation rows.
+            q: P(y | x) of all rows [n, C].
+            q_oof: The same for the validation rows, learnt without them [M, C].
+            counted: The validation rows to count: all but copies [M].
+        """
+        observed = validation.observed
+        noisy = np.flatnonzero((observed.given != MISSING) & (observed.clean == MISSING))
+        differs = noisy[q[noisy].argmax(axis=1) != observed.given[noisy]]
+        right = (q_oof.argmax(axis=1) == validation.labels)[counted]
+        confidence = np.sort(q[differs].max(axis=1).astype(np.float64)) if len(differs) else np.zeros(0)
+        return cls(confidence, len(noisy), np.where(right, 0.0, q_oof.max(axis=1)[counted]))
+
+    def share(self, threshold: float) -> float:
+        """c: the share of noisy rows that are changed with a confidence above this one."""
+        return float(len(self.changed) - np.searchsorted(self.changed, threshold, "right")) / max(self.noisy, 1)
+
+    def best_threshold(self, rows: NDArray[np.bool_]) -> float:
+        """The t with the largest c - 2 e, with e at its upper bound, as counted on some validation rows [M]."""
+        if not len(self.changed):
+            return KEEP_ALL
+        places = np.linspace(0, len(self.changed) - 1, GRID).round().astype(np.int64)
+        tried = np.unique(np.append(0.0, self.changed[places]))
+        count = int(rows.sum())
+        wrong = np.array([(self.wrong[rows] > t).sum() for t in tried])
+        upper = np.where(wrong < count, betaincinv(wrong + 1.0, np.maximum(count - wrong, 1e-9), 1 - ALPHA), 1.0)
+        return float(tried[np.argmax([self.share(t) for t in tried] - 2 * upper)])
+
+    def p_value(self, thresholds: Array) -> float:
+        """P(X <= E) where X ~ Bin(M, c / 2) and h is wrong in E rows: the p-value of changes that do no good.
+
+        Args:
+            thresholds: A t for every validation row, chosen without it [M].
+        """
+        shares = {t: self.share(t) for t in np.unique(thresholds).tolist()}
+        share = float(np.mean([shares[t] for t in thresholds.tolist()]))
+        return few_wrong(int((self.wrong > thresholds).sum()), len(self.wrong), share / 2)
+
+
+def few_wrong(wrong: int, rows: int, share: float) -> float:
+    """P(X <= wrong) where X ~ Bin(rows, share)."""
+    return 1.0 if wrong >= rows or share <= 0 else float(betainc(rows - wrong, wrong + 1, 1 - share))
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The guard, and how the labels that it returns do on the validation rows.
+
+    Attributes:
+        guard: Set by all validation rows.
+        erased: The estimated share of good labels of every class that changes break [C].
+        cross_fitted: Soft labels returned for them, learnt without them, by a guard set without them [M, C].
+        expected_right: For those without a given label, the probability that the returned label is right, under each
+            noise model [M, K]; NaN for the others, or if there are enough pairs.
+        rows: How many validation rows count.
+        given_right: The share of their given labels that are right.
+        corrected_right: The share of their returned labels that are right.
+    """
+
+    guard: Guard
+    erased: Array
+    cross_fitted: Floats
+    expected_right: Floats
+    rows: int
+    given_right: float
+    corrected_right: float
+
+    def given_back(self, posterior: Floats, given: Labels, least: Array) -> Changes:
+        """The same where labels whose class has at least some probability were given back.
+
+        Args:
+            posterior: Soft labels of the validation rows before the guard, learnt without them [M, C].
+            given: Their given labels [M], -1 where missing.
+            least: The least probability of each class [C].
+        """
+        back = (given != MISSING) & (self.cross_fitted.argmax(axis=1) != given)
+        back &= posterior[np.arange(len(given)), given] >= least[given]
+        return replace(self, cross_fitted=keep_given(self.cross_fitted, np.flatnonzero(back), given))
+
+    def record(self, posterior: Floats, targets: Floats, given: Labels, clean: Labels) -> dict[str, Any]:
+        """The entry "guard" of run.json: how many labels were changed and kept, and the evidence for it.
+
+        Args:
+            posterior: Soft labels before the guard [n, C].
+            targets: The soft labels returned [n, C].
+            given: Given labels [n], -1 where missing.
+            clean: Clean labels [n], -1 where missing.
+        """
+        noisy = (given != MISSING) & (clean == MISSING)
+        changed = int((targets.argmax(axis=1) != given)[noisy].sum())
+        held = int((posterior.argmax(axis=1) != given)[noisy].sum()) - changed
+        simulated = bool(np.isfinite(self.expected_right).any())
+        found = {
+            "rows": int(noisy.sum()),
+            "changed": changed,
+            "held_back": held,
+            "clean_rows": self.rows,
+            "given_right": self.given_right,
+            "corrected_right": self.corrected_right,
+            "fixed": round(self.guard.fixed, 2),
+            "broken": round(self.guard.broken, 2),
+            "sure": self.guard.sure if changed else None,
+            "how": self.guard.how,
+            "error_rate": ALPHA,
+            "labels_simulated": simulated,
+        }
+        return {"line": guard_line(found), **found}
+
+
+SHOWN = {
+    "measured": "",
+    "bounded": ", whatever the noise",
+    "assumed": " if the noise is as estimated from the noisy rows",
+}
+
+
+def guard_line(found: dict[str, Any]) -> str:
+    """The guard's decision in one line."""
+    how = "clean rows with simulated given labels" if found["labels_simulated"] else "clean rows with a given label"
+    changes = "change" if found["held_back"] == 1 else "changes"
+    held = f"; {found['held_back']} {changes} held back for lack of evidence" if found["held_back"] else ""
+    if not found["changed"]:
+        return f"all {found['rows']} given labels kept: {found['clean_rows']} {how} do not show that changes help{held}"
+    if not found["clean_rows"]:
+        return f"{found['changed']} of {found['rows']} given labels changed{held}; no clean row shows the effect"
+    return (
+        f"{found['changed']} of {found['rows']} given labels changed{held}; on {found['clean_rows']} {how},"
+        f" {100 * found['corrected_right']:.1f}% are right after correction and {100 * found['given_right']:.1f}% as"
+        f" given; the probability that changes fix more than they break is {100 * found['sure']:.1f}%"
+        f"{SHOWN[found.get('how', 'measured')]}"
+    )
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Thresholds that passed, or did not: one from all validation rows, and one for every fold without it.
+
+    Attributes:
+        p_value: Of the test with the thresholds of the folds.
+        all: From all rows; KEEP_ALL if the test was not passed.
+        by_row: Of the fold of each row; KEEP_ALL if the test was not passed [M].
+    """
+
+    p_value: float
+    all: float
+    by_row: Array
+
+
+def cross_fit(fold: Labels, choose: Callable[[NDArray[np.bool_]], float], p_value: Callable[[Array], float]) -> Tested:
+    """Chooses a threshold without each fold of validation rows, and tests these thresholds on the folds.
+
+    Args:
+        fold: The fold of every validation row [M].
+        choose: Chooses a threshold from some validation rows.
+        p_value: Of thresholds, one for every validation row.
+    """
+    by_row = np.full(len(fold), KEEP_ALL)
+    for k in np.unique(fold):
+        by_row[fold == k] = choose(fold != k)
+    p = p_value(by_row)
+    if p > ALPHA:
+        return Tested(p, KEEP_ALL, np.full(len(fold), KEEP_ALL))
+    return Tested(p, choose(np.ones(len(fold), bool)), by_row)
+
+
+@dataclass(frozen=True)
+class InputsOnly:
+    """P(y | x) of all rows [n, C], and of the validation rows, learnt without them [M, C]."""
+
+    final: Floats
+    oof: Floats
+
+
+def _simulated(noise: Noise, posterior_given: Callable[[Labels], Floats], rng: np.random.Generator) -> list[Trial]:
+    """Drawn given labels: changes must help under either estimate of the noise."""
+    draws, trials = DRAWS if (noise.validation.given == MISSING).any() else 1, []
+    for _ in range(draws):
+        for k, drawn in enumerate(noise.draw(rng)):
+            posterior = posterior_given(drawn)
+            trials.append(Trial(posterior, drawn, posterior, k))
+    return trials
+
+
+def look_at_changes(
+    noise: Noise,
+    answer: Combined,
+    noise_only: Combined,
+    alone: InputsOnly,
+    posterior_given: Callable[[Labels], Floats],
+    *,
+    simulate: bool,
+    rng: np.random.Generator,
+) -> Changes:
+    """Counts what changes would do to the validation rows.
+
+    Args:
+        noise: The estimated noise.
+        answer: What would be returned without a guard.
+        noise_only: The answer of the noise model alone.
+        alone: P(y | x).
+        posterior_given: Soft labels of the validation rows, learnt without them, if these were their given labels.
+        simulate: Whether validation rows without a given label get simulated ones; if not, only paired ones count.
+        rng: Draws the simulated labels.
+    """
+    validation = noise.validation
+    labels, given = validation.labels, validation.given
+    classes = np.bincount(labels, minlength=validation.observed.num_classes)
+    real = Trial(answer.oof, given, noise_only.oof, 0)
+    trials = _simulated(noise, posterior_given, rng) if simulate else [real]
+    evidence = Evidence.of(validation, trials, classes)
+    passed, bounded = _tests(evidence, validation, alone, simulate)
+    sizes = answer.final.sum(axis=0, dtype=np.float64)
+    guard, erased = evidence.guard(passed.all, classes, sizes, np.ones(len(labels), bool))
+    fixed, broken = evidence.counts.above(passed.by_row)
+    how, p = ("assumed" if simulate else "measured", passed.p_value)
+    if bounded.all < KEEP_ALL:
+        how, p = "bounded", bounded.p_value
+    guard = replace(guard, fixed=fixed, broken=broken, alone_above=bounded.all, how=how, sure=1 - p)
+    open_rows = (given == MISSING) & simulate
+    expected = np.where(open_rows[:, None], np.zeros(1 + max(trial.model for trial in trials)), np.nan)
+    cross_fitted, fold = np.empty_like(answer.oof), evidence.fold
+    unchecked = unchecked_without(validation, len(classes))
+    for k in np.unique(fold):
+        mine = np.flatnonzero(fold == k)
+        without = evidence.guard(float(passed.by_row[mine[0]]), classes, sizes, fold != k)[0]
+        without = replace(without, alone_above=float(bounded.by_row[mine[0]]))
+        returned = without.apply(answer.oof[mine], given[mine], noise_only.oof[mine], alone.oof[mine])
+        held = (given[mine] != MISSING) & unchecked[mine, given[mine]]
+        cross_fitted[mine] = keep_given(returned, np.flatnonzero(held), given[mine])
+        own = mine[open_rows[mine]]
+        for trial in trials if len(own) else ():
+            handed = without.apply(trial.posterior[own], trial.given[own], trial.noise_only[own], alone.oof[own])
+            shown = trial.given[own]
+            hits = np.where(unchecked[own, shown], shown, handed.argmax(axis=1)) == labels[own]
+            expected[own, trial.model] += hits * expected.shape[1] / len(trials)
+    right = np.mean([trial.given == labels for trial in trials], axis=0)
+    counted = (given != MISSING) | simulate
+    hits = np.where(open_rows, np.nan_to_num(expected).mean(axis=1), cross_fitted.argmax(axis=1) == labels)
+    shares = (float(values[counted].mean()) if counted.any() else 0.0 for values in (right, hits))
+    return Changes(guard, erased, cross_fitted, expected.astype(np.float32), int(counted.sum()), *shares)
+
+
+def _tests(evidence: Evidence, validation: ValidationRows, alone: InputsOnly, simulate: bool) -> tuple[Tested, Tested]:
+    """The sign test; and the bound, where given labels are simulated and that did not pass."""
+    counts, fold, count = evidence.counts, evidence.fold, len(evidence.labels)
+    models = 1 + max(trial.model for trial in evidence.trials)
+    passed = cross_fit(
+        fold,
+        lambda rows: counts.among(rows).best_margin(),
+        lambda margins: counts.p_value(margins, models),
+    )
+    by_row = np.full(count, KEEP_ALL)
+    if not simulate or passed.all < KEEP_ALL:
+        return passed, Tested(1.0, KEEP_ALL, by_row)
+    counted = evidence.weight > 0
+    bound = Bound.of(validation, alone.final, alone.oof, counted)
+    bounded = cross_fit(fold[counted], bound.best_threshold, bound.p_value)
+    for k in np.unique(fold[counted]):  # a copy is in the fold of its first row
+        by_row[fold == k] = bounded.by_row[fold[counted] == k][0]
+    return passed, replace(bounded, by_row=by_row)

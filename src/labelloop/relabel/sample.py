@@ -1,0 +1,106 @@
+"""Are the clean rows a random sample? Copies of a row count once, and a difference from the noisy rows is named.
+
+Every number that a run prints about its labels holds for rows like the clean ones. Rows verified because they looked
+suspicious, or the same row verified ten times, are not like the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from labelloop.relabel.calibration import Observations
+from labelloop.types import MISSING, Floats, Labels
+
+DIGITS = 3  # decimals of a standardised column: rows that agree to so many are copies
+AS_DISTINCT = 0.9  # clean rows are copies only if they are less distinct than this, compared with as many noisy rows
+SAMPLE = 2000  # noisy rows that clean ones are compared with
+FEWEST = 20  # clean rows that are compared
+RIDGE = 0.1
+MOST_COLUMNS = 200  # more are projected at random
+CLEAR, LARGE = 4.0, 0.6  # standard errors above ½, and a share of pairs, from which on a difference is named
+
+DIFFERENT = (
+    "clean rows differ from the others: a classifier tells them apart in {share:.0%} of pairs (50% would be chance), so"
+    " they are hardly a random sample, and neither the estimate nor a certificate may hold; verify random rows"
+)
+
+
+def copies(observed: Observations, rows: Labels) -> NDArray[np.bool_]:
+    """Which of some clean rows are copies of an earlier one [M].
+
+    Rows of a small table may be alike without being copies. So they count as copies only where clean rows are less
+    distinct than as many noisy rows.
+
+    Args:
+        observed: What is known about all rows.
+        rows: Positions of the clean rows [M].
+    """
+    first = first_alike(observed, rows)
+    again = first != np.arange(len(rows))
+    if not again.any():
+        return again
+    noisy = np.flatnonzero((observed.given != MISSING) & (observed.clean == MISSING))
+    others = np.random.default_rng(observed.seed).permutation(noisy)[: len(rows)]
+    alike = first_alike(observed, others) != np.arange(len(others))
+    usual = 1 - float(alike.mean()) if len(others) else 1.0
+    return again if 1 - again.mean() < AS_DISTINCT * usual else np.zeros(len(rows), bool)
+
+
+def first_alike(observed: Observations, rows: Labels) -> Labels:
+    """For each of some rows, the first of them that has the same inputs, else scores, and clean label [M]."""
+    values = _values(observed, rows)
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    scale = values.std(axis=0) + 1e-12
+    cells = np.round((values - values.mean(axis=0)) / scale, DIGITS)
+    cells = np.ascontiguousarray(np.column_stack([cells, observed.clean[rows]]) + 0.0)  # no negative zeros
+    _, first, place = np.unique(cells.view(np.dtype((np.void, cells.itemsize * cells.shape[1]))).ravel(),
+                                return_index=True, return_inverse=True)  # fmt: skip
+    return first[place.ravel()]
+
+
+def differ(observed: Observations, rows: Labels) -> str | None:
+    """What to say if a classifier can tell clean rows from noisy ones; None if it cannot.
+
+    A linear discriminant with a ridge, fitted to one half and tried on the other, in turn.
+
+    Args:
+        observed: What is known about all rows.
+        rows: Positions of the clean rows [M].
+    """
+    noisy = np.flatnonzero((observed.given != MISSING) & (observed.clean == MISSING))
+    rng = np.random.default_rng(observed.seed)
+    noisy = rng.permutation(noisy)[:SAMPLE]
+    if min(len(rows), len(noisy)) < FEWEST:
+        return None
+    values = _values(observed, np.concatenate([rows, noisy]))
+    clean = np.arange(len(values)) < len(rows)
+    if values.shape[1] > MOST_COLUMNS:
+        values = values @ rng.normal(size=(values.shape[1], MOST_COLUMNS))
+    values = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-12)
+    half = np.concatenate([rng.permutation(len(rows)) % 2, rng.permutation(len(noisy)) % 2])
+    shares, errors = [], []
+    for k in range(2):
+        fitted, tried = half != k, half == k
+        score = values[tried] @ _discriminant(values[fitted], clean[fitted])
+        m, n = int(clean[tried].sum()), int((~clean[tried]).sum())
+        rank = rankdata(score)[clean[tried]].sum()
+        shares.append((rank - m * (m + 1) / 2) / (m * n))
+        errors.append((m + n + 1) / (12 * m * n))
+    share, error = float(np.mean(shares)), float(np.sqrt(np.sum(errors)) / 2)
+    return DIFFERENT.format(share=share) if share > max(0.5 + CLEAR * error, LARGE) else None
+
+
+def _discriminant(values: Floats, clean: NDArray[np.bool_]) -> Floats:
+    means = [values[part].mean(axis=0) for part in (clean, ~clean)]
+    spread = np.cov(values.T).reshape(values.shape[1], -1)
+    spread = spread + RIDGE * max(np.trace(spread) / len(spread), 1e-9) * np.eye(len(spread))
+    return np.linalg.solve(spread, means[0] - means[1])
+
+
+def _values(observed: Observations, rows: Labels) -> NDArray[np.float64]:
+    """The inputs of some rows, or their scores where there are none [m, D]."""
+    source = observed.scores if observed.inputs is None else observed.inputs
+    return np.nan_to_num(np.asarray(source[rows], np.float64).reshape(len(rows), -1))

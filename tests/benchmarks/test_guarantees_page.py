@@ -1,0 +1,51 @@
+"""docs/guarantees.md shows what is stored, and what is stored keeps the promises of the page."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = runpy.run_path(str(ROOT / "benchmarks" / "guarantees_page.py"))
+STORE = ROOT / "evidence" / "guarantees"
+
+
+def test_the_page_is_what_is_stored():
+    speed = json.loads((STORE / "speed.json").read_text(encoding="utf-8"))
+    text = PAGE["page"](PAGE["read"]("runs.jsonl"), PAGE["read"]("before.jsonl"), speed)
+    assert (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8") == text
+    assert speed["rows"] == 1_000_000
+    assert speed["seconds"] < 1
+
+
+def test_stored_intervals_and_certificates_hold_as_often_as_they_say():
+    runs = PAGE["read"]("runs.jsonl")
+    assert len({one["data"] for one in runs}) >= 18
+    for key in ("given_label_accuracy", "corrected_label_accuracy"):
+        assert sum(PAGE["holds"](one, key) for one in runs) / len(runs) >= 0.94, key
+    claimed = [
+        (error, *one["certified"][error]["ours"]) for one in runs for error in one["certified"] if one["clean"] >= 100
+    ]
+    given = [(float(error), wrong) for error, share, wrong in claimed if share > 0]
+    assert len(given) > 50
+    assert sum(wrong <= error + 1e-9 for error, wrong in given) / len(given) >= 0.95
+
+
+RUN = {
+    "clean": 30, "paired": True, "data": "a", "noise": "b", "draw": 0, "given": 0.8, "ours": 0.7, "changed": 3,
+    "worst_class": 0.2, "worst_unchecked": 0.3, "sure": 0.96, "how": "measured", "recall": [1, 2],
+    "precision": [0, 0], "given_label_accuracy": [0.7, 0.9, 0.8, "measured"],
+    "corrected_label_accuracy": [0.8, 0.9, 0.7, "measured"],
+}  # fmt: skip
+
+
+def test_a_line_by_hand():
+    line = PAGE["intervals"]([RUN]).splitlines()[2]
+    assert line == "| 30 clean rows, paired | 1 | 100.0 | 20.0 | 0.0 | 10.0 | 50.0 | – |"
+    assert PAGE["sureness"]([RUN]).splitlines()[2] == "| measured | 95 to 99% | 1 | 0.0 | -10.0 |"
+    before = RUN | {"ours": 0.85, "worst_class": 0.0, "changed": 0}
+    line = PAGE["guard"]([RUN], [before]).splitlines()[2]
+    assert line.endswith("| 1 | 80.0 | 85.0 | 0 | 0 | 0 | 70.0 | 100 | 1 | 1 |")
+    assert "In 1 draws" in PAGE["unchecked"]([RUN])
+    assert "In 1 of them" in PAGE["unchecked"]([RUN])

@@ -1,0 +1,75 @@
+"""Clean rows as a sample: copies count once, a difference from the noisy rows is named, and a random sample is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import labelloop
+from labelloop.relabel.calibration import Observations
+from labelloop.relabel.sample import copies, differ, first_alike
+
+
+def observed(values, clean, given=None, seed=0):
+    given = np.where(clean >= 0, -1, 0) if given is None else given
+    return Observations(
+        scores=np.zeros((len(values), 2), np.float32), given=given, clean=clean, sample=np.flatnonzero(clean < 0),
+        num_classes=2, inputs=values, table=True, seed=seed,
+    )  # fmt: skip
+
+
+def test_copies_by_hand():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(200, 3))
+    clean = np.where(np.arange(200) < 8, np.arange(200) % 2, -1)
+    values[4], values[6], values[7] = values[2], values[2], values[3]
+    here, rows = observed(values, clean), np.arange(8)
+    assert first_alike(here, rows).tolist() == [0, 1, 2, 3, 2, 5, 2, 3]
+    assert copies(here, rows).tolist() == [False] * 4 + [True, False, True, True]
+    values[4] += 1e-9
+    assert copies(observed(values, clean), rows)[4], "nearly the same"
+    clean[4] = 1
+    assert not copies(observed(values, clean), rows)[4], "another label"
+
+
+def test_rows_of_a_small_table_are_no_copies():
+    values = np.random.default_rng(1).integers(2, size=(400, 2)).astype(float)
+    clean = np.where(np.arange(400) < 40, 0, -1)
+    assert not copies(observed(values, clean), np.arange(40)).any(), "noisy rows are as much alike"
+
+
+def test_a_random_sample_is_hardly_ever_said_to_differ():
+    said = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        values = rng.normal(size=(900, 8))
+        clean = np.full(900, -1)
+        clean[rng.permutation(900)[:100]] = 0
+        said += differ(observed(values, clean, seed=seed), np.flatnonzero(clean >= 0)) is not None
+    assert said == 0
+
+
+def test_a_chosen_sample_is_said_to_differ():
+    rng = np.random.default_rng(2)
+    values = rng.normal(size=(900, 8))
+    clean = np.full(900, -1)
+    clean[np.argsort(-values[:, 0])[:100]] = 0
+    found = differ(observed(values, clean), np.flatnonzero(clean >= 0))
+    assert found is not None
+    assert "clean rows differ from the others" in found
+    assert differ(observed(values, clean), np.flatnonzero(clean >= 0)[:10]) is None, "too few to tell"
+
+
+@pytest.mark.slow
+def test_copies_count_once_in_a_run():
+    """12 unpaired clean rows, five times each, are no more than 12."""
+    rng = np.random.default_rng(3)
+    true = rng.integers(2, size=400)
+    x = rng.normal(size=(400, 4)) + 1.5 * true[:, None]
+    given = np.where(rng.random(400) < 0.2, 1 - true, true)
+    y_clean = np.where(np.arange(400) < 12, true, -1)
+    rows = np.concatenate([np.repeat(np.arange(12), 5), np.arange(12, 400)])
+    with pytest.warns(UserWarning, match="clean rows have a given label"):
+        found = labelloop.correct(np.where(y_clean >= 0, -1, given)[rows], y_clean[rows], embeddings=x[rows])
+    assert found.estimate["corrected_label_accuracy"]["rows"] == 12
+    assert any("48 clean rows are copies" in note for note in found.estimate["notes"])
