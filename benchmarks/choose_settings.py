@@ -1,4 +1,4 @@
-"""Chooses the open settings of every method by the rule of `labelloop.bench.check`, on clean rows alone.
+"""Chooses the open settings of every method by one rule, the same for ours: most held-out clean rows right.
 
 `python benchmarks/choose_settings.py` runs what is missing of what `paper/toml/common.toml` asks for (`--row`,
 `--protocol` and `--noise` narrow it down), keeps every candidate's held-out number in evidence/chosen.json after each
@@ -12,19 +12,27 @@ import fcntl
 import json
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from labelloop.bench.check import FIT_SHARE, SEED, best_of, held_out_right
 from labelloop.bench.experiment import Experiment
-from labelloop.paper.grids import Choice, read_choices
+from labelloop.errors import UsageError
+from labelloop.paper.grids import SEED, Choice, read_choices
 from labelloop.runs.run_json import versions
+from labelloop.seeds import stream
+from labelloop.splits import stratified_split
+from labelloop.types import Labels, Problem, Rows, Truth
+from labelloop.workflows.compose import METHODS, RunOptions, load_data, make_task, noisy_problem
 
 CHOSEN = Path(__file__).resolve().parents[1] / "evidence" / "chosen.json"
 FILTERS = ("row", "protocol", "noise")
+MOST_CANDIDATES = 3
+FIT_SHARE = 0.8
 
 
 def main() -> int:
@@ -78,6 +86,39 @@ def store(choice: Choice, tried: list[dict[str, Any]]) -> None:
         chosen = read_chosen() | {name_of(choice): entry}
         text = json.dumps(dict(sorted(chosen.items())), indent=1, ensure_ascii=False) + "\n"
         CHOSEN.write_text(text, encoding="utf-8")
+
+
+def held_out_right(experiment: Experiment) -> tuple[int, int]:
+    """The number of held-out clean rows that a method classifies correctly after its last epoch, and of all of them.
+
+    It is trained with the other clean rows. Neither test rows nor true training labels are used.
+    """
+    if METHODS[experiment.method].is_oracle:
+        raise UsageError(f"method {experiment.method!r} is given the true labels; there is nothing to choose")
+    problem, _, _ = noisy_problem(experiment, load_data(experiment))
+    shown, validation = without_some_clean(problem, experiment.seed)
+    task = make_task(experiment.method, experiment.method_config, shown, Truth(None, validation))
+    runtime = RunOptions(experiment.seed, device="cpu", progress=False).runtime(truth=task.truth)
+    METHODS[experiment.method].fit(task.problem, task.config, runtime)
+    return round(runtime.history[-1]["test_accuracy"] * len(validation)), len(validation)
+
+
+def without_some_clean(problem: Problem, seed: int) -> tuple[Problem, Rows]:
+    """The problem with 80% of its clean rows, and the other clean rows for evaluation."""
+    fit, held_out = stratified_split(problem.clean.clean_labels, FIT_SHARE, stream(seed, "choose"))
+    return replace(problem, clean=_take(problem.clean, fit)), _take(problem.clean, held_out)
+
+
+def best_of(right: Sequence[int]) -> int:
+    """The position of the chosen candidate: the first one with the most correct predictions."""
+    if not 0 < len(right) <= MOST_CANDIDATES:
+        raise UsageError(f"{len(right)} candidates; the rule allows from 1 to {MOST_CANDIDATES}")
+    return int(np.argmax(right))
+
+
+def _take(rows: Rows, position: Labels) -> Rows:
+    extra = None if rows.extra is None else rows.extra[position]
+    return Rows(rows.inputs, rows.index[position], rows.labels[position], rows.clean_labels[position], extra)
 
 
 def read_chosen() -> dict[str, Any]:

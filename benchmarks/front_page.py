@@ -76,7 +76,14 @@ def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
     if not rows:
         return "No run of the default is stored yet."
     if not old:
-        return "All runs of the default were made with the method `labelloop`."
+        earlier = sum("at_risk" not in (run["estimate"] or {}) for run in rows)
+        if not earlier:
+            return "All runs of the default were made with the method `labelloop` as it is now."
+        return (
+            f"{earlier} of the {len(rows)} stored runs of the default {'was' if earlier == 1 else 'were'} made with the"
+            " method `labelloop` before its networks were kept from labels that the clean rows they predict had"
+            " corrected, and before its guard was tested on rows that had not chosen its margin."
+        )
     which = "The stored runs" if old == len(rows) else f"{old} of the {len(rows)} stored runs"
     return (
         f"{which} of the default are those of version 0.1.0, which relabels once, before the final network is trained."
@@ -119,6 +126,17 @@ def against_before(items: Mapping[str, Item], runs: Runs, before: Runs) -> str:
         means = [100 * sum(column) / len(column) for column in zip(*numbers, strict=True)]
         lines.append(f"| {where} | {noise} | {len(numbers)} | " + " | ".join(f"{mean:.1f}" for mean in means) + " |")
     return "\n".join(lines)
+
+
+def intervals_held(items: Mapping[str, Item], runs: Runs) -> str:
+    """How many intervals of the default's returned labels hold what is true."""
+    held = []
+    for part in items["cells"].at("small"):
+        for run in records_of(part, runs):
+            said = (run.get("estimate") or {}).get("corrected_label_accuracy")
+            if run["title"] == DEFAULT_ROW and said:
+                held.append(said["low"] <= run["handed_back"]["corrected_label_accuracy"] <= said["high"])
+    return f"The interval of the returned labels holds in {sum(held)} of {len(held)} runs, none of which has pairs."
 
 
 def _cell(run: Mapping[str, Any]) -> str:

@@ -24,8 +24,7 @@ from torch.nn import functional as F
 from labelloop.data.datasets import load_dataset
 from labelloop.errors import DataError
 from labelloop.large_arrays import cache_folder
-from labelloop.methods import METHODS
-from labelloop.methods.configure import recipe_config
+from labelloop.methods import METHODS, recipe_config
 from labelloop.seeds import stream
 from labelloop.splits import one_hot
 from labelloop.training.augmentation import crop_and_flip

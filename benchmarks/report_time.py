@@ -2,8 +2,9 @@
 
     python benchmarks/report_time.py [--rows 50000 500000] [--store evidence/report_time.json]
 
-The runs are made up: ten classes, a fifth of the labels changed, so that 500,000 rows have 100,000 changes. The filter
-is timed in a real browser where chromium and chromedriver are installed.
+The runs are made up: ten classes, a fifth of the labels changed, so that 500,000 rows have 100,000 changes; each row
+has 128 features, from which the report draws its map. The filter is timed in a real browser where chromium and
+chromedriver are installed.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ import pyarrow.parquet as pq
 
 from labelloop.report.html import write_report
 from labelloop.runs.labels import label_table
-from labelloop.runs.result_files import Preview, write_preview
+from labelloop.runs.result_files import Preview, RowArrays, write_preview, write_row_arrays
 from labelloop.runs.run_json import versions
 
 ROOT = Path(__file__).resolve().parents[1]
+FEATURES = 128
 CLASSES = [f"class {k}" for k in range(10)]
 
 
@@ -88,6 +90,9 @@ def main() -> None:
     for rows in options.rows:
         with tempfile.TemporaryDirectory() as place:
             folder = made_run(Path(place) / "run", rows)
+            features = np.random.default_rng(1).normal(size=(rows, FEATURES)).astype(np.float16)  # for the map
+            missing = np.full(rows, -1)
+            write_row_arrays(folder, RowArrays(missing, missing, missing >= 0, {"features": features}))
             started, busy = time.perf_counter(), time.process_time()
             page = write_report([folder])
             seconds, processor = time.perf_counter() - started, time.process_time() - busy

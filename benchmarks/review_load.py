@@ -1,9 +1,11 @@
-"""Fifty reviewers at once on the review page's server, for a bounded time on this machine: is any decision lost?
+"""Fifty reviewers at once: is any decision lost? One reviewer of a million rows: how long until the next row comes?
 
-    python benchmarks/review_load.py [--reviewers 50] [--seconds 20] [--store evidence/review_load.json]
+    python benchmarks/review_load.py [--reviewers 50] [--seconds 20] [--rows 1000000] [--store FILE]
 
-Every reviewer has a connection of their own, asks for the next row and answers it, as fast as the server goes. A
-decision counts when the server confirmed it; afterwards each must be in reviews.jsonl, exactly once.
+Every one of the fifty has a connection of their own, asks for the next row and answers it, as fast as the server goes.
+A decision counts when the server confirmed it; afterwards each must be in reviews.jsonl, exactly once. The one reviewer
+has a run with 10,000 clean rows of 64 features, and answers rows of the plan, random rows and rows behind filters that
+were not used before, over HTTP as the page does.
 """
 
 from __future__ import annotations
@@ -11,16 +13,19 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import tempfile
 import threading
 import time
 import uuid
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from report_time import ROOT, made_run
 
+from labelloop.report.review.looks import Neighbours
 from labelloop.report.review.server import TOKEN_HEADER, ReviewServer
 from labelloop.report.review.session import Session
 from labelloop.runs.reviews import read_answers
@@ -55,13 +60,65 @@ def review(server: ReviewServer, name: str, end: float, kept: list[str], waits: 
     connection.close()
 
 
+def next_row_waits(rows: int, place: Path, turns: int = 100) -> dict[str, Any]:
+    """Milliseconds from the question for the next row to its answer, with so many rows."""
+    run = survey(made_run(place / "large", rows))
+    confidence, clean = run.numbers("corrected_confidence"), run.flags("verified")
+    order = np.flatnonzero(~clean)
+    order = order[np.argsort(confidence[order], kind="stable")]
+    features = np.random.default_rng(0).normal(size=(rows, 64)).astype(np.float16)
+    started = time.perf_counter()
+    session = Session(run, order, Neighbours(features, np.where(clean, 0, -1)))
+    opened = time.perf_counter() - started
+    server = ReviewServer(session)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+
+    def ask(method: str, path: str, body: str | None = None) -> tuple[dict[str, Any], float, float]:
+        begun, busy = time.perf_counter(), time.process_time()
+        connection.request(method, path, body, {TOKEN_HEADER: server.token})
+        content = connection.getresponse().read()
+        return json.loads(content), 1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - busy)
+
+    waits: dict[str, list[float]] = {}
+    busy: dict[str, list[float]] = {}  # of the processor, page and server together: other work does not count
+    for name, query in {
+        "plan": lambda k: "",
+        "random": lambda k: "&queue=estimate",
+        "new class filter": lambda k: f"&given=class+{k % 10}&least={0.3 + k / 500:.3f}",
+        "new text filter": lambda k: f"&words=row-{k:03d}",
+    }.items():
+        for k in range(turns):
+            found, took, worked = ask("GET", f"/api/next?reviewer=ann&tab=1{query(k)}")
+            waits.setdefault(name, []).append(took)
+            busy.setdefault(name, []).append(worked)
+            if not found["rows"]:
+                continue
+            one = {"row": found["rows"][0]["row"], "action": "accept", "key": str(uuid.uuid4())}
+            one |= {"queue": "estimate"} if name == "random" else {}
+            ask("POST", "/api/decide", json.dumps({"reviewer": "ann", "tab": "1", "decisions": [one]}))
+    server.shutdown()
+    server.server_close()
+
+    def quantiles(times: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+        return {
+            k: {q: round(float(np.quantile(each, float(q))), 1) for q in ("0.5", "0.95")} for k, each in times.items()
+        }
+
+    found = {"next_row_ms": quantiles(waits), "processor_ms": quantiles(busy)}
+    return {"rows": rows, "turns": turns, "open_seconds": round(opened, 1), **found}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reviewers", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--store", type=Path, default=ROOT / "evidence" / "review_load.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
+        large = next_row_waits(options.rows, Path(place))
+        print(json.dumps(large, indent=1), flush=True)
         run = survey(made_run(Path(place) / "run", 50_000))
         confidence = run.numbers("corrected_confidence")
         order = np.argsort(confidence, kind="stable")[:45_000]
@@ -92,6 +149,7 @@ def main() -> None:
         "wait_ms": {
             name: round(1000 * float(np.quantile(waits, q)), 1) for name, q in (("median", 0.5), ("p99", 0.99))
         },
+        "large": large | {"load_average": round(os.getloadavg()[0], 1), "nice": os.nice(0)},
         "versions": versions(),
     }
     print(json.dumps(found, indent=1))

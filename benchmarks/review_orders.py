@@ -1,4 +1,4 @@
-"""A person's time: how good labels get after 100, 300 and 1,000 decisions, by the order in which rows are reviewed.
+"""A person's time: how many decisions make labels how good, by the order in which rows are reviewed.
 
     python benchmarks/review_orders.py [--seeds 0 1 2] [--store evidence/review_orders.json]
 
@@ -39,7 +39,9 @@ from labelloop.seeds import stream
 from labelloop.workflows.plan import rows_to_verify
 from labelloop.workflows.refit import read_stored_run, refit_run
 
-COUNTS = (100, 300, 1000)
+COUNTS = (50, 100, 200, 300, 500, 1000)
+SHOWN = (100, 300, 1000)  # in the first table
+GONE = (0.25, 0.5)  # of the errors at the start, for the second table
 RIGHT = 0.95
 ORDERS = ("plan", "random", "cleanlab")
 Case = tuple[NDArray, NDArray, NDArray | None, NDArray | None]  # given, true, pred_probs, embeddings
@@ -188,10 +190,45 @@ def table(runs: list[dict]) -> str:
         )
         for order in ORDERS:
             found = {
-                n: [x["label_accuracy"] for x in mine if (x["order"], x["decisions"]) == (order, n)] for n in COUNTS
+                n: [x["label_accuracy"] for x in mine if (x["order"], x["decisions"]) == (order, n)] for n in SHOWN
             }
             cells = [f"{100 * np.mean(values):.1f}" for values in found.values()]
             lines.append(f"| {data} | {seeds} | {given} | {start} | {order} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def needed(runs: list[dict], share: float) -> float | None:
+    """The decisions after which a share of the errors at the start is gone, between two counts by a straight line.
+
+    Args:
+        runs: The lines of one data set and order; label accuracies are averaged over seeds.
+        share: Of the errors at the start.
+
+    Returns:
+        None if they are not gone after the most decisions that were tried.
+    """
+    start = float(np.mean([line["start"] for line in runs]))
+    goal = 1 - (1 - start) * (1 - share)
+    before = (0.0, start)
+    for count in sorted({line["decisions"] for line in runs}):
+        now = (count, float(np.mean([line["label_accuracy"] for line in runs if line["decisions"] == count])))
+        if now[1] >= goal:
+            return before[0] + (now[0] - before[0]) * (goal - before[1]) / max(now[1] - before[1], 1e-12)
+        before = now
+    return None
+
+
+def needed_table(runs: list[dict]) -> str:
+    """Decisions until a quarter and half of the errors are gone, by data and order."""
+    heads = [f"{100 * share:.0f}% of the errors gone" for share in GONE]
+    lines = [f"| data | errors at the start | order | {' | '.join(heads)} |", "|---" * (3 + len(GONE)) + "|"]
+    for data in dict.fromkeys(line["data"] for line in runs):
+        mine = [line for line in runs if line["data"] == data]
+        errors = f"{100 * (1 - np.mean([line['start'] for line in mine])):.1f}%"
+        for order in ORDERS:
+            found = [needed([line for line in mine if line["order"] == order], share) for share in GONE]
+            cells = [f"not within {max(COUNTS):,}" if count is None else f"{count:,.0f}" for count in found]
+            lines.append(f"| {data} | {errors} | {order} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -26,8 +26,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
 import numpy as np
 from PIL import Image
 
-from labelloop.data.images.pillow import TrainTransform
-from labelloop.data.images.store import ImageFiles, Resized
+from labelloop.data.image_files import ImageFiles, Resized
+from labelloop.data.pillow import TrainTransform
 from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.training.batches import batches

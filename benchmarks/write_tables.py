@@ -18,6 +18,7 @@ from typing import Any
 
 import encoders_page
 import front_page
+import new_user_page
 import recipe_cost
 import recipe_page
 from believe_page import page as believe_page
@@ -101,9 +102,14 @@ TABLES: dict[str, Callable[[], str]] = {
     "default-runs": partial(front_page.default_runs, PAGE.items, PAGE.runs),
     "loop-worth": partial(front_page.loop_worth, PAGE.items, PAGE.runs),
     "against-before": lambda: front_page.against_before(PAGE.items, PAGE.runs, read_evidence(EVIDENCE / "version-0.1")),
+    "intervals-held": partial(front_page.intervals_held, PAGE.items, PAGE.runs),
     "overhead": overhead,
     "costs": costs,
     "vs-cleanlab": vs_cleanlab,
+    "new-user-tally": new_user_page.tally,
+    "new-user-held": new_user_page.held,
+    "new-user-tables": new_user_page.table,
+    "new-user-texts": partial(new_user_page.table, "texts.jsonl"),
     "believe": believe,
     "encoder-texts": lambda: encoders_page.labels(encoder_record(), ("page-texts", "texts")),
     "encoder-images": lambda: encoders_page.labels(encoder_record(), ("page-images", "images", "images-40")),
