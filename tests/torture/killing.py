@@ -90,6 +90,7 @@ def begun(do: Callable[[], int]) -> int:
     if child == 0:
         code = 70
         try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
             silent = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silent, 1)
             errors = os.open(os.environ["TORTURE_ERRORS"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
