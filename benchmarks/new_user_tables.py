@@ -116,6 +116,10 @@ def load(name: str) -> tuple[Any, np.ndarray]:
     return frame.drop(columns=source.label), frame[source.label].astype(str).to_numpy()
 
 
+def file_name(name: str) -> str:
+    return name.lower().replace(" ", "-")
+
+
 def make_case(name: str, seed: int, clean_rows: int, paired: bool) -> Case:
     """Wrong labels, half of them the next class and half any other; clean rows drawn at random."""
     frame, labels = load(name)
@@ -292,7 +296,14 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="`labelloop fit` too")
     parser.add_argument("--ours", action="store_true", help="only our own methods")
     parser.add_argument("--store", type=Path, default=STORE)
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="only write the tables, as CSV, for a bench")
     options = parser.parse_args()
+    if options.write is not None:
+        options.write.mkdir(parents=True, exist_ok=True)
+        for name in options.tables:
+            frame, labels = load(name)
+            frame.assign(**{TABLES[name].label: labels}).to_csv(options.write / f"{file_name(name)}.csv", index=False)
+        return
     about = {"versions": versions(), "rate": RATE}
     asked = [OURS, *([] if options.ours else RIVALS), *([FIT] if options.fit else [])]
     for seed in options.seeds:

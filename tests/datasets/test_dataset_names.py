@@ -49,13 +49,14 @@ def test_every_data_set_has_a_root_and_named_options(name):
 
 @pytest.mark.parametrize("name", [name for name in DATASETS if name not in ("digits", "embeddings")])
 def test_where_there_is_none_the_places_are_said(name, tmp_path, monkeypatch):
+    options = {"file": "rows.csv", "label": "kind"} if name == "table" else {}
     with pytest.raises(
         DataError, match=rf"{name}: not found in {tmp_path}/none \(does not exist\); put .* there, or .*root="
     ):
-        load_dataset(name, tmp_path / "none")
+        load_dataset(name, tmp_path / "none", **options)
     monkeypatch.setenv("LABELLOOP_DATA", str(tmp_path))
     with pytest.raises(DataError, match=f"{name}: not found in {tmp_path}; put .* there, or .*LABELLOOP_DATA"):
-        load_dataset(name)
+        load_dataset(name, **options)
 
 
 def test_only_the_variable_and_the_argument_say_where(tmp_path, monkeypatch):

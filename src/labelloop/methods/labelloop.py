@@ -62,7 +62,6 @@ class Config(TrainingConfig):
     epochs: int = 50
     learning_rate: float = 0.05
     mixup: float = 0.3
-    average_weights: float = 0.998
     rounds: int = 3
     round_share: float = 0.15
     learners: str = "all"

@@ -93,7 +93,7 @@ def _half_network(
     runtime: Runtime,
     start: TwoHeadClassifier,
 ) -> TwoHeadClassifier:
-    """A network taught by the targets and the clean rows of the other half, with averaged weights."""
+    """A network taught by the targets and the clean rows of the other half."""
     mine = np.flatnonzero((halves.train != k) & teaching.targets.any(axis=1))
     clean = np.tile(np.flatnonzero(halves.clean != k), teaching.repeats)
     rows = together(take(problem.train, mine), take(problem.clean, clean))

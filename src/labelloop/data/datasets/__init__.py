@@ -16,6 +16,7 @@ from labelloop.data.datasets.digits import digits_data
 from labelloop.data.datasets.embeddings import cifar10_embeddings, embeddings, weak_text
 from labelloop.data.datasets.fashion_mnist import fashion_mnist
 from labelloop.data.datasets.labelled import LabelledData
+from labelloop.data.datasets.tables import table
 from labelloop.errors import UsageError, nearest
 
 DataSet = Callable[..., LabelledData]
@@ -29,6 +30,7 @@ DATASETS: dict[str, DataSet] = {
     "embeddings": embeddings,
     "clothing1m": clothing1m,
     "fashion-mnist": fashion_mnist,
+    "table": table,
     "weak-text": weak_text,
 }
 
