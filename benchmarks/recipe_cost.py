@@ -1,4 +1,4 @@
-"""What the default costs beside cross-entropy on the image protocol, and what GLC and FasTEN cost there.
+"""What the default costs beside cross-entropy on the image protocol, with fewer rounds too, and what GLC and FasTEN cost.
 
     python benchmarks/recipe_cost.py --repeats 3 --store evidence/recipe_cost.json
 
@@ -23,11 +23,13 @@ import torch
 
 from labelloop.bench.experiment import Experiment, run_experiment
 from labelloop.paper.grids import read_item
-from labelloop.paper.tally import DEFAULT_ROW
+from labelloop.paper.items import records_of
+from labelloop.paper.tally import DEFAULT_ROW, of_labels, test_accuracy
 from labelloop.runs.run_json import versions
 
 STORED = Path(__file__).resolve().parents[1] / "evidence" / "recipe_cost.json"
-ROWS = ("cross-entropy", DEFAULT_ROW, "FasTEN", "GLC")
+CURVE = {"- rounds (labels corrected once)": "rounds=0", "- all rounds but one": "rounds=1", DEFAULT_ROW: "rounds=3"}
+ROWS = ("cross-entropy", DEFAULT_ROW, "FasTEN", "GLC", *(row for row in CURVE if row != DEFAULT_ROW))
 BOUND = 1.9  # of the default on images, in runs of cross-entropy: less than the two of GLC
 SEED = 9  # no table reports it
 
@@ -35,7 +37,7 @@ SEED = 9  # no table reports it
 def experiments() -> dict[str, Experiment]:
     """The methods under instance-dependent noise of 0.4 on images without augmentation."""
     found = {}
-    for part in read_item("cells").at("small"):
+    for part in (*read_item("cells").at("small"), *read_item("recipe").at("small")):
         for one in part.experiments:
             if part.protocol == "images" and one.noise == "instance" and one.name in ROWS:
                 found[one.name] = replace(one, seed=SEED)
@@ -61,15 +63,38 @@ def ratios(record: Mapping[str, Any]) -> dict[str, list[float]]:
     }
 
 
+def stored() -> dict[str, Any] | None:
+    """The stored measurement, if there is one."""
+    return json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else None
+
+
+def curve(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """What rounds cost and what they bring on images, a line a setting; from the stored runs."""
+    part = next(one for one in read_item("recipe").at("small") if one.protocol == "images")
+    record, records = stored() or {"runs": {ROWS[0]: []}}, records_of(part, runs)
+    lines = ["| `--set` | runs of cross-entropy | labels right | test accuracy | seeds |", "|---|---|---|---|---|"]
+    for row, words in CURVE.items():
+        mine = [one for one in records if one["title"] == row]
+        right, test = (
+            statistics.mean(100 * (value(one) or 0.0) for one in mine) if mine else None
+            for value in (of_labels("corrected_label_accuracy"), test_accuracy)
+        )
+        found = ratios(record).get(row)
+        numbers = ["–" if found is None else f"{statistics.median(found):.2f}"]
+        numbers += ["–" if value is None else f"{value:.1f}" for value in (right, test)]
+        lines.append(f"| `{words}` | {' | '.join(numbers)} | {len(mine)} |")
+    return "\n".join(lines)
+
+
 def cost(record: Mapping[str, Any] | None = None) -> str:
     """In words, for docs/recipe.md."""
-    if record is None:
-        record = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else None
+    record = stored() if record is None else record
     if record is None:
         return "not measured yet"
     words = [
         f"{name} {statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
         for name, found in ratios(record).items()
+        if name == DEFAULT_ROW or name not in CURVE
     ]
     repeats = len(record["runs"][ROWS[0]])
     return f"{'; '.join(words)}; median and range of {repeats} repeats, in runs of cross-entropy"

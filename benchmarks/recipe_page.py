@@ -80,7 +80,7 @@ def needed(item: Item, runs: Runs, least: float = 0.5) -> str:
             continue
         titles = list(dict.fromkeys(e.title for e in part.experiments))
         numbers = {word: _by_cell(part, runs, MEASURES[name]) for word, name in SHORT.items()}
-        for title in titles[1:]:
+        for title in (one for one in titles[1:] if not one.startswith("+ ")):  # parts that it has, not those it had
             found = costs.setdefault(title.removeprefix("- "), [])
             for cell in dict.fromkeys(setting(vars(e)) for e in part.experiments):
                 gains = {word: _gain(some, cell, title, titles[0]) for word, some in numbers.items()}

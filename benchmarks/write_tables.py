@@ -124,6 +124,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "parts-needed": partial(recipe_page.needed, PAGE.items["recipe"], PAGE.runs),
     "chosen": recipe_page.chosen,
     "recipe-cost": lambda: front_page.named(recipe_cost.cost()),
+    "cost-curve": lambda: recipe_cost.curve(PAGE.runs),
     "fit-on-tables": recipe_page.fit_on_tables,
     "correct-on-data": recipe_page.correct_on_data,
     "correct-tally": recipe_page.correct_tally,

@@ -115,3 +115,15 @@ def test_the_cost_is_measured_on_what_the_tables_have():
     assert all(one.seed != recipe_cost.SEED for part in tables for one in part.experiments)
     ours = next(one for part in tables for one in part.experiments if one.name == DEFAULT_ROW)
     assert found[DEFAULT_ROW].config == ours.config
+
+
+def test_the_curve_has_the_cost_and_the_means_of_every_number_of_rounds(tmp_path, monkeypatch):
+    part = next(one for one in read_item("recipe").at("small") if one.protocol == "images")
+    ours = [e for e in part.experiments if e.title == DEFAULT_ROW][:2]
+    runs = {ours[0].key: run(0.5, 0.7), ours[1].key: run(0.6, 0.8)}
+    record = {"runs": {"cross-entropy": [{"train": 10.0}], DEFAULT_ROW: [{"train": 14.0, "rounds": 4.5}]}}
+    (tmp_path / "cost.json").write_text(json.dumps(record))
+    monkeypatch.setattr(recipe_cost, "STORED", tmp_path / "cost.json")
+    lines = recipe_cost.curve(runs).splitlines()
+    assert lines[2] == "| `rounds=0` | – | – | – | 0 |"
+    assert lines[4] == "| `rounds=3` | 1.85 | 75.0 | 55.0 | 2 |"
