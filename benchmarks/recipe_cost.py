@@ -1,4 +1,4 @@
-"""What the default costs beside cross-entropy on the image protocol, with fewer rounds too, and what GLC and FasTEN cost.
+"""What the default costs beside cross-entropy on images, with fewer rounds too, and what GLC and FasTEN cost there.
 
     python benchmarks/recipe_cost.py --repeats 3 --store evidence/recipe_cost.json
 
