@@ -19,7 +19,6 @@ from labelloop.errors import DataError, UsageError, some
 from labelloop.methods import recipe_config
 from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.folder import UNREADABLE, holds_run
-from labelloop.runs.read import read_run
 from labelloop.training.ranks import Ranks, alone_among_others, join
 from labelloop.trust import Stored
 from labelloop.workflows.compose import RunOptions
@@ -190,7 +189,7 @@ def summary(table: Table, result: Result) -> str:
     corrections = "1 correction" if len(result.rounds) == 1 else f"{len(result.rounds)} corrections"
     lines = [f"{len(table)} rows, {len(result.classes)} classes, {corrections}"]
     if result.rounds:
-        lines.append(result_text(read_run(result.output_dir).labels, result.classes.tolist(), result.estimate))
+        lines.append(result_text(result.labels, result.classes.tolist(), result.estimate))
     if guard := result.record.about.get("guard"):
         lines.append(guard["line"])
     last = result.history[-1]
