@@ -35,12 +35,12 @@ ONLY_NAMED = "only the named columns are used"
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number, NaN and infinity included."""
+    """Whether a text is a number, NaN and infinity included; 2020_21, which Python takes for one, is not."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 @dataclass(frozen=True)
