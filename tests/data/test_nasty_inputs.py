@@ -82,7 +82,10 @@ KINDS = {
         rows(lambda i: every(i, 11, "ant", given(i))),
         "'more' tells the given label of 90% of the rows",
     ),
-    "batches of clean rows": (rows(lambda i: i % 3 + 10 * VERIFIED[i]), "'more' tells which rows are clean, and is used"),
+    "batches of clean rows": (
+        rows(lambda i: i % 3 + 10 * VERIFIED[i]),
+        "'more' tells which rows are clean, and is used",
+    ),
     "when a row was checked": (
         rows(lambda i: f"202{3 + VERIFIED[i]}-01-{1 + i % 28:02d}"),
         "'more' tells which rows are clean",
@@ -169,6 +172,24 @@ KINDS = {
         ),
         "1 of 3 classes look like several labels in one",
     ),
+    "lists of labels as text": (
+        rows(
+            label=lambda i: ("['a']", "['b']", "['a', 'b']")[GIVEN[i]],
+            verified=lambda i: ("['a']", "['b']", "['a', 'b']")[TRUE[i]] if VERIFIED[i] else "",
+        ),
+        "1 of 3 classes look like several labels in one",
+    ),
+    "a bar after every label": (
+        rows(
+            label=lambda i: ("a|", "b|", "a|b|")[GIVEN[i]],
+            verified=lambda i: ("a|", "b|", "a|b|")[TRUE[i]] if VERIFIED[i] else "",
+        ),
+        "1 of 3 classes look like several labels in one",
+    ),
+    "some clean labels are pending": (
+        rows(verified=lambda i: clean(i) or every(i, 5, "pending", "")),
+        "clean labels hold 'pending' .* say --missing=pending",
+    ),
     "as many classes as rows": (
         rows(label=lambda i: f"c{i}", verified=lambda i: f"c{i}" if VERIFIED[i] else ""),
         "REFUSED .*120 classes in 120 labelled rows",
@@ -202,8 +223,19 @@ KINDS = {
     # files
     "UTF-16": (rows(lambda i: "été" if i % 2 else "hiver").encode("utf-16"), "not in UTF-8: read as UTF-16"),
     "Latin-1": (rows(lambda i: "été" if i % 2 else "hiver").encode("latin-1"), "not in UTF-8: read as Windows-1252"),
+    "UTF-32": (rows(lambda i: "été" if i % 2 else "hiver").encode("utf-32"), "not in UTF-8: read as UTF-32"),
+    "euros in Latin-1": (rows(lambda i: f"{i} €").encode("cp1252"), "read as Windows-1252 .*'100 €' as 100"),
     "Cyrillic in one byte": (rows(lambda i: "зимой и летом одним цветом").encode("cp1251"), "REFUSED .*not in UTF-8"),
     "semicolons": (rows(lambda i: f"{i},5", join=";"), "fields are separated by ';' and a comma in numbers"),
+    "thousands with a point": (
+        rows(lambda i: f"{1 + i % 9}.{100 + i}" if i % 2 else i),
+        r"'more' is read as numbers, with a decimal point \('2.101'\); if that separates thousands, write 2101",
+    ),
+    "points beside decimal commas": (
+        re.sub(r"(?m)^(-?\d+)\.", r"\1,", rows(lambda i: f"{1 + i % 9}.{100 + i}", join=";")),
+        "with a decimal point .*; if that separates thousands",
+    ),
+    "a title above the names": ("My table\n" + rows(), "REFUSED .*the first line must hold the names of all columns"),
     "a broken line": (rows() + "1,2,3,4,5,6\n", "REFUSED .*line 122 has 6 fields"),
     "a column twice": (rows(lambda i: i).replace("more", "size"), "REFUSED .*columns named twice: 'size'"),
     "no header": (

@@ -136,7 +136,9 @@ def test_numbers_with_signs_are_numbers_and_said(tmp_path):
 
 
 def test_times_of_day_are_hours(tmp_path):
-    path = table(tmp_path / "a.csv", t=lambda row: f"{row % 24:02d}:30", p=lambda row: f"{row % 12 + 1}:30 {'ap'[row % 2]}m")
+    path = table(
+        tmp_path / "a.csv", t=lambda row: f"{row % 24:02d}:30", p=lambda row: f"{row % 12 + 1}:30 {'ap'[row % 2]}m"
+    )
     text = said(path)
     assert "'t' is read as numbers: '00:30:00' as 0.5" in text
     assert "'p' is read as numbers: '10:30 pm' as 22.5" in text

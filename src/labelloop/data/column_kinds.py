@@ -35,6 +35,9 @@ WORDS = 96  # numbers for the texts of all columns, at most
 FLAG_WORDS = "true false yes no y n t f x ok 0 1 done checked verified none nan"
 
 
+CATEGORY = {b"labelloop": b"category"}  # marks a column of numbers that its owner declared as categories
+
+
 @dataclass(frozen=True)
 class Kind:
     """What a column is.
@@ -281,7 +284,8 @@ def labels_of(
     """The given and the clean labels. In an `untyped` file, labels that are all whole numbers become numbers."""
     names = (roles.label, roles.clean)
     columns = [None if name is None else _label(arrow[name], name, path, markers) for name in names]
-    labels, clean_labels = numbers_where_all_are(columns, markers) if untyped else columns
+    text = untyped and all(column is None or column.dtype.kind == "U" for column in columns)
+    labels, clean_labels = numbers_where_all_are(columns, markers) if text else columns
     return labels, clean_labels
 
 

@@ -24,7 +24,6 @@ from labelloop.data.suspicion import Labelled, examined, idle_columns, why_never
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
 
-
 TRUST = "; to use it all the same, name it with trust_columns"
 
 
@@ -79,8 +78,10 @@ class Source:
 
     def asked(self, name: str) -> str | None:
         """The kind that the user said a column is of, or None."""
-        options = self.options
-        return "text" if name in options.text_columns else "category" if name in options.category_columns else None
+        if name in self.options.text_columns:
+            return "text"
+        declared = self.arrow.schema.field(name).metadata == column_kinds.CATEGORY
+        return "category" if declared or name in self.options.category_columns else None
 
     def is_named(self, name: str) -> bool:
         """Whether the user said that a column is used."""

@@ -188,7 +188,7 @@ def compare_labels(
     if given and new and not mixed:
         warnings.warn(
             f"{source}: clean labels hold {some(f'{name!r} ({clean[name]} times)' for name in new)}, which"
-            " never occur as given labels; if that is not a class, correct it or leave it blank",
+            f" never occur as given labels; if that is not a class, correct it, or say --missing={new[0]}",
             stacklevel=3,
         )
 

@@ -137,11 +137,8 @@ def too_good(kind: Kind, labelled: Labelled | None) -> str | None:
     alike = NEARLY if few and _named_alike(kind, labelled) else ALIKE
     for what, labels in (("clean", labelled.clean), ("given", labelled.given)):
         if few and _same(codes, labels, alike):
-            rows = "nearly every row" if alike == ALIKE else f"{100 * alike:.0f}% of the rows "
-            return (
-                f"{kind.name!r} tells the {what} label of {rows} that has one, and is used; if it was made from the"
-                " labels, say so with leave_out"
-            )
+            rows = "nearly every row that has one" if alike == ALIKE else f"{100 * alike:.0f}% of the rows or more"
+            return f"{kind.name!r} tells the {what} label of {rows}, and is used; if it was made from it, use leave_out"
     if _tells_clean(codes, labelled.clean != MISSING, ordered=kind.kind != "category"):
         return f"{kind.name!r} tells which rows are clean, and is used; if checking a row changes it, use leave_out"
     return None
@@ -258,18 +255,13 @@ def sentinels(values: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
         small = -10 < mark < 0  # which may well be measured
         if (rest[0] >= 0 and away > 2 * spread) if small else away > spread:
             sure.append(mark)
-    left = different[~np.isin(different, sure)]
-    inner = left[1:-1].astype(np.float64)
-    usual = max(ENOUGH, ENOUGH * float(np.median(counts[first:last])))
-    perhaps = [
-        float(mark)
-        for mark in marks
-        if mark not in sure and ((mark < 0 <= rest[0] and first <= 3) or counts[different == mark][0] >= usual)
-    ]
-    if len(inner) >= ENOUGH and counts.sum() >= SURE:
-        spread = float(inner[-1] - inner[0])
-        perhaps += [float(end) for end in (left[0], left[-1]) if np.abs(inner - end).min() > FAR * spread]
-    return tuple(sure), tuple(dict.fromkeys(perhaps))
+    left = different[~np.isin(different, sure)].astype(np.float64)
+    negative = marks if first <= 3 and rest[0] >= 0 else ()
+    frequent = different[counts >= ENOUGH * max(1, np.median(counts[first:last]))]
+    perhaps = [mark for mark in map(float, marks) if (mark < 0 and mark in negative) or mark in frequent]
+    if len(left) >= ENOUGH + 2 and counts.sum() >= SURE:
+        perhaps += [end for end in (left[0], left[-1]) if np.abs(left[1:-1] - end).min() > FAR * np.ptp(left[1:-1])]
+    return tuple(sure), tuple(float(mark) for mark in dict.fromkeys(perhaps) if mark not in sure)
 
 
 def is_code(kind: Kind, texts: NDArray, train: NDArray[np.bool_]) -> tuple[bool, bool]:
