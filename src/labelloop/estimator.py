@@ -135,7 +135,8 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
 
         check_rows(X, y, y_clean, self.encoder, self.train_encoder)
         self._beyond_numbers = self.encoder is None and holds_more_than_numbers(X)
-        self._names = [str(name) for name in getattr(X, "column_names", None) or getattr(X, "columns", ())]
+        names: Any = getattr(X, "column_names", getattr(X, "columns", ()))
+        self._names = [str(name) for name in names]
         if self._beyond_numbers:
             self.n_features_in_ = len(self._names) or 1
             if self._names:

@@ -135,13 +135,15 @@ def encoded_values(arrow: pa.Table, column: encoding.Column, path: Path) -> NDAr
 
 def without_sentinels(values: Floats, sentinels: Sequence[float]) -> Floats:
     """The numbers, NaN where one stands for a missing one."""
-    return np.where(np.isin(values, np.float32(sentinels)), np.float32(np.nan), values) if sentinels else values
+    return (
+        np.where(np.isin(values, np.array(sentinels, np.float32)), np.float32(np.nan), values) if sentinels else values
+    )
 
 
 def _signed(values: NDArray, style: str, name: str, path: Path) -> Floats:
     """Numbers with signs, as float32."""
     found = [np.nan if text is None else encoding.signed_number(text, style) for text in values]
-    _refuse_others(values, [number is None for number in found], name, path)
+    _refuse_others(values.tolist(), [number is None for number in found], name, path)
     return encoding.to_float32(np.array(found, dtype=np.float64))
 
 
@@ -238,7 +240,7 @@ def _refuse_others(texts: Sequence[str], others: Sequence[bool], name: str, path
     rows = np.flatnonzero(others)
     if not len(rows):
         return
-    different = list(dict.fromkeys(texts[row] for row in rows))
+    different = list(dict.fromkeys(texts[row] for row in rows.tolist()))
     also = f", other rows {some(map(repr, different[1:]))}" if len(different) > 1 else ""
     na = shlex.quote(",".join(text for text in different[:SHOWN] if "," not in text) or different[0])
     raise DataError(

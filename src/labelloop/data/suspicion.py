@@ -154,7 +154,7 @@ def _tells_clean(codes: Labels, clean: NDArray[np.bool_], ordered: bool) -> bool
         if found[clean].mean() >= NEARLY and found[~clean].mean() <= 1 - NEARLY:
             return True
     ends = [np.quantile(codes[rows], end) for rows in (clean, ~clean) for end in (1 - NEARLY, NEARLY)]
-    return ordered and (ends[0] > ends[3] or ends[1] < ends[2])
+    return ordered and bool(ends[0] > ends[3] or ends[1] < ends[2])
 
 
 def _mentions(texts: NDArray, names: Sequence[str]) -> Labels:
@@ -315,7 +315,10 @@ def _odd_values(kind: Kind, train: NDArray[np.bool_], remarks: list[str]) -> Kin
     if kind.kind == "number":
         sure, perhaps = sentinels(seen)
         if sure:
-            count, named = int(np.isin(kind.values, np.float32(sure)).sum()), some(f"{mark:g}" for mark in sure)
+            count, named = (
+                int(np.isin(kind.values, np.array(sure, np.float32)).sum()),
+                some(f"{mark:g}" for mark in sure),
+            )
             kind = replace(kind, values=without_sentinels(kind.values, sure), sentinels=sure)
             remarks.append(
                 f"{name!r} holds {named} in {count} rows, far from all other numbers: read as missing; if it is a"
