@@ -134,14 +134,16 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         from labelloop.workflows.fit_estimator import RunOptions, check_rows, fit_estimator, holds_more_than_numbers
 
         check_rows(X, y, y_clean, self.encoder, self.train_encoder)
-        self._reads_frames = self.encoder is None and holds_more_than_numbers(X)
-        if self._reads_frames:
-            names = [str(name) for name in getattr(X, "column_names", getattr(X, "columns", ()))]
-            self.n_features_in_ = len(names) or 1
-            if names:
-                self.feature_names_in_ = np.array(names, dtype=object)
+        self._beyond_numbers = self.encoder is None and holds_more_than_numbers(X)
+        names: Any = getattr(X, "column_names", getattr(X, "columns", ()))
+        self._names = [str(name) for name in names]
+        if self._beyond_numbers:
+            self.n_features_in_ = len(self._names) or 1
+            if self._names:
+                self.feature_names_in_ = np.array(self._names, dtype=object)
         elif self.encoder is None:
-            X = _dense(validate_data(self, X, accept_sparse="csr", allow_nd=True))
+            checked = validate_data(self, X, accept_sparse="csr", allow_nd=True)
+            X = X if self._names else _dense(checked)  # a frame is read as `labelloop.fit` reads it
         given = _labels(y, "y")
         clean = None if y_clean is None else _labels(y_clean, "y_clean")
         folder = None if self.output_dir is None else Path(self.output_dir)
@@ -149,7 +151,6 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             X,
             given,
             clean,
-            None if self._reads_frames else getattr(self, "feature_names_in_", None),
             self.recipe,
             [dict(self.config or {}), self._own_settings()],
             RunOptions(self._seed(), self.device, progress=bool(self.verbose), folder=folder),
@@ -210,10 +211,15 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
 
     def _ask(self, X: Any, question: str) -> Floats:
         check_is_fitted(self)
-        if self.model_.encoder_form is not None or self._reads_frames:
-            return getattr(self.model_, question)(X)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", allow_nd=True)
         ask = getattr(self.model_, question)
+        if self.model_.encoder_form is not None or self._beyond_numbers:
+            return ask(X)
+        checked = validate_data(self, X, reset=False, accept_sparse="csr", allow_nd=True)
+        if self.model_.encoding:  # of a frame of which some columns are left out, or read in their own way
+            from labelloop.workflows.fit_estimator import in_columns
+
+            return ask(in_columns(X, checked, self._names))
+        X = checked
         if not issparse(X):
             return ask(X)
         parts = (X[start : start + SPARSE_ROWS] for start in range(0, X.shape[0], SPARSE_ROWS))

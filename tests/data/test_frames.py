@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
+from labelloop.data.readers import read_table
 from labelloop.data.table import from_arrays
+from labelloop.errors import DataError
 
 pandas = pytest.importorskip("pandas")
 
@@ -27,6 +31,79 @@ def test_categories_text_and_dates_become_numbers():
     assert "day.month" in table.column_names
     again = from_arrays(frame().iloc[:3], encoding=table.encoding)
     np.testing.assert_array_equal(again.inputs, table.inputs[:3])
+
+
+def read(more, count=60):
+    """The inputs made of one further column, their names, and all that is said."""
+    given = np.array(["a", "b"] * (count // 2))
+    data = pandas.DataFrame({"size": np.arange(count) % 7 / 10, "more": more, "label": given})
+    data["clean_label"] = np.where(np.arange(count) % 3 == 0, given, "")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        table = read_table(data)
+    return table, [*table.schema_summary.remarks, *(str(warning.message) for warning in found)]
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "names"),
+    [
+        (pandas.Categorical(np.arange(60) % 4), "category", ["more=0", "more=1", "more=2", "more=3"]),
+        (pandas.Categorical(np.arange(60) % 4, ordered=True), "number", ["more"]),  # steps on a scale
+        (pandas.cut(np.arange(60) % 10, 2), "category", ["more=(-0.009, 4.5]", "more=(4.5, 9.0]"]),
+        (pandas.to_timedelta(np.arange(60) % 7, unit="h"), "number", ["more"]),
+        (pandas.period_range("2000-01", periods=60, freq="M"), "date", ["more.year", "more.month"]),
+        (pandas.arrays.SparseArray(np.arange(60) % 9 // 8), "number", ["more"]),
+        ([2**70 + i % 5 for i in range(60)], "number", ["more"]),
+        ([[1, 2.5, "3"][i % 7 % 3] for i in range(60)], "number", ["more"]),
+        ([[1, "x", "y"][i % 7 % 3] for i in range(60)], "category", ["more=1", "more=x", "more=y"]),
+    ],
+)
+def test_types_of_pandas_that_no_file_has(more, kind, names):
+    table, told = read(more)
+    assert [column.kind for column in table.encoding if column.name == "more"] == [kind]
+    assert list(table.column_names[1 : 1 + len(names)]) == names
+    mixed = "the data frame: column 'more' holds values of type int"
+    assert any(mixed in words and "it is read as text" in words for words in told) == isinstance(more, list)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        again = from_arrays(pandas.DataFrame({"size": 0.1, "more": more}), encoding=table.encoding)
+    np.testing.assert_array_equal(again.inputs[:, 1:], table.inputs[:, 1:])
+
+
+def test_a_duration_is_in_seconds_and_a_column_of_gaps_is_empty():
+    assert read(pandas.to_timedelta(np.arange(60) % 7, unit="h"))[0].inputs[:, 1].max() == 6 * 3600
+    table, told = read([np.nan] * 60)
+    assert table.column_names == ("size",)
+    assert "the data frame: not among the features: 'more' (empty)" in told
+
+
+def test_values_that_are_neither_text_nor_numbers_are_refused_with_their_row():
+    message = "column 'more' holds values of type int and dict, such as {'a': 1} in row 4"
+    with pytest.raises(DataError, match=message):
+        read([{"a": 1} if i == 4 else i for i in range(60)])
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ((np.arange(60) % 2 == 1) | (np.arange(60) % 6 == 0), "nearly equal to the given label"),
+        (np.where(np.arange(60) % 3 == 0, 5, -1), "known on clean rows only"),
+        (np.where(np.arange(60) % 9 == 0, -999, np.arange(60) % 20), "-999"),
+    ],
+)
+def test_numbers_beside_labels_are_read_as_a_file_is(more, why):
+    given = np.array(["a", "b"] * 30)
+    given[::6] = "b"  # wrong
+    clean = np.where(np.arange(60) % 3 == 0, np.array(["a", "b"] * 30), "")
+    data = pandas.DataFrame({"size": np.arange(60) % 7 / 10, "more": more})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        apart = from_arrays(data, given, clean)
+        whole = read_table(data.assign(label=given, clean_label=clean))
+    assert apart.column_names == whole.column_names
+    np.testing.assert_array_equal(apart.inputs, whole.inputs)
+    said = [*apart.schema_summary.remarks, *(out.why for out in apart.schema_summary.left_out)]
+    assert any(why in words for words in said)
 
 
 def test_a_frame_of_numbers_stays_as_it_is():

@@ -69,9 +69,45 @@ KINDS = {
     "the label in other words": (rows(lambda i: f"kind {GIVEN[i]}"), "'more' .nearly equal to the given label"),
     "the truth by name": (rows(lambda i: NAMES[TRUE[i]]), "'more' .nearly equal to the clean label"),
     "the truth by another name": (rows(lambda i: f"t{TRUE[i]}"), "'more' tells the clean label of nearly every row"),
+    "known on half of the clean rows": (
+        rows(lambda i: clean(i) if i % 8 else ""),
+        r"'more' \(known on clean rows only\)",
+    ),
+    "one class against the rest": (rows(lambda i: int(GIVEN[i] == 1)), "'more' .follows the given label, even where"),
+    "folders named by the label": (
+        rows(lambda i: f"data/{given(i)}/{i}.tif"),
+        "'more' .holds the name of the given label, even where",
+    ),
+    "another column of labels": (
+        rows(lambda i: every(i, 11, "ant", given(i))),
+        "'more' tells the given label of 90% of the rows",
+    ),
+    "batches of clean rows": (
+        rows(lambda i: i % 3 + 10 * VERIFIED[i]),
+        "'more' tells which rows are clean, and is used",
+    ),
+    "when a row was checked": (
+        rows(lambda i: f"202{3 + VERIFIED[i]}-01-{1 + i % 28:02d}"),
+        "'more' tells which rows are clean",
+    ),
     # numbers that are none
     "-999": (rows(lambda i: every(i, 9, -999, i % 40)), "'more' holds -999 in 14 rows, .* read as missing"),
     "99999": (rows(lambda i: every(i, 9, 99999, 20 + i % 40)), "'more' holds 99999 in 14 rows, .* read as missing"),
+    "two markers": (
+        rows(lambda i: every(i, 9, -999, every(i, 10, -998, i % 40))),
+        "'more' holds -999, -998 in 24 rows, .* read as missing",
+    ),
+    "a marker near the numbers": (
+        rows(lambda i: every(i, 9, -1, i % 40)),
+        "'more' holds -1, unlike all other numbers; if it means missing, say --na=-1",
+    ),
+    "a shop by its number": (rows(lambda i: i % 7).replace("more", "shop_id"), "'shop_id' is a code by its name"),
+    "customers, twice each": (rows(lambda i: i // 2).replace("more", "user_id"), "'user_id' .an id by its name"),
+    "telephone numbers": (
+        rows(lambda i: 4915200000 + 97 * i).replace("more", "phone"),
+        "'phone' is a code by its name, but is read as numbers: most codes occur once",
+    ),
+    "seasons": (rows(lambda i: f"20{i % 9 + 10}_{i % 9 + 11}"), "'more' .category of 9"),
     "zip codes": (
         rows(lambda i: f"{10000 + i % 6}", head=("label", "clean_label")).replace("more", "zip"),
         "'zip' is a code by its name: read as categories",
@@ -88,7 +124,7 @@ KINDS = {
         "REFUSED .*'more' is not numbers: row 0 .* '12o'",
     ),
     "numbers too fine": (rows(lambda i: 1_700_000_000_000 + i), "'more' holds 120 different numbers, but only"),
-    "time of day": (rows(lambda i: f"{i % 24:02d}:30"), "'more' .a time of day without a date|'more' .category of"),
+    "time of day": (rows(lambda i: f"{i % 24:02d}:30"), "'more' is read as numbers: '00:30:00' as 0.5"),
     # money, percent, separators
     "dollars": (rows(lambda i: f"${1000 + i:,}.21"), r"'more' is read as numbers: '\$1,000.21' as 1000.21"),
     "percent": (rows(lambda i: f"{i}%"), "'more' is read as numbers: '100%' as 100"),
@@ -100,9 +136,30 @@ KINDS = {
         rows(lambda i: f"{i}{'KM'[i % 2]}"),
         "'more' .120 different values in 120 rows that share",
     ),
+    "two units": (rows(lambda i: f"{i} {'kg' if i % 2 else 'g'}"), r"'more' is not .* units differ \('g', 'kg'\)"),
     "money with a slip": (rows(lambda i: every(i, 100, "free", f"${i}.50")), "REFUSED .*row 0 holds 'free'"),
     # dates
-    "day or month first": (rows(lambda i: f"0{1 + i % 9}/0{1 + i % 5}/2024"), "'more' .date dd/mm/yyyy"),
+    "day or month first": (
+        rows(lambda i: f"0{1 + i % 9}/0{1 + i % 5}/2024"),
+        "'more' is read as dd/mm/yyyy, but no day is above 12",
+    ),
+    "years of two digits": (rows(lambda i: f"{1 + i % 12}/{1 + i % 28:02d}/24"), "'more' .date mm/dd/yy,"),
+    "dates as whole numbers": (
+        rows(lambda i: 20240101 + 100 * (i % 12) + i % 28),
+        "'more' holds dates such as 20240101; for numbers, name it with --trust-columns",
+    ),
+    "dates, some with a time": (
+        rows(lambda i: f"2024-01-{1 + i % 28:02d}{every(i, 2, '', 'T10:00')}"),
+        "'more' .date yyyy-mm-dd",
+    ),
+    "the year 1900": (
+        rows(lambda i: every(i, 9, "1900-01-01", f"2024-01-{1 + i % 28:02d}")),
+        "'more' holds 1900-01-01 more than once; if it means missing, say --na=1900-01-01",
+    ),
+    "categories in two spellings": (
+        rows(lambda i: ("red", "Red", "blue", "green", "grey")[i % 5]),
+        "'more' holds 'Red' and 'red' as different categories",
+    ),
     "a slip among dates": (
         rows(lambda i: every(i, 100, "soon", f"2024-01-{1 + i % 28:02d}")),
         "REFUSED .*not dates: row 0",
@@ -114,6 +171,24 @@ KINDS = {
             verified=lambda i: ("a", "b", "a|b")[TRUE[i]] if VERIFIED[i] else "",
         ),
         "1 of 3 classes look like several labels in one",
+    ),
+    "lists of labels as text": (
+        rows(
+            label=lambda i: ("['a']", "['b']", "['a', 'b']")[GIVEN[i]],
+            verified=lambda i: ("['a']", "['b']", "['a', 'b']")[TRUE[i]] if VERIFIED[i] else "",
+        ),
+        "1 of 3 classes look like several labels in one",
+    ),
+    "a bar after every label": (
+        rows(
+            label=lambda i: ("a|", "b|", "a|b|")[GIVEN[i]],
+            verified=lambda i: ("a|", "b|", "a|b|")[TRUE[i]] if VERIFIED[i] else "",
+        ),
+        "1 of 3 classes look like several labels in one",
+    ),
+    "some clean labels are pending": (
+        rows(verified=lambda i: clean(i) or every(i, 5, "pending", "")),
+        "clean labels hold 'pending' .* say --missing=pending",
     ),
     "as many classes as rows": (
         rows(label=lambda i: f"c{i}", verified=lambda i: f"c{i}" if VERIFIED[i] else ""),
@@ -148,8 +223,19 @@ KINDS = {
     # files
     "UTF-16": (rows(lambda i: "été" if i % 2 else "hiver").encode("utf-16"), "not in UTF-8: read as UTF-16"),
     "Latin-1": (rows(lambda i: "été" if i % 2 else "hiver").encode("latin-1"), "not in UTF-8: read as Windows-1252"),
+    "UTF-32": (rows(lambda i: "été" if i % 2 else "hiver").encode("utf-32"), "not in UTF-8: read as UTF-32"),
+    "euros in Latin-1": (rows(lambda i: f"{i} €").encode("cp1252"), "read as Windows-1252 .*'100 €' as 100"),
     "Cyrillic in one byte": (rows(lambda i: "зимой и летом одним цветом").encode("cp1251"), "REFUSED .*not in UTF-8"),
     "semicolons": (rows(lambda i: f"{i},5", join=";"), "fields are separated by ';' and a comma in numbers"),
+    "thousands with a point": (
+        rows(lambda i: f"{1 + i % 9}.{100 + i}" if i % 2 else i),
+        r"'more' is read as numbers, with a decimal point \('2.101'\); if that separates thousands, write 2101",
+    ),
+    "points beside decimal commas": (
+        re.sub(r"(?m)^(-?\d+)\.", r"\1,", rows(lambda i: f"{1 + i % 9}.{100 + i}", join=";")),
+        "with a decimal point .*; if that separates thousands",
+    ),
+    "a title above the names": ("My table\n" + rows(), "REFUSED .*the first line must hold the names of all columns"),
     "a broken line": (rows() + "1,2,3,4,5,6\n", "REFUSED .*line 122 has 6 fields"),
     "a column twice": (rows(lambda i: i).replace("more", "size"), "REFUSED .*columns named twice: 'size'"),
     "no header": (

@@ -215,8 +215,12 @@ def test_a_junk_column_is_left_out_and_said(tmp_path):
 def test_one_question_mark_in_a_column_of_numbers(tmp_path):
     lines = [f"{i},{'ab'[i % 2]}" for i in range(20)]
     path = rows(tmp_path / "a.csv", "x,label", [*lines, "?,a"])
-    with pytest.raises(DataError, match=r"'x' is not numbers: row 20 holds '\?' .* say --na \? if it means"):
+    with pytest.raises(DataError, match=r"'x' is not numbers: row 20 holds '\?' .* say --na='\?' if it means"):
         read_table(path)
+    several = rows(tmp_path / "b.csv", "x,label", [*lines * 2, "?,a", "-,b", "?,b", "n.a.,b"])
+    message = r"row 40 holds '\?', other rows '-', 'n.a.' .* say --na='\?,-,n.a.' if it means"
+    with pytest.raises(DataError, match=message):
+        read_table(several)
     assert read_table(path, ReadOptions(na=("?",))).column_names == ("x", "x=(missing)")
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import json
+import re
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -178,3 +181,51 @@ def test_an_export_of_another_encoding_is_refused_with_a_way_out(tmp_path):
     path.write_bytes(("x,label\n" + "\n".join(rows) + "\n").encode("latin-1"))
     with pytest.raises(DataError, match="not in UTF-8, so its rows cannot be edited in place"):
         Delimited(path, ",")
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "latin-1"])
+@pytest.mark.parametrize("ending", [".json", ".jsonl"])
+def test_json_in_another_encoding_is_read_and_said(tmp_path, codec, ending):
+    rows = [{"when": f"2024-01-{1 + i % 28:02d}", "x": i, "label": "été" if i % 2 else "hiver"} for i in range(40)]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    path = tmp_path / f"rows{ending}"
+    path.write_bytes(("\n".join(lines) if ending == ".jsonl" else f"[{','.join(lines)}]").encode(codec))
+    with pytest.warns(UserWarning, match="not in UTF-8: read as"):
+        table = read_table(path)
+    assert set(table.labels.tolist()) == {"été", "hiver"}
+    assert table.column_names[-1] == "x"  # columns keep their order beside dates
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"x": [1, "a"], "label": ["a", "b"]}', "column 'x' holds several types"),
+        ('{"x": [1], "label": ["a", "b"]}', "columns of different lengths ('x' 1, 'label' 2)"),
+    ],
+)
+def test_json_that_cannot_be_a_table_names_the_column(tmp_path, content, words):
+    (tmp_path / "rows.json").write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(words)):
+        read_table(tmp_path / "rows.json")
+
+
+def test_dates_with_zones_are_the_same_from_text_and_from_a_file(tmp_path):
+    texts = [f"2024-01-{1 + i % 28:02d}T{i % 24:02d}:00:00+02:00" for i in range(40)]
+    columns = {"when": texts, "x": list(range(40)), "label": ["a", "b"] * 20}
+    pa.csv.write_csv(pa.table(columns), tmp_path / "rows.csv")
+    file, frame = read_table(tmp_path / "rows.csv"), read_table(pa.table(columns))
+    np.testing.assert_array_equal(file.inputs, frame.inputs)
+    for table in (file, frame):
+        assert table.schema_summary.features[0].how.endswith("in UTC")
+
+
+def test_labels_of_a_sheet_may_be_numbers_and_text(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["x", "label", "clean_label"])
+    for i in range(40):
+        book.active.append([i / 2, i % 2 if i % 3 else str(i % 2), str(i % 2) if i < 9 else None])
+    book.save(tmp_path / "rows.xlsx")
+    table = read_table(tmp_path / "rows.xlsx")
+    assert table.labels[:4].tolist() == [0, 1, 0, 1]
+    assert table.clean_labels[:2].tolist() == [0, 1]

@@ -110,8 +110,10 @@ def test_blank_features_are_counted(tmp_path):
 
 def test_ids_are_no_features(tmp_path):
     text = said(table(tmp_path / "a.csv", customer_id=lambda row: 1000 + 7 * row, shop_id=lambda row: row % 5))
-    assert "left out: 'customer_id' (an id by its name, different in every row)" in text
-    assert "features, number: 2: 'x', 'shop_id'" in text
+    assert "left out: 'customer_id' (an id by its name, different in every row; to use it all the same, name" in text
+    assert "'shop_id' is a code by its name: read as categories; for numbers, use --trust-columns" in text
+    text = said(table(tmp_path / "a.csv", buyer_id=lambda row: 1000 + row // 2))
+    assert "left out: 'buyer_id' (an id by its name, different in most rows; to use it as a number, name" in text
     assert "'n' holds each number from 3 to 62 once; if it is an id" in said(
         table(tmp_path / "b.csv", n=lambda row: 62 - row)
     )
@@ -133,8 +135,18 @@ def test_numbers_with_signs_are_numbers_and_said(tmp_path):
     assert "'p' is read as numbers: '$10.00' as 10" in text
 
 
-def test_times_and_lists_of_text_are_left_out_in_words(tmp_path):
-    assert "'t' (a time of day without a date" in said(table(tmp_path / "a.csv", t=lambda row: f"{row % 24:02d}:30"))
+def test_times_of_day_are_hours(tmp_path):
+    path = table(
+        tmp_path / "a.csv", t=lambda row: f"{row % 24:02d}:30", p=lambda row: f"{row % 12 + 1}:30 {'ap'[row % 2]}m"
+    )
+    text = said(path)
+    assert "'t' is read as numbers: '00:30:00' as 0.5" in text
+    assert "'p' is read as numbers: '10:30 pm' as 22.5" in text
+    found = read_table(path)
+    np.testing.assert_allclose(found.inputs[:, 1], [row % 24 + 0.5 for row in range(len(found))])
+    assert found.inputs[11, 2] == 12.5  # 12:30 pm
+    again = read_table(path, ReadOptions(encoding=found.encoding))
+    np.testing.assert_array_equal(again.inputs, found.inputs)
 
 
 def test_dates_with_a_zone_are_said_to_be_in_utc(tmp_path):

@@ -11,7 +11,7 @@ import labelloop
 from labelloop import DataError
 from labelloop.cli import main
 from labelloop.data.readers import ReadOptions, read_table
-from labelloop.data.suspicion import sentinel
+from labelloop.data.suspicion import sentinels
 
 COUNT = 120
 RNG = np.random.default_rng(0)
@@ -108,13 +108,28 @@ def test_a_sentinel_is_missing_and_said(tmp_path, odd):
     assert read(path, trust_columns=("age",)).inputs[0, 1] == odd
 
 
-def test_what_is_no_sentinel():
-    assert sentinel(np.array([1, 2, 3, 99, 99], np.float32)) == 99
-    assert sentinel(np.array([1, 2, 3, 99], np.float32)) is None  # once: an outlier
-    assert sentinel(np.array([1, 50, 98, 99, 99], np.float32)) is None  # among the others
-    assert sentinel(np.array([1, 2, 3, 100, 100], np.float32)) is None  # not how people mark a gap
-    assert sentinel(np.array([-1, -1, 0, 1, 2], np.float32)) is None
-    assert sentinel(np.array([0, 0, 99, 99], np.float32)) is None
+@pytest.mark.parametrize(
+    ("numbers", "sure", "perhaps"),
+    [
+        ([1, 2, 3, 99, 99], (99,), ()),
+        ([1, 2, 3, 99], (), ()),  # once: an outlier
+        ([1, 50, 98, 99, 99], (), ()),  # among the others
+        ([1, 2, 3, 100, 100], (), ()),  # not how people mark a gap
+        ([0, 0, 99, 99], (), ()),
+        ([1, 2, 3, 98, 98, 99, 99], (98, 99), ()),  # "unknown" and "refused"
+        ([*range(90), -998, -998, -999, -999], (-999, -998), ()),
+        ([*range(90), -999, -999, 99999, 99999], (-999, 99999), ()),
+        ([*range(90), -999.25, -999.25], (-999.25,), ()),
+        ([*range(90), 1e20, 1e20], (np.float32(1e20),), ()),
+        ([-1, -1, 0, 1, 2], (), (-1,)),  # nothing else is negative
+        ([*range(90), -8, -8, -9, -9], (), (-9, -8)),
+        ([*range(90), -9999], (), (-9999,)),  # once, but very far away
+        ([*range(0, 9000, 90), *[9999] * 9], (), (9999,)),  # near the others, but much more frequent
+        ([*range(-9, 30), *range(-9, 30)], (), ()),
+    ],
+)
+def test_what_is_a_sentinel_and_what_may_be_one(numbers, sure, perhaps):
+    assert sentinels(np.array(numbers, np.float32)) == (sure, perhaps)
 
 
 def test_a_code_is_read_as_categories_and_said(tmp_path):

@@ -4,6 +4,7 @@ as the user wrote them.
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -27,9 +28,14 @@ from labelloop.types import MISSING, Floats
 ALMOST_ALL = 0.9  # a text column with this share of numbers is a column of numbers with a typo
 ONE_HOT = 384  # columns for the categories of all columns with many, at most
 EMBEDDINGS = 16_384  # rows read at a time
+SHOWN = 6  # texts among numbers that are named
+LOOKED_AT = 1000  # texts, to look for numbers with units
 WORDS = 96  # numbers for the texts of all columns, at most
 # What people write in a column that says whether a row was verified.
 FLAG_WORDS = "true false yes no y n t f x ok 0 1 done checked verified none nan"
+
+
+CATEGORY = {b"labelloop": b"category"}  # marks a column of numbers that its owner declared as categories
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,8 @@ class Kind:
         kind: As in `Column`.
         values: float32 with NaN, or text with None, where missing [n].
         form: As in `Column`.
-        remark: How its numbers were read, where that is not plain.
-        sentinel: As in `Column`.
+        remark: How its values were read, where that is not plain.
+        sentinels: As in `Column`.
     """
 
     name: str
@@ -50,7 +56,7 @@ class Kind:
     values: NDArray
     form: str = ""
     remark: str = ""
-    sentinel: float | None = None
+    sentinels: tuple[float, ...] = ()
 
 
 def kind_of(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_], asked: str | None) -> Kind:
@@ -70,8 +76,10 @@ def kind_of(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_], as
         return Kind(name, "number", numbers(arrow, [name], path)[:, 0])
     values = raw_values(arrow, name, path, as_text=True)
     known = [text for text in values if text is not None]
-    if (form := encoding.date_format(known)) is not None:
-        return Kind(name, "date", values, form)
+    if (found := encoding.date_format(known)) is not None:
+        form, turned = found
+        words = f"{name!r} is read as {encoding.in_words(form)}, but no day is above 12: if months come first, write"
+        return Kind(name, "date", values, form, f"{words} dates as yyyy-mm-dd" if turned else "")
     if slip := slip_among_dates(values.tolist()):
         row, words = slip
         raise DataError(
@@ -81,7 +89,10 @@ def kind_of(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_], as
         )
     if (style := encoding.number_style(known, ALMOST_ALL)) is not None:
         return Kind(name, "number", _signed(values, style, name, path), style, _reading(name, known, style))
-    return Kind(name, "category" if encoding.are_categories(values, train) else "text", values)
+    kind, remark = "category" if encoding.are_categories(values, train) else "text", ""
+    if units := encoding.mixed_units(known[:LOOKED_AT], ALMOST_ALL):
+        remark = f"{name!r} is not read as numbers: their units differ ({some(map(repr, units))}); convert them to one"
+    return Kind(name, kind, values, remark=remark)
 
 
 def fit_kinds(kinds: Sequence[Kind], train: NDArray[np.bool_]) -> list[encoding.Column | str]:
@@ -94,7 +105,7 @@ def fit_kinds(kinds: Sequence[Kind], train: NDArray[np.bool_]) -> list[encoding.
 def _fit(kind: Kind, train: NDArray[np.bool_], levels: int, width: int) -> encoding.Column | str:
     name, values = kind.name, kind.values
     if kind.kind == "number":
-        return replace(encoding.fit_number(name, values, train, kind.form), sentinel=kind.sentinel)
+        return replace(encoding.fit_number(name, values, train, kind.form), sentinels=kind.sentinels)
     if kind.kind == "date":
         return encoding.fit_date(name, values, train, kind.form)
     if kind.kind == "category":
@@ -115,24 +126,25 @@ def encoded_values(arrow: pa.Table, column: encoding.Column, path: Path) -> NDAr
     """The values of a column that was fitted before."""
     if column.kind != "number":
         return raw_values(arrow, column.name, path, as_text=True)
-    if column.form and is_text(arrow[column.name].type):
+    if column.form and not is_numeric(arrow[column.name].type):
         values = _signed(raw_values(arrow, column.name, path, as_text=True), column.form, column.name, path)
     else:
         values = numbers(arrow, [column.name], path)[:, 0]
-    return values if column.sentinel is None else np.where(values == column.sentinel, np.float32(np.nan), values)
+    return without_sentinels(values, column.sentinels)
+
+
+def without_sentinels(values: Floats, sentinels: Sequence[float]) -> Floats:
+    """The numbers, NaN where one stands for a missing one."""
+    return (
+        np.where(np.isin(values, np.array(sentinels, np.float32)), np.float32(np.nan), values) if sentinels else values
+    )
 
 
 def _signed(values: NDArray, style: str, name: str, path: Path) -> Floats:
     """Numbers with signs, as float32."""
-    found = np.full(len(values), np.nan)
-    for row, text in enumerate(values):
-        if text is None:
-            continue
-        number = encoding.signed_number(text, style)
-        if number is None:
-            raise _no_number(path, name, row, text)
-        found[row] = number
-    return encoding.to_float32(found)
+    found = [np.nan if text is None else encoding.signed_number(text, style) for text in values]
+    _refuse_others(values.tolist(), [number is None for number in found], name, path)
+    return encoding.to_float32(np.array(found, dtype=np.float64))
 
 
 def _reading(name: str, known: Sequence[str], style: str) -> str:
@@ -141,7 +153,7 @@ def _reading(name: str, known: Sequence[str], style: str) -> str:
     signs = encoding.signs_of(known)
     number = encoding.signed_number(example, style)
     mixed = ""
-    if len(signs) > 1:
+    if len(signs) > 1 and style != encoding.CLOCK:
         named = some("no sign" if not sign else repr(sign) for sign in signs)
         mixed = f"; they are written with {named}, all read as the same unit"
     return f"{name!r} is read as numbers: {example!r} as {number:.10g}{mixed}"
@@ -156,7 +168,7 @@ def raw_values(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray
     if pa.types.is_temporal(kind):
         if pa.types.is_timestamp(kind):
             column = column.cast(pa.timestamp("s"), safe=False)
-        elif not pa.types.is_date(kind):
+        elif not (pa.types.is_date(kind) or pa.types.is_time(kind)):
             raise DataError(
                 f"{path}: column {name!r} is of type {kind}; leave it out of the features, or convert it to a date"
             )
@@ -219,16 +231,21 @@ def numbers(arrow: pa.Table, names: Sequence[str], path: Path) -> Floats:
 
 def _numbers_from_text(column: pa.ChunkedArray, name: str, path: Path) -> NDArray:
     texts = [value.strip() for value in column.fill_null("").to_pylist()]
-    for row, text in enumerate(texts):
-        if text not in NULL_NUMBERS and not is_number(text):
-            raise _no_number(path, name, row, text)
+    _refuse_others(texts, [text not in NULL_NUMBERS and not is_number(text) for text in texts], name, path)
     return np.array([np.nan if text in NULL_NUMBERS else float(text) for text in texts])
 
 
-def _no_number(path: Path, name: str, row: int, text: str) -> DataError:
-    return DataError(
-        f"{path}: column {name!r} is not numbers: row {row} holds {text!r} (the first row is 0); correct it,"
-        f" say --na {text} if it means that the number is missing, or leave the column out of the features"
+def _refuse_others(texts: Sequence[str], others: Sequence[bool], name: str, path: Path) -> None:
+    """Refuses texts among numbers, and names all of them."""
+    rows = np.flatnonzero(others)
+    if not len(rows):
+        return
+    different = list(dict.fromkeys(texts[row] for row in rows.tolist()))
+    also = f", other rows {some(map(repr, different[1:]))}" if len(different) > 1 else ""
+    na = shlex.quote(",".join(text for text in different[:SHOWN] if "," not in text) or different[0])
+    raise DataError(
+        f"{path}: column {name!r} is not numbers: row {rows[0]} holds {different[0]!r}{also} (the first row is 0);"
+        f" correct it, say --na={na} if it means that the number is missing, or leave the column out of the features"
     )
 
 
@@ -241,13 +258,16 @@ def embedding_values(column: pa.ChunkedArray, name: str, path: Path) -> Floats:
         )
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
-        raise DataError(f"{path}: column {name!r} has no embedding in row {row} (the first row is 0); leave it out")
+        raise DataError(
+            f"{path}: column {name!r} has no embedding in row {row} (the first row is 0); leave out that row, or name"
+            " the column with leave_out"
+        )
     widths = pc.list_value_length(column).to_numpy()
     other = np.flatnonzero(widths != widths[0])
     if len(other):
         raise DataError(
             f"{path}: column {name!r} has {widths[0]} numbers in row 0 and {widths[other[0]]} in row {other[0]};"
-            " every embedding needs the same number; or choose other features with feature_columns"
+            " every embedding needs the same number; if it is none, name it with leave_out"
         )
     values, start = zeros((len(column), int(widths[0]))), 0
     for chunk in column.chunks:
@@ -266,7 +286,8 @@ def labels_of(
     """The given and the clean labels. In an `untyped` file, labels that are all whole numbers become numbers."""
     names = (roles.label, roles.clean)
     columns = [None if name is None else _label(arrow[name], name, path, markers) for name in names]
-    labels, clean_labels = numbers_where_all_are(columns, markers) if untyped else columns
+    text = untyped and all(column is None or column.dtype.kind == "U" for column in columns)
+    labels, clean_labels = numbers_where_all_are(columns, markers) if text else columns
     return labels, clean_labels
 
 

@@ -35,12 +35,12 @@ ONLY_NAMED = "only the named columns are used"
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number, NaN and infinity included."""
+    """Whether a text is a number, NaN and infinity included; 2020_21, which Python takes for one, is not."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,10 @@ def roles_of(
     label = asked.label or guess(free, LABEL_NAMES, "label_column", source) or guess(free, LABEL_IF_NO_OTHER)
     clean = asked.clean or guess(free, CLEAN_NAMES, "clean_column", source)
     if labels_required and label is None and clean is None:
+        hint = "; the first line must hold the names of all columns, and nothing above it" if len(names) < 3 else ""
         raise DataError(
             f"{source}: no label column; looked for {', '.join(LABEL_NAMES + LABEL_IF_NO_OTHER)} and found the columns"
-            f" {', '.join(names)}; say which it is with label_column"
+            f" {', '.join(names)}; say which it is with label_column{hint}"
         )
     return Roles(
         label=label,

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -26,14 +26,16 @@ MIDDLE = {"month": 6.5, "day": 15.5, "weekday": 3.0, "hour": 12.0}  # replaces a
 # Day first if the order is ambiguous, as in most of the world; the user is told.
 DATES = (
     *("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%b %d %Y", "%b %d, %Y"),
-    *("%d %b %Y", "%d-%b-%Y", "%B %d %Y", "%B %d, %Y", "%d %B %Y"),
+    *("%d %b %Y", "%d-%b-%Y", "%B %d %Y", "%B %d, %Y", "%d %B %Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%Y%m%d"),
 )
 ISO = (" %H:%M:%S", "T%H:%M:%S", " %H:%M", " %H:%M:%S.%f", "T%H:%M:%S.%f", "T%H:%M:%S%z", " %H:%M:%S%z")
 TIMES = [f"%Y-%m-%d{time}" for time in ISO]
-TIMES += [f"{date}{time}" for time in (" %H:%M", " %H:%M:%S") for date in ("%d/%m/%Y", "%m/%d/%Y")]
-FORMATS = {**dict.fromkeys(DATES, DATE), **dict.fromkeys(TIMES, TIME)}  # the parts of each
+CLOCKS = (" %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+TIMES += [f"{date}{time}" for time in CLOCKS for date in ("%d/%m/%Y", "%m/%d/%Y")]
+ANY_ISO = "yyyy-mm-dd, some with a time"  # as `datetime.fromisoformat` reads them
+FORMATS = {**dict.fromkeys(DATES, DATE), **dict.fromkeys([*TIMES, ANY_ISO], TIME)}  # the parts of each
 WORDS = {"%Y": "yyyy", "%m": "mm", "%d": "dd", "%H": "hh", "%M": "mm", "%S": "ss", "%f": "fff", "%z": "+zone"}
-WORDS |= {"%b": "mon", "%B": "month"}
+WORDS |= {"%b": "mon", "%B": "month", "%y": "yy", "%I": "hh", "%p": "am"}
 
 MAX_LEVELS = 256  # categories with a column of their own: the most frequent ones
 FEW_LEVELS = 12  # up to this many are categories for any number of rows
@@ -42,10 +44,11 @@ ENOUGH = 3
 RARE = 0.001  # where there are fewer than MANY_LEVELS, levels with a smaller share of the rows are merged
 MANY_LEVELS = 100
 OTHER, BLANK = "(other)", "(missing)"
+MOST_UNITS = 4  # of numbers in a column; what has more are codes
 
 
-# How people write a number: with a currency before or after it, a unit, a percent sign, thousands separators, or in
-# brackets where it is negative.
+# How people write a number: with a currency before or after it, a unit, a percent sign, thousands separators, in
+# brackets where it is negative, or as hours and minutes.
 _CURRENCY = r"(?:[A-Z]{0,2}[$€£¥₹]|USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|INR)"
 _BEFORE, _AFTER = rf"(?:{_CURRENCY}\s?)?", rf"(?:\s?{_CURRENCY}|\s?[%‰°]|\s?[A-Za-zµ°Ω][A-Za-z/²³]{{0,5}})?"
 STYLES = {
@@ -56,6 +59,8 @@ STYLES = {
         "1 234.5": r"\d{1,3}(?:[\s'’]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?",
     }.items()
 }
+CLOCK = "hh:mm"
+STYLES[CLOCK] = re.compile(r"(?P<number>\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?)(?:\s?(?P<half>[AaPp])[Mm])?")
 
 
 def number_style(texts: Iterable[str], share: float) -> str | None:
@@ -66,11 +71,23 @@ def number_style(texts: Iterable[str], share: float) -> str | None:
     different = sorted(set(texts))
     for style in STYLES:
         found = [text for text in different if signed_number(text, style) is not None]
-        signs = signs_of(found)
-        units = [sign for sign in signs if re.search("[A-Za-z]", sign) and not re.fullmatch(_CURRENCY, sign)]
-        if different and len(found) >= share * len(different) and (not units or len(signs) == 1):
+        if different and len(found) >= share * len(different) and (style == CLOCK or not several_units(found)):
             return style
     return None
+
+
+def several_units(texts: Iterable[str]) -> list[str]:
+    """The signs beside the digits of texts, if some are units made of letters and others are not the same."""
+    signs = signs_of(texts)
+    units = [sign for sign in signs if re.search("[A-Za-z]", sign) and not re.fullmatch(_CURRENCY, sign)]
+    return signs if units and len(signs) > 1 else []
+
+
+def mixed_units(texts: Sequence[str], share: float) -> list[str]:
+    """The few units that numbers have, if at least this share of the texts are numbers, and their units differ."""
+    found = [text for text in texts if any(signed_number(text, style) is not None for style in STYLES)]
+    units = several_units(found) if len(found) >= share * len(texts) else []
+    return units if len(units) <= MOST_UNITS else []
 
 
 def signed_number(text: str, style: str) -> float | None:
@@ -83,6 +100,9 @@ def signed_number(text: str, style: str) -> float | None:
     if found is None:
         return None
     digits = found["number"]
+    if style == CLOCK:
+        hours = sum(float(part) / 60**k for k, part in enumerate(digits.split(":")))
+        return hours if not found["half"] else hours % 12 + 12 * (found["half"] in "Pp")
     if style == "1,234.5":
         digits = digits.replace(",", "")
     elif style == "1.234,5":
@@ -94,16 +114,21 @@ def signed_number(text: str, style: str) -> float | None:
 
 def signs_of(texts: Iterable[str]) -> list[str]:
     """What stands beside the digits of numbers, the most frequent first: $, %, kg; "" where nothing does."""
-    bare = Counter(re.sub(r"[\d.,'’+\-−()\s]", "", text) for text in texts)
+    bare = Counter(re.sub(r"[\d.,:'’+\-−()\s]", "", text) for text in texts)
     return sorted(bare, key=lambda sign: (-bare[sign], sign))
 
 
-def date_format(texts: Sequence[str]) -> str | None:
-    """The first format that fits every text, or None."""
+def date_format(texts: Sequence[str]) -> tuple[str, bool] | None:
+    """The first format that fits every text, and whether days and months may be the other way round; or None."""
     different = sorted(set(texts))
-    for form in FORMATS:
-        if different and all(_read(text, form) is not None for text in different):
-            return form
+
+    def fits(form: str) -> bool:
+        return form in FORMATS and all(_read(text, form) is not None for text in different)
+
+    for form in FORMATS if different else ():
+        if fits(form):
+            turned = form.translate({ord("d"): "m", ord("m"): "d"})
+            return form, turned != form and fits(turned)
     return None
 
 
@@ -150,9 +175,11 @@ def _part(date: datetime, part: str) -> int:
 
 
 def _read(text: str, form: str) -> datetime | None:
+    """A date; in UTC if it has a time zone."""
     try:
-        return datetime.strptime(text, form)
-    except ValueError:
+        date = datetime.fromisoformat(text) if form == ANY_ISO else datetime.strptime(text, form)
+        return date if date.tzinfo is None else date.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
 
 
@@ -168,7 +195,7 @@ class Column:
         other: Whether rare categories share a column.
         missing: Whether a column marks missing values.
         form: The format of dates, as for `strptime`; for numbers with signs, how they are written.
-        sentinel: A number that stands for a missing one, such as -999.
+        sentinels: Numbers that stand for a missing one, such as -999.
         words: The words of texts.
     """
 
@@ -179,7 +206,7 @@ class Column:
     other: bool = False
     missing: bool = False
     form: str = ""
-    sentinel: float | None = None
+    sentinels: tuple[float, ...] = ()
     words: Words | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -312,7 +339,9 @@ def from_json(stored: Sequence[Mapping[str, Any]], source: str) -> tuple[Column,
     columns = []
     try:
         for about in stored:
-            fields = {**about, "levels": tuple(about["levels"])}
+            fields = {**about, "levels": tuple(about["levels"]), "sentinels": tuple(about.get("sentinels", ()))}
+            if (one := fields.pop("sentinel", None)) is not None:  # models of earlier versions
+                fields["sentinels"] = (one,)
             if fields.get("words") is not None:
                 terms = fields["levels"]
                 if not all(isinstance(term, str) for term in terms) or len(set(terms)) < len(terms):

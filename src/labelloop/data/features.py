@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from labelloop.data import column_kinds, columns
@@ -22,6 +23,8 @@ from labelloop.data.questions import counts_rows, is_id_name, rounded_away, why_
 from labelloop.data.suspicion import Labelled, examined, idle_columns, why_never
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
+
+TRUST = "; to use it all the same, name it with trust_columns"
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,14 @@ class Source:
 
     def asked(self, name: str) -> str | None:
         """The kind that the user said a column is of, or None."""
-        options = self.options
-        return "text" if name in options.text_columns else "category" if name in options.category_columns else None
+        if name in self.options.text_columns:
+            return "text"
+        declared = self.arrow.schema.field(name).metadata == column_kinds.CATEGORY
+        return "category" if declared or name in self.options.category_columns else None
+
+    def is_named(self, name: str) -> bool:
+        """Whether the user said that a column is used."""
+        return self.asked(name) is not None or name in self.options.trust_columns
 
     def kind_of(self, name: str) -> column_kinds.Kind:
         """What a column is."""
@@ -228,7 +237,7 @@ def _rounded(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
 
 def _with_remarks(use: Feature, values: NDArray | None, kind: pa.DataType) -> Feature:
     """The record of a feature: how many of its values are blank, and the time zone of dates."""
-    zone = ", in UTC" if pa.types.is_timestamp(kind) and kind.tz is not None else ""
+    zone = ", in UTC" if (pa.types.is_timestamp(kind) and kind.tz is not None) or "+zone" in use.how else ""
     if values is None:
         return use
     blank = np.isnan(values) if values.dtype.kind == "f" else values == None  # noqa: E711  (elementwise)
@@ -237,7 +246,8 @@ def _with_remarks(use: Feature, values: NDArray | None, kind: pa.DataType) -> Fe
 
 def _guessed_embedding(source: Source) -> str | None:
     """The column of lists of numbers, if any; one that is named as an embedding goes before others."""
-    types = {name: source.arrow[name].type for name in source.arrow.column_names if name not in source.roles.used}
+    taken = (*source.roles.used, *source.options.leave_out)
+    types = {name: source.arrow[name].type for name in source.arrow.column_names if name not in taken}
     lists = [name for name, kind in types.items() if column_kinds.is_list(kind)]
     named = [name for name in lists if columns.plain(name) in columns.EMBEDDING_NAMES]
     known = named or [name for name in lists if column_kinds.is_numeric(types[name].value_type)]
@@ -249,12 +259,15 @@ def _guessed_embedding(source: Source) -> str | None:
 
 
 def _fit_named(source: Source, names: Sequence[str]) -> _Fitted:
-    """The columns that the user named. One that cannot be used is an error."""
-    kinds = [source.kind_of(name) for name in names]
-    fitted = []
-    for kind in kinds:
+    """The columns that the user named, also those that look suspicious. One that cannot be used is an error."""
+    kinds, fitted = [], []
+    for name in names:
+        kind = source.kind_of(name)
         if why := why_never(kind, source.labelled):
-            raise DataError(f"{source.path}: column {kind.name!r} cannot be a feature: {why}; leave it out")
+            raise DataError(f"{source.path}: column {name!r} cannot be a feature: {why}; leave it out")
+        found = _examined(source, name)
+        why = found if isinstance(found, str) else ""
+        kinds.append(replace(kind, remark=f"{name!r}: {why.partition(';')[0]}") if isinstance(found, str) else found)
     for kind, column in zip(kinds, column_kinds.fit_kinds(kinds, source.train), strict=True):
         if isinstance(column, str):
             raise DataError(f"{source.path}: column {kind.name!r} cannot be a feature: {column}; leave it out")
@@ -284,13 +297,13 @@ def _fit_default(source: Source, embedding: str | None) -> _Fitted:
         kind = _examined(source, name)
         if isinstance(kind, str):
             found.left_out.append(LeftOut(name, kind))
-        elif kind.kind == "text" and source.asked(name) is None and is_id_name(name):
-            found.left_out.append(LeftOut(name, "an id by its name, different in most rows"))
+        elif kind.kind == "text" and not source.is_named(name) and is_id_name(name):
+            found.left_out.append(LeftOut(name, f"an id by its name, different in most rows{TRUST}"))
         else:
             kinds.append(kind)
     for kind, column in zip(kinds, column_kinds.fit_kinds(kinds, source.train), strict=True):
         if isinstance(column, str):
-            found.left_out.append(LeftOut(kind.name, column))
+            found.left_out.append(LeftOut(kind.name, f"{column}; {kind.remark}" if kind.remark else column))
         else:
             found.columns.append(column)
             found.raw[kind.name] = kind.values
@@ -308,7 +321,7 @@ def _fit_default(source: Source, embedding: str | None) -> _Fitted:
         )
     if unasked := [out for out in found.left_out if out.column not in source.options.leave_out]:
         named = some(f"{out.column!r} ({out.why})" for out in unasked)
-        warnings.warn(f"{source.path}: not among the features: {named}; choose them with feature_columns", stacklevel=6)
+        warnings.warn(f"{source.path}: not among the features: {named}", stacklevel=6)
     return found
 
 
@@ -334,12 +347,10 @@ def _why_not(source: Source, name: str) -> str | None:
     if source.asked(name) is not None:
         return None
     if columns.plain(name) in columns.NEVER_FEATURES and not trusted:
-        return "a label, an id or a row number, by its name"
+        return f"a label, an id or a row number, by its name{TRUST}"
     if (found := why_an_id(name, source.arrow[name])) and not trusted:
-        return found
-    if pa.types.is_null(kind):
+        return f"{found}{TRUST}"
+    if pc.all(pc.is_null(source.arrow[name], nan_is_null=True)).as_py():
         return "empty"
-    if pa.types.is_time(kind):
-        return f"a time of day without a date, {kind}"
     usable = column_kinds.is_numeric(kind) or column_kinds.is_text(kind) or column_kinds.is_date(kind)
-    return None if usable else f"of type {kind}"
+    return None if usable or pa.types.is_time(kind) else f"of type {kind}"

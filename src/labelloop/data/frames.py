@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labelloop.data.column_kinds import is_numeric
+from labelloop.data.column_kinds import CATEGORY, is_numeric
 from labelloop.errors import DataError, some
+
+SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of a duration
 
 
 def is_frame(values: Any) -> bool:
@@ -36,10 +39,13 @@ def are_texts(values: Any) -> bool:
 
 
 def arrow_of(frame: Any, source: str) -> pa.Table:
-    """A frame as an Arrow table of plain columns: categories as their values, texts as one type.
+    """A frame as an Arrow table of plain columns: see `plain_columns`; and texts as one type.
 
     Raises:
         DataError: A column cannot be converted, or two have the same name.
+
+    Warns:
+        UserWarning: A column holds text and numbers, which are read as text.
     """
     if _is_polars(frame):
         arrow = (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
@@ -52,31 +58,66 @@ def arrow_of(frame: Any, source: str) -> pa.Table:
     names = [str(name) for name in arrow.column_names]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DataError(f"{source}: columns named twice: {some(map(repr, twice))}; give every column its own name")
-    return pa.table([_plain(column) for column in arrow.columns], names=names)
+    found = plain_columns(arrow.rename_columns(names))
+    for place, field in enumerate(found.schema):
+        if pa.types.is_large_string(field.type) or str(field.type) == "string_view":
+            found = found.set_column(place, field.name, found[field.name].cast(pa.string()))
+    return found
 
 
 def _from_pandas(frame: Any, source: str) -> pa.Table:
-    names = [str(name) for name in frame.columns]
     columns = []
-    for place, name in enumerate(names):
+    for place, name in enumerate(frame.columns):
+        column = frame.iloc[:, place]
+        kind = str(getattr(getattr(column, "cat", column), "categories", column).dtype)
+        if kind.startswith("interval"):  # of pandas.cut
+            column = column.astype(object).map(str, na_action="ignore")
+        elif kind.startswith(("period", "Sparse")):
+            column = column.dt.to_timestamp() if kind.startswith("period") else column.sparse.to_dense()
         try:
-            columns.append(pa.array(frame.iloc[:, place], from_pandas=True))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
-            kinds = sorted({type(value).__name__ for value in frame.iloc[:, place]})
-            raise DataError(
-                f"{source}: column {name!r} holds values of several types ({some(kinds)}: {error}); write it as text or"
-                " as numbers, or leave it out"
-            ) from error
-    return pa.Table.from_arrays(columns, names=names)
+            columns.append(pa.array(column, from_pandas=True))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
+            columns.append(_mixed(column.tolist(), f"{source}: column {str(name)!r}", error))
+    return pa.Table.from_arrays(columns, names=[str(name) for name in frame.columns])
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _plain(column.cast(kind.value_type))
-    if pa.types.is_large_string(kind) or str(kind) == "string_view":
-        return column.cast(pa.string())
-    return column
+def _mixed(values: list[Any], what: str, error: Exception) -> pa.Array:
+    """Text and numbers in one column as text, as a file would have them."""
+    known = {row: value for row, value in enumerate(values) if value is not None and value == value}
+    first = next(iter(known))
+    other = next((row for row, value in known.items() if type(value) is not type(known[first])), first)
+    kinds = " and ".join(dict.fromkeys(type(known[row]).__name__ for row in (first, other)))
+    shown = f"{what} holds values of type {kinds}, such as {known[other]!r:.60} in row {other} (the first row is 0)"
+    if not all(isinstance(value, str | int | float) for value in known.values()):
+        raise DataError(f"{shown}: {error}; write it as text or as numbers, or leave it out") from error
+    warnings.warn(f"{shown}; it is read as text", stacklevel=7)
+    return pa.array([in_text(known.get(row)) for row in range(len(values))], pa.string())
+
+
+def in_text(value: Any) -> str | None:
+    """A cell as text: 3 for 3.0."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return None if value is None else str(value)
+
+
+def plain_columns(arrow: pa.Table) -> pa.Table:
+    """The table with categories as their values and durations in seconds.
+
+    A column of numbers that was declared as categories is marked as such: see `is_category`.
+    """
+    columns, fields = [], []
+    for field, found in zip(arrow.schema, arrow.columns, strict=True):
+        kind, column, about = field.type, found, None
+        if pa.types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+            numbers = is_numeric(kind.value_type) and not pa.types.is_boolean(kind.value_type)
+            about = CATEGORY if numbers and not kind.ordered else None
+        elif pa.types.is_duration(kind):
+            column = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), SECONDS[kind.unit])
+        columns.append(column)
+        fields.append(pa.field(field.name, column.type, metadata=about))
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def _is_polars(values: Any) -> bool:

@@ -139,6 +139,7 @@ def _check_table(table: Table) -> None:
 
 FEW_CLASSES = 20  # up to this many are classes, however few rows there are
 SEVERAL = ("|", ";", ",", "/", "+", "&")  # between labels in one cell
+AROUND = " []{}()'\""  # them, where a list was written as text
 # Other programs write missing labels like this, but they may be names (NA is a country), so this only warns.
 PERHAPS_MISSING = {
     *("NA", "N/A", "n/a", "#N/A", "NULL", "null", "?", "-", "--", "."),
@@ -192,10 +193,9 @@ def _check_classes(names: Sequence[str], rows: int, source: str) -> None:
             " ids, texts or measurements, not classes; name another column with label_column"
         )
     for mark in SEVERAL:
-        parts = {name: [part.strip() for part in name.split(mark)] for name in names}
+        parts = {name: [part for part in (p.strip(AROUND) for p in name.split(mark)) if part] for name in names}
         counts = Counter(part for some_parts in parts.values() for part in some_parts)
-        joined = [name for name, some_parts in parts.items() if len(some_parts) > 1]
-        joined = [name for name in joined if all(part and counts[part] > 1 for part in parts[name])]
+        joined = [name for name in names if len(parts[name]) > 1 and all(counts[part] > 1 for part in parts[name])]
         if joined:
             warnings.warn(
                 f"{source}: {len(joined)} of {len(names)} classes look like several labels in one"

@@ -170,7 +170,7 @@ def compare_labels(
     """
     given = _classes(labels, markers, f"{source}: label")
     clean = _classes(clean_labels, markers, f"{source}: clean_label")
-    alike = _variants([*given, *clean])
+    alike = variants([*given, *clean])
     kinds = {values.dtype.kind for values in (labels, clean_labels) if values is not None}
     mixed = "U" in kinds and len(kinds) > 1  # reported when the classes are numbered
     if given and clean and not mixed and not set(given) & set(clean):
@@ -188,7 +188,7 @@ def compare_labels(
     if given and new and not mixed:
         warnings.warn(
             f"{source}: clean labels hold {some(f'{name!r} ({clean[name]} times)' for name in new)}, which"
-            " never occur as given labels; if that is not a class, correct it or leave it blank",
+            f" never occur as given labels; if that is not a class, correct it, or say --missing={new[0]}",
             stacklevel=3,
         )
 
@@ -201,7 +201,7 @@ def _classes(labels: NDArray | None, markers: Sequence[str], what: str) -> Count
     return Counter(str(value) for value in array[~missing].tolist())
 
 
-def _variants(names: Sequence[str]) -> list[list[str]]:
+def variants(names: Sequence[str]) -> list[list[str]]:
     """Groups of two or more names that a reader would take for the same."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
@@ -216,8 +216,7 @@ def _bare(name: str) -> str:
     text = text.strip().casefold()
     if text.removesuffix(".0").isdecimal():
         return text.removesuffix(".0").lstrip("0") or "0"
-    plain = is_number(text) and "_" not in text  # Python reads 2020_21 as a number
-    return f"{float(text):.15g}" if plain else re.sub(r"[\s_-]+", " ", text).removesuffix(".0")
+    return f"{float(text):.15g}" if is_number(text) else re.sub(r"[\s_-]+", " ", text).removesuffix(".0")
 
 
 def _listed(groups: Sequence[Sequence[str]], given: Counter[str], clean: Counter[str]) -> str:

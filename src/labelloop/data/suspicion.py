@@ -14,17 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.data.classes import typed
-from labelloop.data.column_kinds import Kind
+from labelloop.data.column_kinds import Kind, without_sentinels
 from labelloop.data.columns import plain
-from labelloop.data.encoding import Column, are_categories, encode_columns
+from labelloop.data.encoding import Column, are_categories, encode_columns, is_date
+from labelloop.data.questions import variants
+from labelloop.errors import some
 from labelloop.types import MISSING, Floats, Labels
 
-ENOUGH = 5  # rows on each side, to say anything
+ENOUGH = 5  # rows, to say anything
 SURE = 20  # rows, to call two columns the same
 ALIKE = 0.98  # of the rows
-SENTINEL = re.compile(r"-?9{2,}(\.0)?|-9(\.0)?|-1(\.0)?")  # how people mark a missing number
+NEARLY = 0.9  # of the rows, to mention it
+OFTEN = 0.25  # of the clean rows: more than chance, where hardly any other row has such a value
+# How people mark a missing number: 99, 998, -999, -999.25, 1e20, and -1 to -9.
+SENTINEL = re.compile(r"-?9+[6-9](\.25)?|-[1-9]|-?[19](\.\d+)?e\+\d+")
 MOST_SENTINELS = 0.5  # of the rows
-CODE_NAME = re.compile(r"(^|_)(zip|zipcode|zip_code|postal_code|postcode|plz|fips|area_code|phone|ssn|isbn|iban)$")
+FAR = 10  # times the spread of all other numbers
+NO_DATES = ("0001-01-01", "1899-12-30", "1900-01-01", "1970-01-01", "9999-12-31")  # that mean a missing one
+CODE_NAME = re.compile(r"(^|_)(zip|zipcode|postcode|plz|fips|phone|ssn|isbn|iban|naics|code)$")
+ID_NAME = re.compile(r"(^|_)ids?$")
+PACKED_DATE = re.compile(r"(19|20)\d{6}")
+WORD = re.compile(r"[^\W_]+")
+DATES = 10  # different ones, to call whole numbers dates
 WIDE = 12  # numbers; a column of fewer is always worth them
 ROWS = 3000  # to judge by
 TREES = 50
@@ -76,26 +87,35 @@ def why_never(kind: Kind, labelled: Labelled | None) -> str | None:
     if labelled is None:
         return None
     clean = labelled.clean != MISSING
-    if min(clean.sum(), (~clean).sum()) < ENOUGH:
+    if min(clean.sum(), (~clean).sum()) < 2:
         return None
     codes = _codes(kind)
     usual = _usual(codes[~clean])
-    if (codes[~clean] == usual).mean() >= ALIKE and (codes[clean] == usual).mean() <= 1 - ALIKE:
+    others, known = (codes[~clean] != usual).mean(), codes[clean] != usual
+    many = known.sum() >= ENOUGH and known.mean() >= OFTEN
+    if (others <= 1 - ALIKE and many) or (not others and (known.all() or (usual < 0 and known.any()))):
         value = "" if usual < 0 else f": {_example(kind, codes, usual)} in the others"
         return f"known on clean rows only{value}"
     usual = _usual(codes[clean])
-    if (codes[clean] == usual).mean() >= ALIKE and (codes[~clean] == usual).mean() <= 1 - ALIKE and usual >= 0:
+    same, others = (codes[clean] == usual).mean(), (codes[~clean] == usual).mean()
+    if min(clean.sum(), (~clean).sum()) >= ENOUGH and same >= ALIKE and others <= 1 - ALIKE and usual >= 0:
         return f"says which rows are clean: {_example(kind, codes, usual)} in these"
     return None
 
 
 def why_a_copy(kind: Kind, labelled: Labelled | None) -> str | None:
     """Why a column is nearly a copy of a label or of whether a row is clean; None for any other."""
-    if labelled is None or kind.kind in ("text", "date"):
+    if labelled is None or kind.kind == "date":
         return None
-    codes, clean = _codes(kind), labelled.clean != MISSING
+    codes, clean, few = _codes(kind), labelled.clean != MISSING, len(labelled.names) + 1
     levels = int(codes.max()) + 1 if len(codes) else 0
-    if not 2 <= levels <= len(labelled.names) + 1:
+    if kind.kind == "text" or (kind.kind == "category" and levels > few):
+        rows = np.union1d(np.flatnonzero(clean)[:ROWS], np.arange(len(clean))[:ROWS])
+        labelled = replace(labelled, given=labelled.given[rows], clean=labelled.clean[rows])
+        codes = _mentions(kind.values[rows], labelled.names)
+        named = _same(codes, labelled.given) and _follows_errors(codes, labelled)
+        return "holds the name of the given label, even where that is wrong" if named else None
+    if not 2 <= levels <= few:
         return None
     if _same(codes, labelled.given) and (_follows_errors(codes, labelled) or _named_alike(kind, labelled)):
         return "nearly equal to the given label"
@@ -103,32 +123,66 @@ def why_a_copy(kind: Kind, labelled: Labelled | None) -> str | None:
         return "nearly equal to the clean label"
     if levels == 2 and min(clean.sum(), (~clean).sum()) >= SURE and _same(codes, clean.astype(np.int64)):
         return "nearly equal to whether a row is clean"
+    if _follows_errors(codes, labelled):
+        return "follows the given label, even where that is wrong"
     return None
 
 
 def too_good(kind: Kind, labelled: Labelled | None) -> str | None:
     """A remark on a column that tells the label of nearly every row, but may well do so by itself."""
-    if labelled is None or kind.kind in ("text", "date"):
+    if labelled is None or kind.kind == "text":
         return None
     codes = _codes(kind)
-    if not 2 <= int(codes.max(initial=0)) + 1 <= len(labelled.names) + 1:
-        return None
+    few = 2 <= int(codes.max(initial=0)) + 1 <= len(labelled.names) + 1 and kind.kind != "date"
+    alike = NEARLY if few and _named_alike(kind, labelled) else ALIKE
     for what, labels in (("clean", labelled.clean), ("given", labelled.given)):
-        if _same(codes, labels):
-            return (
-                f"{kind.name!r} tells the {what} label of nearly every row that has one, and is used; if it was made"
-                " from the labels, say so with leave_out"
-            )
+        if few and _same(codes, labels, alike):
+            rows = "nearly every row that has one" if alike == ALIKE else f"{100 * alike:.0f}% of the rows or more"
+            return f"{kind.name!r} tells the {what} label of {rows}, and is used; if it was made from it, use leave_out"
+    if _tells_clean(codes, labelled.clean != MISSING, ordered=kind.kind != "category"):
+        return f"{kind.name!r} tells which rows are clean, and is used; if checking a row changes it, use leave_out"
     return None
 
 
+def _tells_clean(codes: Labels, clean: NDArray[np.bool_], ordered: bool) -> bool:
+    """Whether a few values, or all above or below some value, stand in nearly all clean rows and hardly any other."""
+    if min(clean.sum(), (~clean).sum()) < SURE or codes.max() < 0:
+        return False
+    if (levels := int(codes.max()) + 1) <= len(codes) / ENOUGH / 2:
+        mostly = np.array([clean[codes == k].mean() > 0.5 for k in range(levels)])
+        found = mostly[codes] & (codes >= 0)
+        if found[clean].mean() >= NEARLY and found[~clean].mean() <= 1 - NEARLY:
+            return True
+    ends = [np.quantile(codes[rows], end) for rows in (clean, ~clean) for end in (1 - NEARLY, NEARLY)]
+    return ordered and bool(ends[0] > ends[3] or ends[1] < ends[2])
+
+
+def _mentions(texts: NDArray, names: Sequence[str]) -> Labels:
+    """The class whose name stands in a text as a word, -1 where none or several do."""
+
+    def words(text: str) -> str:
+        return f" {' '.join(WORD.findall(text.lower()))} "
+
+    known, codes = [words(name) for name in names], []
+    for text in map(words, (text or "" for text in texts)):
+        found = [k for k, name in enumerate(known) if name.strip() and name in text]
+        codes.append(found[0] if len(found) == 1 else -1)
+    return np.array(codes, dtype=np.int64)
+
+
 def _follows_errors(codes: Labels, labelled: Labelled) -> bool:
-    """Whether a column that is the same as the given label is so in clean rows whose given label is wrong too."""
+    """Whether the given label tells a column, in clean rows whose given label is wrong too."""
     known = (codes >= 0) & (labelled.given >= 0)
-    usual = {code: _usual(labelled.given[known & (codes == code)]) for code in np.unique(codes[known]).tolist()}
-    wrong = np.flatnonzero(known & (labelled.clean >= 0) & (labelled.clean != labelled.given))
-    follows = [usual[int(codes[row])] == labelled.given[row] for row in wrong]
-    return len(follows) >= 3 and float(np.mean(follows)) > 0.5
+    if known.sum() < SURE:
+        return False
+    usual = np.full(len(labelled.names), -1)
+    for label in np.unique(labelled.given[known]):
+        usual[label] = _usual(codes[known & (labelled.given == label)])
+    if (usual[labelled.given[known]] == codes[known]).mean() < ALIKE:
+        return False
+    wrong = known & (labelled.clean >= 0) & (usual[labelled.given] != usual[labelled.clean])
+    follows = (usual[labelled.given] == codes)[wrong]
+    return len(follows) >= 3 and float(follows.mean()) > 0.5
 
 
 def _codes(kind: Kind) -> Labels:
@@ -152,7 +206,7 @@ def _example(kind: Kind, codes: Labels, code: int) -> str:
     return repr(f"{value:g}" if isinstance(value, np.floating) else value)
 
 
-def _same(codes: Labels, labels: Labels) -> bool:
+def _same(codes: Labels, labels: Labels, alike: float = ALIKE) -> bool:
     """Whether two columns are the same up to names, in nearly every row that has both."""
     both = (codes >= 0) & (labels >= 0)
     if both.sum() < SURE or both.sum() < 0.5 * (labels >= 0).sum():
@@ -161,7 +215,7 @@ def _same(codes: Labels, labels: Labels) -> bool:
     np.add.at(counts, (codes[both], labels[both]), 1)
     if min((counts.sum(axis=0) > 0).sum(), (counts.sum(axis=1) > 0).sum()) < 2:
         return False
-    return min(counts.max(axis=0).sum(), counts.max(axis=1).sum()) >= ALIKE * counts.sum()
+    return min(counts.max(axis=0).sum(), counts.max(axis=1).sum()) >= alike * counts.sum()
 
 
 def _named_alike(kind: Kind, labelled: Labelled) -> bool:
@@ -176,30 +230,46 @@ def _named_alike(kind: Kind, labelled: Labelled) -> bool:
     return known <= set(labelled.names)
 
 
-def sentinel(values: Floats) -> float | None:
-    """A number such as -999 or 99999 that stands for a missing one: it occurs more than once, far from all others."""
-    known = values[np.isfinite(values)]
-    different, counts = np.unique(known, return_counts=True)
-    if len(different) < 3:
-        return None
-    for place, rest in ((0, different[1:]), (len(different) - 1, different[:-1])):
-        value = float(different[place])
-        spread, away = float(rest[-1] - rest[0]), float(np.abs(rest - value).min())
-        often = 2 <= counts[place] <= MOST_SENTINELS * len(known)
-        if often and away > max(spread, 1e-12) and SENTINEL.fullmatch(f"{value:.10g}"):
-            lone = value in (-1.0, -9.0)  # small numbers that may well be measured
-            if not lone or (rest[0] >= 0 and away > 2 * spread):
-                return value
-    return None
+def sentinels(values: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Numbers such as -999 or 99999 that stand for a missing one, repeated and far from all others; and those that may.
+
+    The others may be numbers: -1 where nothing else is negative, or one that is very far away.
+    """
+    different, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+    often = (counts >= 2) & (counts <= MOST_SENTINELS * counts.sum())
+    first, last = 0, len(different)
+
+    def is_mark(k: int) -> bool:
+        return bool(often[k]) and SENTINEL.fullmatch(f"{different[k]:.7g}") is not None
+
+    while first < last and is_mark(first):
+        first += 1
+    while last > first and is_mark(last - 1):
+        last -= 1
+    rest, marks = different[first:last].astype(np.float64), [*different[:first], *different[last:]]
+    if len(rest) < 2:
+        return (), ()
+    spread, sure = max(float(rest[-1] - rest[0]), 1e-12), []
+    for mark in map(float, marks):
+        away = float(np.abs(rest - mark).min())
+        small = -10 < mark < 0  # which may well be measured
+        if (rest[0] >= 0 and away > 2 * spread) if small else away > spread:
+            sure.append(mark)
+    left = different[~np.isin(different, sure)].astype(np.float64)
+    negative = marks if first <= 3 and rest[0] >= 0 else ()
+    frequent = different[counts >= ENOUGH * max(1, np.median(counts[first:last]))]
+    perhaps = [mark for mark in map(float, marks) if (mark < 0 and mark in negative) or mark in frequent]
+    if len(left) >= ENOUGH + 2 and counts.sum() >= SURE:
+        perhaps += [end for end in (left[0], left[-1]) if np.abs(left[1:-1] - end).min() > FAR * np.ptp(left[1:-1])]
+    return tuple(sure), tuple(float(mark) for mark in dict.fromkeys(perhaps) if mark not in sure)
 
 
-def is_code(name: str, values: NDArray, train: NDArray[np.bool_]) -> tuple[bool, bool]:
+def is_code(kind: Kind, texts: NDArray, train: NDArray[np.bool_]) -> tuple[bool, bool]:
     """Whether whole numbers are a code by the name of the column; and whether they repeat enough to be categories."""
-    known = values[~np.isnan(values)]
-    if not CODE_NAME.search(plain(name)) or not len(known) or (known != np.floor(known)).any():
+    if not (CODE_NAME.search(plain(kind.name)) or ID_NAME.search(plain(kind.name))):
         return False, False
-    texts = np.array([None if np.isnan(value) else f"{value:.0f}" for value in values], dtype=object)
-    return True, are_categories(texts, train)
+    whole = all(text is None or re.fullmatch(r"-?\d+(\.0)?", text) for text in texts)
+    return whole, whole and are_categories(texts, train)
 
 
 def examined(kind: Kind, texts: NDArray | None, train: NDArray[np.bool_], labelled: Labelled | None) -> Kind | str:
@@ -218,20 +288,51 @@ def examined(kind: Kind, texts: NDArray | None, train: NDArray[np.bool_], labell
     remarks = [kind.remark, too_good(kind, labelled) or ""]
     if texts is not None and train.sum() > 1 and len(set(texts[train])) == 1:
         remarks.append(f"{kind.name!r} holds the same number in every row, which says nothing")
-    if kind.kind == "number" and (value := sentinel(kind.values[train])) is not None:
-        count = int((kind.values == value).sum())
-        kind = replace(kind, values=np.where(kind.values == value, np.nan, kind.values), sentinel=value)
-        remarks.append(
-            f"{kind.name!r} holds {value:g} in {count} rows, far from all other numbers: read as missing; if it is a"
-            " number, name the column with trust_columns"
-        )
-    if kind.kind == "number" and texts is not None and not kind.form:
-        code, repeated = is_code(kind.name, kind.values, train)
+    if texts is not None and not kind.form:
+        code, repeated = is_code(kind, texts, train)
+        if code and not repeated and ID_NAME.search(plain(kind.name)):
+            return "an id by its name, different in most rows; to use it as a number, name it with trust_columns"
         if code and repeated:
             kind = replace(kind, kind="category", values=texts)
             remarks.append(f"{kind.name!r} is a code by its name: read as categories; for numbers, use trust_columns")
         elif code:
             remarks.append(f"{kind.name!r} is a code by its name, but is read as numbers: most codes occur once")
+        elif _are_dates(texts):
+            kind = replace(kind, kind="date", values=texts, form="%Y%m%d")
+            remarks.append(f"{kind.name!r} holds dates such as {texts[0]}; for numbers, name it with trust_columns")
+    return _odd_values(kind, train, remarks)
+
+
+def _are_dates(texts: NDArray) -> bool:
+    """Whether whole numbers are dates such as 20240131."""
+    known = set(texts) - {None}
+    return len(known) >= DATES and all(PACKED_DATE.fullmatch(text) and is_date(text, "%Y%m%d") for text in known)
+
+
+def _odd_values(kind: Kind, train: NDArray[np.bool_], remarks: list[str]) -> Kind:
+    """The column without numbers that stand for missing ones, and with remarks on its values."""
+    name, seen = kind.name, kind.values[train]
+    if kind.kind == "number":
+        sure, perhaps = sentinels(seen)
+        if sure:
+            count, named = (
+                int(np.isin(kind.values, np.array(sure, np.float32)).sum()),
+                some(f"{mark:g}" for mark in sure),
+            )
+            kind = replace(kind, values=without_sentinels(kind.values, sure), sentinels=sure)
+            remarks.append(
+                f"{name!r} holds {named} in {count} rows, far from all other numbers: read as missing; if it is a"
+                " number, name the column with trust_columns"
+            )
+        if perhaps:
+            named = ",".join(f"{mark:g}" for mark in perhaps)
+            remarks.append(f"{name!r} holds {named}, unlike all other numbers; if it means missing, say --na={named}")
+    elif kind.kind == "date":
+        marks = [text for text in set(seen) - {None} if text.startswith(NO_DATES) and (seen == text).sum() > 1]
+        remarks += [f"{name!r} holds {mark} more than once; if it means missing, say --na={mark}" for mark in marks]
+    elif kind.kind == "category" and (alike := variants(sorted(set(seen) - {None}))):
+        named = some(" and ".join(map(repr, group)) for group in alike)
+        remarks.append(f"{name!r} holds {named} as different categories; if they are one, write them alike")
     return replace(kind, remark="; ".join(remark for remark in remarks if remark))
 
 

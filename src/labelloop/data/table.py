@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,18 +156,20 @@ def _array(labels: ArrayLike | None) -> NDArray | None:
 
 
 def _features(inputs: Any, source: str, encoding: Sequence[Column] | None, labelled: Labelled | None) -> Features:
-    """The features of a data frame, or of texts; those of numbers without gaps are the numbers as they are."""
+    """The features of a data frame, or of texts; without labels, numbers without gaps are the numbers as they are."""
     if not is_frame(inputs):
         name = next((column.name for column in encoding or () if column.kind == "text"), "text")
         inputs = pa.table({name: pa.array([str(text) for text in inputs], pa.string())})
         return features_of(_source(inputs, source, ReadOptions(text_columns=(name,), encoding=encoding or None)))
     arrow = arrow_of(inputs, source)
-    if not encoding and arrow.num_columns and are_plain_numbers(arrow):
+    plain = not encoding and arrow.num_columns > 0 and are_plain_numbers(arrow)
+    if plain and labelled is None:
         values = to_float32(np.column_stack([column.to_numpy() for column in arrow.columns]))
         used = tuple(Feature(name, "number") for name in arrow.column_names)
         return Features(values, arrow.column_names, used=used)
     labelled = labelled if labelled is not None and len(labelled.given) == arrow.num_rows else None
-    return features_of(_source(arrow, source, ReadOptions(encoding=encoding or None), labelled))
+    found = features_of(_source(arrow, source, ReadOptions(encoding=encoding or None), labelled))
+    return replace(found, encoding=()) if plain and list(found.names or ()) == arrow.column_names else found
 
 
 def _source(arrow: pa.Table, name: str, options: ReadOptions, labelled: Labelled | None = None) -> Source:

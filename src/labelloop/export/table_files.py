@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
 from labelloop.export.decision import Decision, spelling
-from labelloop.export.text_edits import Delimited, edited, spans_of, with_members, with_value
+from labelloop.export.text_edits import Delimited, edited, in_utf8, spans_of, with_members, with_value
 from labelloop.runs.read import Run
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
@@ -110,7 +110,7 @@ def _number(value: float) -> str:
 
 
 def _edited_lines(run: Run, source: Path, decision: Decision, replace: bool) -> Iterable[bytes]:
-    lines = source.read_bytes().decode().split("\n")  # keeps a \r at the end of its line
+    lines = in_utf8(source.read_bytes(), source).split("\n")  # keeps a \r at the end of its line
     rows = [number for number, line in enumerate(lines) if line.strip("\ufeff \t\r")]
     places = {number: spans_of(lines[number].lstrip("\ufeff"), f"{source}, line {number + 1}") for number in rows}
     _check({name for spans in places.values() for name in spans}, len(rows), run, source, replace)
@@ -176,7 +176,9 @@ def _read(run: Run, source: Path) -> pa.Table:
 
 def _content(source: Path, packed: str | None) -> bytes:
     with pa.input_stream(str(source), compression=packed) as stream:
-        return stream.read()
+        content = stream.read()
+    in_utf8(content, source)
+    return content
 
 
 def _read_delimited(content: bytes, delimiter: str, labels: set[str | None]) -> pa.Table:

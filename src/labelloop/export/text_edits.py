@@ -48,18 +48,22 @@ class Record:
     next: int
 
 
+def in_utf8(content: bytes, path: Path) -> str:
+    """The text of a file; refuses one in another encoding, which would not come back as it was."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{path}: not in UTF-8, so its rows cannot be edited in place; save it in UTF-8 and run again, or use"
+            " `labelloop export --to issues`"
+        ) from None
+
+
 class Delimited:
     """A CSV or TSV file, split into rows as the reader splits it: blank lines do not count."""
 
     def __init__(self, path: Path, delimiter: str) -> None:
-        self.path, self.data, self.delimiter = path, path.read_bytes(), delimiter.encode()
-        try:
-            self.data.decode()
-        except UnicodeDecodeError:
-            raise DataError(
-                f"{path}: not in UTF-8, so its rows cannot be edited in place; save it in UTF-8 and run again, or use"
-                " `labelloop export --to issues`"
-            ) from None
+        self.path, self.data, self.delimiter = path, in_utf8(path.read_bytes(), path).encode(), delimiter.encode()
         records = list(self._records())
         self.header, self.rows = records[0], records[1:]
         self.names = self.cells_of(self.header)

@@ -176,8 +176,7 @@ def correct(
         raise UsageError("nothing to correct with: give pred_probs, embeddings or both")
     features, named = None, False
     if embeddings is not None and (is_frame(embeddings) or are_texts(embeddings)):
-        found = from_arrays(embeddings, source="embeddings")
-        features, named = found.inputs, True
+        features, named = from_arrays(embeddings, y, y_clean, source="embeddings").inputs, True
     elif embeddings is not None:
         features = _matrix(embeddings, "embeddings", "[n, D]")
     first = probabilities if probabilities is not None else features

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.config.base import TrainingConfig, method_of
@@ -22,7 +23,7 @@ from labelloop.workflows.compose import RunOptions
 from labelloop.workflows.encode import encode_table, raw_or_not, trained_config
 from labelloop.workflows.fit import Result, fit_plain, fit_table
 
-__all__ = ["RunOptions", "check_rows", "fit_estimator", "holds_more_than_numbers", "known_labels"]
+__all__ = ["RunOptions", "check_rows", "fit_estimator", "holds_more_than_numbers", "in_columns", "known_labels"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,6 @@ def fit_estimator(
     inputs: Any,
     given: NDArray,
     clean: NDArray | None,
-    column_names: Sequence[str] | None,
     recipe: str,
     layers: Sequence[Mapping[str, Any]],
     options: RunOptions,
@@ -56,7 +56,6 @@ def fit_estimator(
         inputs: The inputs [n, ...].
         given: The given labels [n], missing where a row has none.
         clean: The clean labels [n], missing where a row has none, or None.
-        column_names: The names of the columns, if they have any.
         recipe: A name in RECIPES to start from.
         layers: Settings that override it; the last one wins.
         options: The options of the run.
@@ -64,7 +63,7 @@ def fit_estimator(
     """
     inputs = raw_or_not(inputs, *encoder)
     clean = np.full(len(given), MISSING) if clean is None else clean
-    table = from_arrays(inputs, given, clean, column_names=column_names)
+    table = from_arrays(inputs, given, clean)
     if encoder[0] is not None:
         form = EncoderForm(encoder[0], inputs.kind, "", encoder[1])
         table = encode_table(table, form, device=options.device, progress=options.progress)
@@ -89,6 +88,14 @@ def fit_estimator(
     if result.rounds:
         matrix = _noise_matrix(result.corrected_proba, encode(given, classes))
     return EstimatorFit(result, in_their_type, matrix)
+
+
+def in_columns(inputs: Any, checked: Any, names: Sequence[str]) -> Any:
+    """A data frame as it is, and an array as one with the names of the columns that were trained on."""
+    if is_frame(inputs):
+        return inputs
+    checked = checked if isinstance(checked, np.ndarray) else checked.toarray()
+    return pa.table(dict(zip(names, checked.T, strict=True)))
 
 
 def holds_more_than_numbers(inputs: Any) -> bool:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from labelloop.data.frames import in_text, plain_columns
 from labelloop.data.readers import csv_file
 from labelloop.errors import DataError, UsageError, some
 from labelloop.large_arrays import current_limit, is_large, keep_track
@@ -73,7 +74,7 @@ def read_parquet(path: Path) -> pa.Table:
             raise
         raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
     arrow = pa.concat_tables(tables)
-    return pa.table([_decoded(column) for column in arrow.columns], names=arrow.column_names)
+    return plain_columns(arrow)
 
 
 def _schema(part: Path) -> pa.Schema:
@@ -126,11 +127,6 @@ def _plain(field: pa.Field) -> pa.Field:
     return pa.field(field.name, kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A categorical column as plain values."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
 @dataclass(frozen=True)
 class ColumnFile:
     """A file of named columns.
@@ -143,7 +139,7 @@ class ColumnFile:
         untyped: Whether the format has no types, so that a label 3 is only text that looks like a number.
         remarks: What was decided while opening it.
         delimiter: The delimiter, if it is not the one that the extension implies.
-        padded: Columns of numbers that are written with leading zeros, and an example of each.
+        padded: Columns of numbers that may be codes or have thousands separators, and an example of each.
     """
 
     names: list[str]
@@ -221,7 +217,16 @@ def _parquet(path: Path) -> ColumnFile:
 
 def _xlsx(path: Path) -> ColumnFile:
     arrow, remarks = read_xlsx(path)
-    return ColumnFile(arrow.column_names, "xlsx", lambda *_: arrow, remarks=remarks)
+
+    def read(text: Iterable[str], _: Iterable[str]) -> pa.Table:
+        """Labels are text, because a sheet may hold 1 and "1"."""
+        found = arrow
+        for place, name in enumerate(arrow.column_names):
+            if name in set(text) and not pa.types.is_boolean(arrow[name].type):
+                found = found.set_column(place, name, found[name].cast(pa.string()))
+        return found
+
+    return ColumnFile(arrow.column_names, "xlsx", read, True, remarks)
 
 
 OPENERS: dict[str, Callable[[Path], ColumnFile]] = {
@@ -287,15 +292,9 @@ def _cells(values: list[Any]) -> pa.Array:
     if known and all(isinstance(value, bool) for value in known):
         return pa.array(values, pa.bool_())
     if known and all(isinstance(value, int) and not isinstance(value, bool) for value in known):
-        return pa.array(values, pa.int64()) if max(map(abs, known)) < 2**63 else pa.array([_in_text(v) for v in values])
+        return pa.array(values, pa.int64()) if max(map(abs, known)) < 2**63 else pa.array([in_text(v) for v in values])
     if known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     if known and all(isinstance(value, datetime.datetime) for value in known):
         return pa.array(values, pa.timestamp("s"))
-    return pa.array([_in_text(value) for value in values], pa.string())
-
-
-def _in_text(value: Any) -> str | None:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return None if value is None else str(value)
+    return pa.array([in_text(value) for value in values], pa.string())

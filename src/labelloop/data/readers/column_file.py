@@ -62,16 +62,18 @@ def read_column_file(path: Path, options: ReadOptions) -> Table:
 
 
 def _with_padded(table: Table, padded: Mapping[str, str]) -> Table:
-    """Names the features that are read as numbers although leading zeros make them look like codes."""
+    """Names the features that are read as numbers although leading zeros or thousands make them look like others."""
     schema = table.schema_summary
     if schema is None or not padded:
         return table
-    remarks = tuple(
-        f"{feature.column!r} is read as numbers, without its leading zeros ({padded[feature.column]!r}); if it is a"
-        " code, name it with category_columns"
-        for feature in schema.features
-        if feature.how == "number" and feature.column in padded
-    )
+    remarks = []
+    for feature in schema.features:
+        example = padded.get(feature.column, "") if feature.how == "number" else ""
+        if "." in example:
+            words = f"with a decimal point ({example!r}); if that separates thousands, write {example.replace('.', '')}"
+        elif example:
+            words = f"without its leading zeros ({example!r}); if it is a code, name it with category_columns"
+        remarks += [f"{feature.column!r} is read as numbers, {words}"] if example else []
     return replace(table, schema_summary=replace(schema, remarks=(*schema.remarks, *remarks)))
 
 
@@ -180,7 +182,8 @@ def _without(arrow: pa.Table, roles: columns.Roles, na: Sequence[str]) -> pa.Tab
         number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if name not in roles.used and missing and number:
             marked = pc.is_in(column.cast(pa.float64(), safe=False), pa.array(missing))
-            arrow = arrow.set_column(place, name, pc.if_else(marked, pa.scalar(None, column.type), column))
+            kept = pc.if_else(marked, pa.scalar(None, column.type), column)
+            arrow = arrow.set_column(place, arrow.schema.field(name), kept)
         if name not in roles.used and pa.types.is_string(column.type):
             kept = [None if text is None or text.strip() in na else text for text in column.to_pylist()]
             arrow = arrow.set_column(place, name, pa.array(kept, pa.string()))

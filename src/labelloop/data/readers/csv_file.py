@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,10 +25,11 @@ PACKED = {".gz": "gzip", ".zst": "zstd"}
 
 BLOCK_SIZE = 8 << 20  # bytes; a row must fit in one
 SEPARATORS = (",", ";", "\t", "|")
-PADDED = re.compile(r"0\d+")
+PADDED, DOTTED = re.compile(r"0\d+"), re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 LOOKED_AT = 200  # rows to look for a decimal comma in
-MOSTLY_LATIN = 0.2  # letters with accents, as a share of those without: beyond this it is another alphabet
+HIGH_WORDS = re.compile(rb"[\x80-\xff]{2,}")
+MOSTLY_LATIN = 0.2  # letters with accents, as a share of those without, or those side by side, as a share of them
 JSON_FORM = "a list of objects, one per row, or an object with a list for every column"
 JSON_BLOCK = 16 << 20  # bytes; a line must fit in one
 
@@ -107,13 +109,13 @@ def open_csv(path: Path) -> CsvFile:
 def in_utf8(content: bytes) -> tuple[bytes, str | None]:
     """The content in UTF-8, and the name of its encoding if that was another.
 
-    UTF-16 shows by its first bytes or by a zero in every other byte. Windows-1252, which holds Latin-1, is assumed
-    where a few bytes among many letters are not UTF-8; a text that is mostly such bytes is in another alphabet, and is
-    left as it is, to be refused.
+    UTF-16 and UTF-32 show by their first bytes, UTF-16 also by a zero in every other byte. Windows-1252, which holds
+    Latin-1, is assumed where a few bytes among many letters are not UTF-8, or hardly any of these stand side by side;
+    a text of whole words of such bytes is in another alphabet, and is left as it is, to be refused.
     """
-    for mark, name in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+    for mark, name in ((b"\xff\xfe\0\0", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if content.startswith(mark) and len(content) % 2 == 0:
-            return _decoded(content, name, "UTF-16")
+            return _decoded(content, name, name.upper())
     head = content[:1000]
     for start, name in ((1, "utf-16-le"), (0, "utf-16-be")):
         if len(head) > 20 and head[start::2].count(0) > 0.4 * len(head) and not len(content) % 2:
@@ -124,7 +126,8 @@ def in_utf8(content: bytes) -> tuple[bytes, str | None]:
         high = sum(byte >= 0x80 for byte in content)
         letters = sum(chr(byte).isalpha() for byte in content if byte < 0x80)
         undefined = any(byte in content for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D))
-        if not undefined and 0 not in content and high < MOSTLY_LATIN * letters:
+        words = sum(map(len, HIGH_WORDS.findall(content)))
+        if not undefined and 0 not in content and min(high / max(letters, 1), words / high) < MOSTLY_LATIN:
             return _decoded(content, "cp1252", "Windows-1252 (Latin-1)")
     return content, None
 
@@ -154,7 +157,11 @@ def read_csv(file: CsvFile, as_text: Iterable[str], na: Iterable[str] = ()) -> p
 
 
 def padded_columns(file: CsvFile) -> dict[str, str]:
-    """Columns of whole numbers with leading zeros, such as 01234, and an example, judging by the first rows."""
+    """Columns of numbers that may be meant in another way, and an example of each, judging by the first rows.
+
+    Whole numbers with leading zeros, such as 01234, may be codes. The point in 1.234 may separate thousands if other
+    numbers are whole, or if other columns have a decimal comma.
+    """
     try:
         rows = [row for row in islice(_rows(file.content, file.delimiter), 1, LOOKED_AT) if len(row) == len(file.names)]
     except (UnicodeDecodeError, csv.Error):  # reported when the rows are read
@@ -163,8 +170,12 @@ def padded_columns(file: CsvFile) -> dict[str, str]:
     for place, name in enumerate(file.names):
         fields = [row[place].strip() for row in rows if row[place].strip() not in NULL_NUMBERS]
         padded = [field for field in fields if PADDED.fullmatch(field)]
-        if padded and all(field.isdecimal() for field in fields):
+        dotted = [field for field in fields if DOTTED.fullmatch(field)]
+        rest = sum(field.isdecimal() for field in fields)
+        if padded and rest == len(fields):
             found[name] = padded[0]
+        elif dotted and len(dotted) + rest == len(fields) and (rest or file.decimal_comma):
+            found[name] = dotted[0]
     return found
 
 
@@ -226,6 +237,14 @@ def _not_utf8(content: bytes) -> str:
     return "not in UTF-8; save the file as CSV in UTF-8"
 
 
+def _json_content(path: Path) -> bytes:
+    """The content in UTF-8, with a warning if it was not."""
+    content, encoding = in_utf8(content_of(path))
+    if encoding is not None:
+        warnings.warn(f"{path}: not in UTF-8: read as {encoding}", stacklevel=5)
+    return content
+
+
 def read_json_table(path: Path) -> pa.Table:
     """Reads the rows.
 
@@ -233,32 +252,39 @@ def read_json_table(path: Path) -> pa.Table:
         DataError: It is not JSON, or not of this form.
     """
     try:
-        found = json.loads(content_of(path))
+        found = json.loads(_json_content(path))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        hint = "; a file with one object per line must end in .jsonl" if "Extra data" in str(error) else ""
-        raise DataError(f"{path}: cannot be read as JSON ({error}){hint}") from error
-    try:
-        if isinstance(found, list) and found and all(isinstance(row, dict) for row in found):
-            names = list(dict.fromkeys(name for row in found for name in row))
-            return pa.table({name: pa.array([row.get(name) for row in found]) for name in names})
-        if isinstance(found, dict) and found and all(isinstance(values, list) for values in found.values()):
-            return pa.table({name: pa.array(values) for name, values in found.items()})
-    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
-        raise DataError(f"{path}: columns of mixed types or lengths ({error}); write them alike") from error
-    raise DataError(f"{path}: not {JSON_FORM}; write it in this form")
+        hint = "end its name in .jsonl if it has an object per line" if "Extra data" in str(error) else "write it again"
+        raise DataError(f"{path}: cannot be read as JSON ({error}); {hint}") from error
+    if isinstance(found, list) and found and all(isinstance(row, dict) for row in found):
+        names = list(dict.fromkeys(name for row in found for name in row))
+        found = {name: [row.get(name) for row in found] for name in names}
+    if not (isinstance(found, dict) and found and all(isinstance(values, list) for values in found.values())):
+        raise DataError(f"{path}: not {JSON_FORM}; write it in this form")
+    arrays = {}
+    for name, values in found.items():
+        try:
+            arrays[name] = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise DataError(f"{path}: column {name!r} holds several types ({error}); write one of them") from error
+    if len({len(values) for values in arrays.values()}) > 1:
+        lengths = some(f"{name!r} {len(values)}" for name, values in arrays.items())
+        raise DataError(f"{path}: columns of different lengths ({lengths}); give every column a value for every row")
+    return pa.table(arrays)
 
 
 def read_jsonl(path: Path) -> pa.Table:
     """One row per line, one column per key; where a line lacks a key, the value is missing."""
     reading = pa_json.ReadOptions(block_size=JSON_BLOCK)
     try:
-        content = content_of(path)
+        content = _json_content(path)
         table = pa_json.read_json(io.BytesIO(content), read_options=reading)
+        order = table.column_names
         dates = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
         if dates:  # text that looks like a date stays text: it may be an id or a label
             schema = pa.schema([(name, pa.string()) for name in dates])
             parsing = pa_json.ParseOptions(explicit_schema=schema)
-            table = pa_json.read_json(io.BytesIO(content), read_options=reading, parse_options=parsing)
+            table = pa_json.read_json(io.BytesIO(content), read_options=reading, parse_options=parsing).select(order)
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: {_broken_json(content) or error}") from error
     if not table.num_rows:
