@@ -85,8 +85,7 @@ def _right(found: Facts) -> str:
     if found.true_before is not None and found.true_after is not None:
         truth = f"By the true labels: {percent(found.true_before)} before, {percent(found.true_after)} at the end."
     if after is None:
-        why = truth or "No clean row can judge these labels."
-        return _tile(title, "<span class='word'>not known</span>", why)
+        return _tile(title, "<span class='word'>not known</span>", truth or "No clean row can judge these labels.")
     if found.changed == 0 and before is not None:  # the same labels: one number
         return _tile(title, _number(before), in_words(before), "The same as given: nothing was changed.", truth)
     was = "" if before is None else f"Before: {_number(before)}."
@@ -97,8 +96,7 @@ def _right(found: Facts) -> str:
 
 
 def _rows(found: Mapping[str, Any]) -> str:
-    rows = found.get("rows")
-    return f"From {rows:,} clean rows that it had not learnt from." if isinstance(rows, int) else ""
+    return f"From {found['rows']:,} clean rows that it had not learnt from." if found.get("rows") else ""
 
 
 def _guard(run: Survey) -> Mapping[str, Any]:
@@ -116,13 +114,9 @@ def _changed(found: Facts, guard: Mapping[str, Any]) -> str:
         return _tile("Changed", "0", why, held, filled)
     value = f"<button type='button' class='link' data-drill='{{}}'>{found.changed:,}</button>"
     share = f"{percent(found.changed / found.noisy)} of the {found.noisy:,} noisy rows." if found.noisy else ""
-    parts = (
-        ("Of the wrong labels", found.fixed, 0, "are fixed"),
-        ("Of the good labels", found.broken, 1, "are broken"),
-    )
     lines = [
-        f"{of}, {percent(part['value'], digits)} {became} <span class='whole'>({within(part)}).</span>"
-        for of, part, digits, became in parts
+        f"Of the {kind} labels, {percent(part['value'])} are {now} <span class='whole'>({within(part)}).</span>"
+        for kind, part, now in (("wrong", found.fixed, "fixed"), ("good", found.broken, "broken"))
         if part is not None
     ]
     held = f"{guard['held_back']:,} more changes were held back for lack of evidence." if guard.get("held_back") else ""

@@ -117,24 +117,24 @@ def _looks(run: Survey, chosen: NDArray, order: list[int]) -> tuple[str, list[An
     limit = MOST_IMAGES if kind == "image" else len(known)
     half = limit // 2
     picked = known if len(known) <= limit else [*known[:half], *known[-half:]]
-    shown: list[Any] = []
-    images: dict[int, str] = {}
+    shown: dict[int, Any] = {}
     size = 0
-    kept = 0
     for place in _from_both_ends(picked):
-        look = looks[int(chosen[place])]
-        look = _smaller(look) if kind == "image" else look
-        look = [look[k] if k < len(look) else "" for k in order] if kind == "values" else look
-        size += len(look) if kind == "image" else sum(map(len, look)) if kind == "values" else len(look)
+        look: Any = looks[int(chosen[place])]
+        if kind == "image":
+            look = _smaller(look)
+        elif kind == "values":
+            look = [look[k] if k < len(look) else "" for k in order]
+        size += sum(map(len, look)) if kind == "values" else len(look)
         if size > (MOST_BYTES if kind == "image" else MOST_LETTERS):
             break
-        kept += 1
-        if kind == "image":
-            images[place] = base64.b64encode(look).decode()
-        else:
-            shown.append([place, look])
-    notes = [] if kept == len(chosen) else [f"{kept:,} of these rows are shown with their {what}: {_sample(run)}"]
-    return kind, shown, images, notes
+        shown[place] = base64.b64encode(look).decode() if kind == "image" else look
+    notes = (
+        []
+        if len(shown) == len(chosen)
+        else [f"{len(shown):,} of these rows are shown with their {what}: {_sample(run)}"]
+    )
+    return (kind, [], shown, notes) if kind == "image" else (kind, list(shown.items()), {}, notes)
 
 
 def _smaller(image: bytes) -> bytes:
