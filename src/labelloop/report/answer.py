@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.report.facts import Facts, RowFacts, is_share, percent, within
+from labelloop.report.facts import Facts, RowFacts, is_bounded, is_share, percent, within
 from labelloop.runs.run_json import export_name
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING
@@ -48,14 +48,9 @@ def _tile(title: str, value: str, words: str, *lines: str) -> str:
     return f"<div class='tile'><h3>{escape(title)}</h3><div class='value'>{value}</div>{said}{below}</div>"
 
 
-def _bounded(found: Mapping[str, Any]) -> bool:
-    """Whether only bounds are known, and no value between them is better than another."""
-    return found.get("how") == "bounded"
-
-
 def _number(found: Mapping[str, Any]) -> str:
     """A share as text; as bounds, where these are all that is known."""
-    return f"{100 * found['low']:.0f} to {percent(found['high'], 0)}" if _bounded(found) else percent(found["value"])
+    return f"{100 * found['low']:.0f} to {percent(found['high'], 0)}" if is_bounded(found) else percent(found["value"])
 
 
 def in_words(found: Mapping[str, Any]) -> str:
@@ -63,7 +58,7 @@ def in_words(found: Mapping[str, Any]) -> str:
     low, high = percent(found["low"]), percent(found["high"])
     if found.get("how") == "assumed":
         return f"Between {low} and {high}, if the noise is as the run assumes."
-    if _bounded(found):
+    if is_bounded(found):
         return "Anything in between is possible: too few clean rows have a given label."
     return f"Between {low} and {high}, with 95% certainty."
 
@@ -73,7 +68,7 @@ def _wrong(found: Facts) -> str:
     if found.wrong is None:
         return _tile(title, "<span class='word'>not known</span>", "Only clean rows with a given label can show this.")
     wrong, count = found.wrong, ""
-    if found.noisy and not _bounded(wrong):
+    if found.noisy and not is_bounded(wrong):
         count = f"About {round(found.noisy * wrong['value']):,} of {found.noisy:,} given labels."
     return _tile(title, _number(wrong), in_words(wrong), count, _rows(wrong))
 
@@ -89,7 +84,7 @@ def _right(found: Facts) -> str:
     if found.changed == 0 and before is not None:  # the same labels: one number
         return _tile(title, _number(before), in_words(before), "The same as given: nothing was changed.", truth)
     was = "" if before is None else f"Before: {_number(before)}."
-    model = after.get("if_noise_model_holds") if _bounded(after) else None
+    model = after.get("if_noise_model_holds") if is_bounded(after) else None
     assumed = f"{percent(model['value'])} if the noise is as the noisy rows suggest." if is_share(model) else ""
     bars = _bar("given", before) + _bar("corrected", after)
     return _tile(title, _number(after), in_words(after), assumed, was, bars, _rows(after), truth)
@@ -136,7 +131,7 @@ def _bar(name: str, found: Mapping[str, Any] | None) -> str:
     return (
         f"<span class='bar {name}'><svg viewBox='0 0 100 8' preserveAspectRatio='none' aria-hidden='true'>"
         f"<rect class='back' width='100' height='8'/>"
-        f"<rect class='fill' width='{0 if _bounded(found) else value:.2f}' height='8'/>"
+        f"<rect class='fill' width='{0 if is_bounded(found) else value:.2f}' height='8'/>"
         f"<rect class='range' x='{low:.2f}' y='3' width='{max(high - low, 0.4):.2f}' height='2'/></svg>"
         f"<span>{name}</span></span>"
     )
@@ -167,7 +162,7 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
     why = _why_random(found)
     random = f"Answer about {ASKED} random rows in {review} (key <kbd>e</kbd>), then refit: {why}." if why else ""
     after = found.after
-    if after is None or _bounded(after) or after.get("rows", 0) < FEW:
+    if after is None or is_bounded(after) or after.get("rows", 0) < FEW:
         steps = [random, improve, use]
     else:
         steps = [improve, use, random] if after["value"] < GOOD else [use, improve, random]
@@ -179,7 +174,7 @@ def _why_random(found: Facts) -> str:
     after = found.after
     if after is None or found.before is None:
         return "" if found.changed is None else "nothing else shows how many labels are right"
-    if _bounded(after):
+    if is_bounded(after):
         return "only rows whose given label somebody has checked show how many labels are right"
     width, rows = after["high"] - after["low"], after.get("rows", 0)
     if width <= WIDE or not rows:

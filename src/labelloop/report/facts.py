@@ -42,6 +42,11 @@ def percent(value: float | None, digits: int = 1) -> str:
     return "unknown" if value is None or value != value else f"{100 * value:.{digits}f}%"
 
 
+def is_bounded(found: Mapping[str, Any]) -> bool:
+    """Whether only bounds are known, and no value between them is better than another."""
+    return found.get("how") == "bounded"
+
+
 def within(found: Mapping[str, Any]) -> str:
     """The interval as text."""
     return f"{100 * found['low']:.1f} to {100 * found['high']:.1f}%"

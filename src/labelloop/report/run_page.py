@@ -129,11 +129,9 @@ def _looks(run: Survey, chosen: NDArray, order: list[int]) -> tuple[str, list[An
         if size > (MOST_BYTES if kind == "image" else MOST_LETTERS):
             break
         shown[place] = base64.b64encode(look).decode() if kind == "image" else look
-    notes = (
-        []
-        if len(shown) == len(chosen)
-        else [f"{len(shown):,} of these rows are shown with their {what}: {_sample(run)}"]
-    )
+    sample = run.preview.sample or "those that the run keeps"
+    note = f"{len(shown):,} of these rows are shown with their {what}: {sample}"
+    notes = [note] if len(shown) < len(chosen) else []
     return (kind, [], shown, notes) if kind == "image" else (kind, list(shown.items()), {}, notes)
 
 
@@ -153,11 +151,6 @@ def _smaller(image: bytes) -> bytes:
     place = io.BytesIO()
     made.save(place, "JPEG", quality=80)
     return place.getvalue()
-
-
-def _sample(run: Survey) -> str:
-    assert run.preview is not None
-    return run.preview.sample or "those that the run keeps"
 
 
 def _from_both_ends(places: list[int]) -> list[int]:
