@@ -54,7 +54,6 @@ def made_run(
         "labels_from": "held-out networks",
         "estimate": {
             "corrected_label_accuracy": share,
-            "loop_label_accuracy": {**share, "value": 0.85},
             "good_labels_broken": {**share, "value": 0.02, "rows": 8},
             "wrong_labels_fixed": {**share, "value": 0.75, "rows": 4},
             "notes": ["a note with <em>tags</em>"],

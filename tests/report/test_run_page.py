@@ -55,11 +55,76 @@ def test_the_estimate_is_that_of_the_run(tmp_path):
     }
     page = page_of(made_run(tmp_path / "run", estimate=estimate))
     assert "Wrong as given 25.0% Between 10.0% and 40.0%, if the noise is as the run assumes." in page.text
-    assert "Right now 80.0% Somewhere between 60.0% and 90.0%" in page.text
+    assert "Right now 60 to 90% Anything in between is possible" in page.text  # no value between bounds is better
     assert "cat: a tenth of its good labels may be broken. Verify about 30 of its rows." in page.text
     assert "Fewer than 5 clean rows: dog." in page.text
     table = page.text[page.text.index("Class by class") : page.text.index("The changed rows")]
-    assert "75% (60–90) – 9 at risk" in table.replace("  ", " ")
+    assert "cat at risk" in table.replace("  ", " ")
+    assert "75% (60–90) – 9" in table.replace("  ", " ")
+
+
+def test_where_nothing_was_changed_the_numbers_agree_and_say_why(tmp_path):
+    folder = made_run(tmp_path / "run")
+    labels = pq.read_table(folder / "labels.parquet")
+    kept = labels.set_column(labels.column_names.index("corrected_label"), "corrected_label", labels["given_label"])
+    pq.write_table(kept, folder / "labels.parquet")
+    bounds = {"low": 0.2, "high": 0.9, "rows": 5, "how": "bounded"}
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    record["estimate"] = {
+        "given_label_accuracy": {**bounds, "value": 0.55},
+        "corrected_label_accuracy": {**bounds, "value": 0.6},
+        "wrong_labels_fixed": {"value": 0.0, "low": 0.0, "high": 0.9, "rows": 2},
+    }
+    record["guard"] = {"line": "all kept", "clean_rows": 5, "held_back": 148, "changed": 0, "sure": None}
+    (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    page = page_of(folder)
+    assert "Wrong as given 10 to 80%" in page.text
+    assert "Right now 20 to 90%" in page.text
+    assert "The same as given: nothing was changed." in page.text
+    assert "Changed 0 5 clean rows do not show that changes help. 148 changes wait for more evidence." in page.text
+    assert "are fixed" not in page.text
+    assert "Click" not in page.text  # there are no rows to show
+    assert "What to do next Answer about 50 random rows in labelloop review" in page.text
+
+
+@pytest.mark.parametrize(
+    ("right", "low", "rows", "first"),
+    [
+        (0.9, 0.6, 20, "Answer about 50 random rows"),  # hardly anything is known
+        (0.9, 0.85, 300, "Review the most doubtful rows"),
+        (0.99, 0.985, 2000, "Use the labels"),
+    ],
+)
+def test_the_next_step_is_what_helps_most(tmp_path, right, low, rows, first):
+    estimate = {"corrected_label_accuracy": {"value": right, "low": low, "high": 0.995, "rows": rows}}
+    page = page_of(made_run(tmp_path / "run", estimate=estimate))
+    assert f"What to do next {first}" in page.text
+
+
+def test_the_doubtful_rows_hold_a_share_of_what_is_wrong(tmp_path):
+    folder = made_run(tmp_path / "run", rows=1000)
+    labels = pq.read_table(folder / "labels.parquet").to_pylist()
+    doubt = sorted((1 - row["corrected_confidence"] for row in labels if not row["verified"]), reverse=True)
+    assert f"the first 200 hold about {100 * sum(doubt[:200]) / sum(doubt):.0f}% of the" in page_of(folder).text
+
+
+def test_many_classes_at_risk_are_a_few_lines(tmp_path):
+    risks = [{"class": k, "why": "only 2 clean rows of this class", "verify": 5} for k in range(8)]
+    classes = tuple(f"c{k}" for k in range(9))
+    page = page_of(made_run(tmp_path / "run", rows=200, classes=classes, estimate={"at_risk": risks}))
+    assert page.text.count("only 2 clean rows of this class") == 5
+    assert "3 more classes are at risk" in page.text
+
+
+def test_columns_that_tell_classes_apart_come_first(tmp_path):
+    folder = made_run(tmp_path / "run", rows=400)
+    labels = pq.read_table(folder / "labels.parquet")["corrected_label"].to_pylist()
+    values = [[str(row % 7), f"{name[:3]} {row % 2}"] for row, name in enumerate(labels)]
+    write_preview(folder, Preview("values", list(range(400)), values, ("day", "kind")))
+    columns = unpacked(page_of(folder).data["rows"]["columns"])
+    assert columns["names"] == ["kind", "day"]
+    rows = np.frombuffer(base64.b64decode(columns["row"]), "<u4")
+    assert all(look == values[rows[place]][::-1] for place, look in columns["shown"])
 
 
 def test_a_column_that_says_the_label_is_a_leak(tmp_path):
@@ -99,7 +164,7 @@ def test_the_map_holds_two_components(tmp_path):
     x = np.frombuffer(base64.b64decode(found["x"]), "<u2").astype(float)
     first = np.linalg.svd(features - features.mean(axis=0))[0][:, 0]
     assert abs(np.corrcoef(x, first)[0, 1]) == pytest.approx(1, abs=1e-4)
-    assert "the two directions hold 100% of the spread" in found["here"]
+    assert found["here"].endswith("The picture shows 100% of how they differ.")
     assert len(base64.b64decode(found["row"])) == 4 * 60
 
 

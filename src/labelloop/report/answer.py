@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.report.facts import Facts, RowFacts, is_share, percent, within
+from labelloop.report.facts import Facts, RowFacts, is_bounded, is_share, percent, within
 from labelloop.runs.run_json import export_name
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING
 
-WIDE = 0.06  # a wider interval is worth narrowing
+WIDE, GOOD = 0.06, 0.98  # a wider interval is worth narrowing; labels that are better need no review first
 FEW, FEW_OF_CLASS = 50, 5  # clean rows
+ASKED = 50  # random rows to answer at a time
 MOST_NAMED = 5  # classes in one sentence
 SAMPLE = 5_000  # rows in which leaks are looked for
 LEAK, REPEATED = 0.98, 5  # a column leaks if so much of the label follows from it, in values that so many rows share
@@ -29,7 +30,7 @@ def answer(run: Survey, found: Facts, rows: RowFacts | None) -> str:
     items = "".join(f"<li>{escape(text)}</li>" for text in warnings)
     be_careful = f"<div class='careful'><h3>Be careful about</h3><ul>{items}</ul></div>" if warnings else ""
     return (
-        f"{_missing(run)}<div class='tiles'>{_wrong(found)}{_right(found)}{_changed(found)}</div>"
+        f"{_missing(run)}<div class='tiles'>{_wrong(found)}{_right(found)}{_changed(found, _guard(run))}</div>"
         f"<div class='next'><h3>What to do next</h3><p>{first}</p>{more}</div>{be_careful}"
     )
 
@@ -47,13 +48,18 @@ def _tile(title: str, value: str, words: str, *lines: str) -> str:
     return f"<div class='tile'><h3>{escape(title)}</h3><div class='value'>{value}</div>{said}{below}</div>"
 
 
+def _number(found: Mapping[str, Any]) -> str:
+    """A share as text; as bounds, where these are all that is known."""
+    return f"{100 * found['low']:.0f} to {percent(found['high'], 0)}" if is_bounded(found) else percent(found["value"])
+
+
 def in_words(found: Mapping[str, Any]) -> str:
     """The interval of a share as a sentence."""
     low, high = percent(found["low"]), percent(found["high"])
     if found.get("how") == "assumed":
         return f"Between {low} and {high}, if the noise is as the run assumes."
-    if found.get("how") == "bounded":
-        return f"Somewhere between {low} and {high}: more cannot be known without verified given labels."
+    if is_bounded(found):
+        return "Anything in between is possible: too few clean rows have a given label."
     return f"Between {low} and {high}, with 95% certainty."
 
 
@@ -61,9 +67,10 @@ def _wrong(found: Facts) -> str:
     title = "Wrong as given"
     if found.wrong is None:
         return _tile(title, "<span class='word'>not known</span>", "Only clean rows with a given label can show this.")
-    wrong = found.wrong
-    count = f"About {round(found.noisy * wrong['value']):,} of {found.noisy:,} given labels." if found.noisy else ""
-    return _tile(title, percent(wrong["value"]), in_words(wrong), count, _rows(wrong))
+    wrong, count = found.wrong, ""
+    if found.noisy and not is_bounded(wrong):
+        count = f"About {round(found.noisy * wrong['value']):,} of {found.noisy:,} given labels."
+    return _tile(title, _number(wrong), in_words(wrong), count, _rows(wrong))
 
 
 def _right(found: Facts) -> str:
@@ -73,41 +80,58 @@ def _right(found: Facts) -> str:
     if found.true_before is not None and found.true_after is not None:
         truth = f"By the true labels: {percent(found.true_before)} before, {percent(found.true_after)} at the end."
     if after is None:
-        why = truth or "No clean row can judge these labels."
-        return _tile(title, "<span class='word'>not known</span>", why)
+        return _tile(title, "<span class='word'>not known</span>", truth or "No clean row can judge these labels.")
+    if found.changed == 0 and before is not None:  # the same labels: one number
+        return _tile(title, _number(before), in_words(before), "The same as given: nothing was changed.", truth)
+    was = "" if before is None else f"Before: {_number(before)}."
+    model = after.get("if_noise_model_holds") if is_bounded(after) else None
+    assumed = f"{percent(model['value'])} if the noise is as the noisy rows suggest." if is_share(model) else ""
     bars = _bar("given", before) + _bar("corrected", after)
-    was = "" if before is None else f"Before: {percent(before['value'])}."
-    return _tile(title, percent(after["value"]), in_words(after), was, bars, _rows(after), truth)
+    return _tile(title, _number(after), in_words(after), assumed, was, bars, _rows(after), truth)
 
 
 def _rows(found: Mapping[str, Any]) -> str:
-    rows = found.get("rows")
-    return f"From {rows:,} clean rows that it had not learnt from." if isinstance(rows, int) else ""
+    return f"From {found['rows']:,} clean rows that it had not learnt from." if found.get("rows") else ""
 
 
-def _changed(found: Facts) -> str:
+def _guard(run: Survey) -> Mapping[str, Any]:
+    found = run.record.get("guard")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _changed(found: Facts, guard: Mapping[str, Any]) -> str:
     if found.changed is None:
         return _tile("Changed", "<span class='word'>none yet</span>", "Labels are made at the end of a run.")
-    value = f"{found.changed:,}"
-    if found.changed:
-        value = f"<button type='button' class='link' data-drill='{{}}'>{value}</button>"
+    filled = f"{found.filled:,} rows that came without a label have one now." if found.filled else ""
+    if not found.changed:
+        why = f"{guard['clean_rows']} clean rows do not show that changes help." if guard.get("clean_rows") else ""
+        held = f"{guard['held_back']:,} changes wait for more evidence." if guard.get("held_back") else ""
+        return _tile("Changed", "0", why, held, filled)
+    value = f"<button type='button' class='link' data-drill='{{}}'>{found.changed:,}</button>"
     share = f"{percent(found.changed / found.noisy)} of the {found.noisy:,} noisy rows." if found.noisy else ""
-    fixed = broken = ""
-    if found.fixed is not None:
-        fixed = f"Of the wrong labels, {percent(found.fixed['value'], 0)} are fixed ({within(found.fixed)})."
-    if found.broken is not None:
-        broken = f"Of the good labels, {percent(found.broken['value'])} are broken ({within(found.broken)})."
-    return _tile("Changed", value, share, fixed, broken)
+    lines = [
+        f"Of the {kind} labels, {percent(part['value'])} are {now} <span class='whole'>({within(part)}).</span>"
+        for kind, part, now in (("wrong", found.fixed, "fixed"), ("good", found.broken, "broken"))
+        if part is not None
+    ]
+    held = f"{guard['held_back']:,} more changes were held back for lack of evidence." if guard.get("held_back") else ""
+    return _tile("Changed", value, share, *lines, held, filled)
+
+
+def sentence(text: str) -> str:
+    """A note as a sentence of its own."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def _bar(name: str, found: Mapping[str, Any] | None) -> str:
-    """A bar with its interval, as SVG."""
+    """A bar with its interval, as SVG; without the bar, where only bounds are known."""
     if found is None:
         return ""
     value, low, high = (100 * float(found[key]) for key in ("value", "low", "high"))
     return (
         f"<span class='bar {name}'><svg viewBox='0 0 100 8' preserveAspectRatio='none' aria-hidden='true'>"
-        f"<rect class='back' width='100' height='8'/><rect class='fill' width='{value:.2f}' height='8'/>"
+        f"<rect class='back' width='100' height='8'/>"
+        f"<rect class='fill' width='{0 if is_bounded(found) else value:.2f}' height='8'/>"
         f"<rect class='range' x='{low:.2f}' y='3' width='{max(high - low, 0.4):.2f}' height='2'/></svg>"
         f"<span>{name}</span></span>"
     )
@@ -122,31 +146,41 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
             f"Continue it: <code>labelloop fit DATA --resume --output-dir {folder}</code>, with the options it had.",
             f"Then write this page again: <code>labelloop report {folder}</code>.",
         ]
-    steps = []
     review = f"<code>labelloop review {folder}</code>"
-    if found.changed is not None and found.before is None:
-        steps.append(
-            f"Answer about 50 random rows in {review} (key <kbd>e</kbd>), then refit: nothing else shows how many"
-            " labels are right."
-        )
-    elif found.after is not None and found.after["high"] - found.after["low"] > WIDE:
-        more = max(50, round(3 * found.after["rows"]))
-        steps.append(
-            f"Answer random rows in {review} (key <kbd>e</kbd>): about {more:,} would halve the uncertainty, which is"
-            f" {100 * (found.after['high'] - found.after['low']):.0f} points now."
-        )
+    improve = use = ""
     if found.doubtful and run.record.get("method") in ("labelloop", "closed-loop", "correct"):
-        steps.append(
-            f"Review the most doubtful rows: about {found.doubtful_wrong:.0f} of the first {found.doubtful} are wrong."
-            f" {review}, or as a file: <code>labelloop plan {folder}</code>."
+        improve = (
+            f"Review the most doubtful rows in {review}: the first {found.doubtful:,} hold about"
+            f" {percent(found.doubtful_share, 0)} of the labels that are still wrong. As a file:"
+            f" <code>labelloop plan {folder}</code>."
         )
     if found.changed:
-        to = export_name(run.record.get("source"))
-        steps.append(
-            f"Use the labels: <code>labelloop export {folder} --to {to}</code>; with <code>--min-confidence 0.9</code>"
-            " only confident changes."
+        use = (
+            f"Use the labels: <code>labelloop export {folder} --to {export_name(run.record.get('source'))}</code>;"
+            " with <code>--min-confidence 0.9</code> only confident changes."
         )
-    return steps or ["Nothing: the run has no labels to use yet."]
+    why = _why_random(found)
+    random = f"Answer about {ASKED} random rows in {review} (key <kbd>e</kbd>), then refit: {why}." if why else ""
+    after = found.after
+    if after is None or is_bounded(after) or after.get("rows", 0) < FEW:
+        steps = [random, improve, use]
+    else:
+        steps = [improve, use, random] if after["value"] < GOOD else [use, improve, random]
+    return [step for step in steps if step] or ["Nothing: the run has no labels to use yet."]
+
+
+def _why_random(found: Facts) -> str:
+    """What random rows would show; nothing if it is known well enough."""
+    after = found.after
+    if after is None or found.before is None:
+        return "" if found.changed is None else "nothing else shows how many labels are right"
+    if is_bounded(after):
+        return "only rows whose given label somebody has checked show how many labels are right"
+    width, rows = after["high"] - after["low"], after.get("rows", 0)
+    if width <= WIDE or not rows:
+        return ""
+    then = 100 * width * (rows / (rows + ASKED)) ** 0.5
+    return f"the interval of “right now” would shrink from {100 * width:.0f} to about {then:.0f} points"
 
 
 def _quoted(text: str) -> str:
@@ -156,11 +190,14 @@ def _quoted(text: str) -> str:
 
 def careful(run: Survey, found: Facts, rows: RowFacts | None) -> list[str]:
     """What to be careful about: classes at risk, few clean rows, a column that looks like a leak."""
-    lines = [f"{name}: {text}" for name, text in at_risk(run).items()]
+    risks = at_risk(run)
+    lines = [f"{name}: {text}" for name, text in list(risks.items())[:MOST_NAMED]]
+    if len(risks) > MOST_NAMED:
+        lines.append(f"{len(risks) - MOST_NAMED} more classes are at risk: they are marked in the table of classes.")
     judged = found.after["rows"] if found.after is not None else None
     if isinstance(judged, int) and judged < FEW:
         lines.append(f"Only {judged} clean rows judge these labels, so every number above is rough.")
-    few = [name for name, rows in _clean_of_class(run).items() if rows < FEW_OF_CLASS and name not in at_risk(run)]
+    few = [name for name, rows in _clean_of_class(run).items() if rows < FEW_OF_CLASS and name not in risks]
     if few:
         names = ", ".join(few[:MOST_NAMED]) + (f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else "")
         lines.append(f"Fewer than {FEW_OF_CLASS} clean rows: {names}. Nothing can be said of these classes alone.")
@@ -241,8 +278,8 @@ def class_table(run: Survey, rows: RowFacts | None) -> str:
             (f"{clean[name]:,}" if name in clean else "–", ""),
         ]
         numbers = "".join(f"<td class='number{extra}'>{text}</td>" for text, extra in cells)
-        risk = f"<td class='risk'>{'at risk' if name in risks else ''}</td>"
-        lines.append(f"<tr><th scope='row'>{escape(name)}</th>{numbers}{risk}</tr>")
+        risk = " <span class='risk'>at risk</span>" if name in risks else ""
+        lines.append(f"<tr><th scope='row'>{escape(name)}{risk}</th>{numbers}</tr>")
     heads = ["given", "changed away", "changed to it", "returned", "precision", "recall", "clean rows"]
     head = "".join(
         f"<th scope='col' class='number{' extra' if name.startswith('changed') else ''}'>{name}</th>" for name in heads
@@ -251,12 +288,12 @@ def class_table(run: Survey, rows: RowFacts | None) -> str:
     says = (
         f"Given and returned count the {int(noisy.sum()):,} rows with a given label and no clean one. Precision: of the"
         " rows returned as the class, those that are; recall: of the rows that are, those returned as it."
-        + ("" if known else " This run keeps neither.")
+        + ("" if known else " Neither is known here.")
     )
     return (
         f"<section id='classes'><h2>Class by class</h2><p class='says'>{says}</p><div class='wide' tabindex='0'"
         " role='region' aria-label='Class by class'><table class='class-table'><thead><tr><th scope='col'>class</th>"
-        f"{head}<th scope='col'><span class='unseen'>warning</span></th></tr></thead><tbody>{''.join(lines)}</tbody>"
+        f"{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
         "</table></div></section>"
     )
 
@@ -278,17 +315,16 @@ def _share(found: Any) -> str:
 def method_lines(run: Survey, found: Facts) -> Sequence[str]:
     """How the labels were made and what the classifier does, in words."""
     record, lines = run.record, []
-    sources = {"correct": "relabelling without training a network"}
     if chosen := record.get("labels_from") or record.get("method"):
-        lines.append(f"The labels come from {sources.get(str(chosen), str(chosen))}.")
+        by = "relabelling without training a network" if chosen == "correct" else f"the method {chosen}"
+        lines.append(f"The labels come from {by}.")
     estimate = record.get("estimate") or {}
-    ours, theirs = estimate.get("corrected_label_accuracy"), estimate.get("loop_label_accuracy")
-    if is_share(ours) and is_share(theirs):
-        of_loop = percent(theirs["value"])
-        lines.append(f"They are {percent(ours['value'])} right on clean rows; those of the loop alone {of_loop}.")
-    guard = record.get("guard")
-    if isinstance(guard, Mapping) and isinstance(guard.get("line"), str):
-        lines.append(guard["line"][:1].upper() + guard["line"][1:] + ".")
+    guard = _guard(run)
+    if found.changed and isinstance(guard.get("sure"), float):
+        if_so = " if the noise is as the noisy rows suggest" if guard.get("how") == "assumed" else ""
+        sure = percent(min(guard["sure"], 0.999))
+        more = " more than" if guard["sure"] > 0.999 else ""
+        lines.append(f"That changes fix more labels than they break is{more} {sure} certain{if_so}.")
     classifier = estimate.get("classifier_accuracy")
     if found.test_accuracy is not None:
         tested = ((record.get("data") or {}).get("test") or {}).get("rows")

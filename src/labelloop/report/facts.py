@@ -42,6 +42,11 @@ def percent(value: float | None, digits: int = 1) -> str:
     return "unknown" if value is None or value != value else f"{100 * value:.{digits}f}%"
 
 
+def is_bounded(found: Mapping[str, Any]) -> bool:
+    """Whether only bounds are known, and no value between them is better than another."""
+    return found.get("how") == "bounded"
+
+
 def within(found: Mapping[str, Any]) -> str:
     """The interval as text."""
     return f"{100 * found['low']:.1f} to {100 * found['high']:.1f}%"
@@ -81,6 +86,7 @@ class Facts:
         noisy: Rows with a given label and no clean one.
         clean: Clean rows.
         changed: Noisy rows whose label was changed.
+        filled: Rows that came without a label and have one now.
         wrong: Share of given labels that are wrong, with its interval.
         before: Share of given labels that are right, with its interval.
         after: Share of corrected labels that are right, with its interval.
@@ -90,7 +96,7 @@ class Facts:
         true_after: The same for corrected labels.
         test_accuracy: Test accuracy of the classifier after the last epoch.
         doubtful: Number of rows to review next.
-        doubtful_wrong: How many of these are wrong, judging by their confidence.
+        doubtful_share: The share of all wrong labels that they hold, judging by their confidence.
         notes: How to read the estimates.
     """
 
@@ -98,6 +104,7 @@ class Facts:
     noisy: int | None
     clean: int | None
     changed: int | None
+    filled: int
     wrong: Share | None
     before: Share | None
     after: Share | None
@@ -107,7 +114,7 @@ class Facts:
     true_after: float | None
     test_accuracy: float | None
     doubtful: int
-    doubtful_wrong: float
+    doubtful_share: float
     notes: tuple[str, ...]
 
 
@@ -135,12 +142,13 @@ def facts(run: Survey, rows: RowFacts | None) -> Facts:
         noisy = int(((rows.given != MISSING) & (rows.corrected != MISSING) & ~rows.clean).sum())
         clean = int(rows.clean.sum())
         open_rows = ~rows.clean & ~np.isnan(rows.confidence)
-        doubt = np.sort(1 - rows.confidence[open_rows])[::-1][:PLANNED]
+        doubt = np.sort(1 - rows.confidence[open_rows])[::-1]
     return Facts(
         rows=len(run.labels) if run.labels is not None else data.get("rows"),
         noisy=noisy,
         clean=clean,
         changed=None if rows is None else int(rows.changed.sum()),
+        filled=0 if rows is None else int(((rows.given == MISSING) & (rows.corrected != MISSING) & ~rows.clean).sum()),
         wrong=wrong,
         before=before,
         after=_share(found, "corrected_label_accuracy"),
@@ -149,8 +157,8 @@ def facts(run: Survey, rows: RowFacts | None) -> Facts:
         true_before=last.get("given_label_accuracy"),
         true_after=last.get("corrected_label_accuracy"),
         test_accuracy=last.get("test_accuracy"),
-        doubtful=len(doubt),
-        doubtful_wrong=float(doubt.sum()),
+        doubtful=min(len(doubt), PLANNED),
+        doubtful_share=float(doubt[:PLANNED].sum() / max(doubt.sum(), 1e-9)),
         notes=tuple(str(note) for note in found.get("notes") or ()),
     )
 

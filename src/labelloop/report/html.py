@@ -8,7 +8,7 @@ from pathlib import Path
 
 from labelloop.errors import DataError
 from labelloop.report.compare_page import compare_page
-from labelloop.report.facts import facts, percent, row_facts, within
+from labelloop.report.facts import facts, is_bounded, percent, row_facts, within
 from labelloop.report.run_page import run_page
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import REPORT, is_report
@@ -67,10 +67,10 @@ def in_notebook(run: Survey) -> str:
         ("rows", "unknown" if found.rows is None else f"{found.rows:,}"),
         ("labels changed", "none" if found.changed is None else f"{found.changed:,}"),
     ]
-    if found.before is not None:
-        lines.append(("given labels that are right", f"{percent(found.before['value'])} ({within(found.before)})"))
-    if found.after is not None:
-        lines.append(("corrected labels that are right", f"{percent(found.after['value'])} ({within(found.after)})"))
+    for which, part in (("given", found.before), ("corrected", found.after)):
+        if part is not None:
+            value = within(part) if is_bounded(part) else f"{percent(part['value'])} ({within(part)})"
+            lines.append((f"{which} labels that are right", value))
     if found.test_accuracy is not None:
         lines.append(("test accuracy", percent(found.test_accuracy)))
     if run.path is not None:

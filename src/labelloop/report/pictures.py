@@ -21,8 +21,9 @@ from labelloop.types import MISSING
 MOST_CLASSES = 300  # classes in a noise matrix; beyond a few the page zooms into it
 READABLE = 12  # classes that keep their own order; more are put beside those they are confused with
 TINY = 0.0005  # shares of a noise matrix that are left out where there are many classes
-MOST_FLOWS = 40
-MOST_DOTS = 100_000  # rows in a map
+MOST_FLOWS = 16
+ENOUGH = 10  # clean rows that show whether confidences are right
+MOST_DOTS, ROUGH = 100_000, 0.5  # rows in a map; one that shows less of how rows differ is rough
 MOST_FEATURES = 2**30  # bytes of features that are read to draw one
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 CURVES = {
@@ -116,7 +117,8 @@ def _flows(run: Survey, rows: RowFacts | None) -> Picture:
         "all_flows": len(found),
         "left_out": sum(count for _, _, count in found[MOST_FLOWS:]),
         "here": f"The largest change is from {first['from']} to {first['to']}: {first['rows']:,} rows,"
-        f" {percent(first['rows'] / total, 0)} of all changes.",
+        f" {percent(first['rows'] / total, 0)} of all changes."
+        + (f" Drawn are the {MOST_FLOWS} largest of {len(found):,} such pairs." if len(found) > MOST_FLOWS else ""),
     }
 
 
@@ -150,7 +152,7 @@ def _dynamics(run: Survey) -> Picture:
 def _weights(run: Survey) -> Picture:
     """The combination weights of every round: the given label or the first labels, then each round's correction."""
     rounds = [each for each in run.record.get("rounds") or [] if each.get("weights")]
-    if rounds:
+    if rounds and any(max(each["weights"]) < 0.999 for each in rounds):  # else bars of one colour each
         last = dict(
             sorted(((_name(rounds[-1], c), w) for c, w in enumerate(rounds[-1]["weights"])), key=lambda x: -x[1])
         )
@@ -181,7 +183,7 @@ def _weights(run: Survey) -> Picture:
     return {
         "kind": "sources",
         "bars": bars,
-        "here": f"Of rows with a given label, {name} decides {percent(weight, 0)}.",
+        "here": f"Where a row has a given label, “{name}” counts for {percent(weight, 0)}.",
     }
 
 
@@ -194,7 +196,7 @@ def _name(entry: dict[str, Any], number: int) -> str:
 def _reliability(run: Survey) -> Picture:
     """Accuracy against confidence, on held-out clean rows."""
     bins = (run.record.get("estimate") or {}).get("reliability")
-    if not bins:
+    if not bins or sum(each["rows"] for each in bins) < ENOUGH:
         return None
     most = max(bins, key=lambda each: each["rows"])
     here = (
@@ -209,9 +211,7 @@ def _coverage(run: Survey, rows: RowFacts | None) -> Picture:
     if rows is None or not rows.changed.any():
         return None
     confidence = rows.confidence[rows.changed]
-    estimate = run.record.get("estimate") or {}
-    bins = estimate.get("reliability") or []
-    measured = {round(float(each["from"]), 3): each for each in estimate.get("changes_by_confidence") or []}
+    bins = (run.record.get("estimate") or {}).get("reliability") or []
     points: list[dict[str, Any]] = []
     for least in THRESHOLDS:
         kept = confidence >= least
@@ -224,17 +224,13 @@ def _coverage(run: Survey, rows: RowFacts | None) -> Picture:
                 "changes": int(kept.sum()),
                 "claimed": _number(float(confidence[kept].mean()), 4) if kept.any() else None,
                 "right": share(round(hits), judges) if at_edge else None,
-                "changes_right": measured.get(round(least, 3)),
             }
         )
     at = next(point for point in points if point["least"] == 0.9)
     here = f"With --min-confidence 0.9, {at['changes']:,} of {len(confidence):,} changes are left"
-    judged = at["changes_right"] or at["right"]
-    if judged:
-        what = "changes" if at["changes_right"] else "labels"
-        here += f"; of {what} that sure, {percent(judged['low'])} to {percent(judged['high'])} are right"
-    here += "."
-    return {"points": points, "all_changes": int(rows.changed.sum()), "here": here}
+    if at["right"]:
+        here += f"; of labels that sure, {percent(at['right']['low'])} to {percent(at['right']['high'])} are right"
+    return {"points": points, "all_changes": int(rows.changed.sum()), "here": f"{here}."}
 
 
 def row_map(run: Survey, rows: RowFacts | None) -> Picture:
@@ -257,15 +253,16 @@ def row_map(run: Survey, rows: RowFacts | None) -> Picture:
     places, held = _two_components(np.nan_to_num(kept[name][known].astype(np.float32)), name == "table_inputs")
     low, high = places.min(axis=0), places.max(axis=0)
     scaled = np.round((places - low) / np.maximum(high - low, 1e-9) * 65_535)
-    what = "All" if len(known) == len(rows.given) else f"{len(known):,} of {len(rows.given):,}"
+    what = f"All {len(known):,}" if len(known) == len(rows.given) else f"{len(known):,} of {len(rows.given):,}"
+    changed = int(rows.changed[known].sum())
     return {
         "row": packed(known, np.uint32),
         "x": packed(scaled[:, 0], np.uint16),
         "y": packed(scaled[:, 1], np.uint16),
         "label": packed(rows.corrected[known], np.uint16),
         "changed": packed(rows.changed[known], np.uint8),
-        "here": f"{what} rows, of which {int(rows.changed[known].sum()):,} have a changed label; the two directions"
-        f" hold {percent(held, 0)} of the spread of the features.",
+        "here": f"{what} rows{f', {changed:,} of them with a changed label' if changed else ''}. The picture shows"
+        f" {percent(held, 0)} of how they differ{', so it is rough' if held < ROUGH else ''}.",
     }
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.report.answer import answer, class_table, method_lines
+from labelloop.report.answer import answer, class_table, method_lines, sentence
 from labelloop.report.facts import Facts, RowFacts, facts, row_facts
 from labelloop.report.page import data_block, page
 from labelloop.report.pictures import packed, pictures
+from labelloop.report.review.looks import Looks
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING
 
@@ -27,30 +28,36 @@ SMALL, SIDE = 4_000, 128  # bytes of an image that is small enough, and pixels o
 MOST_LETTERS = 12_000_000  # of texts and values, before they are compressed
 NONE = 65_535  # a class that is missing, in the columns of a page
 
-TITLES = {
+TITLES = {  # each with what it shows, and what a click does where there are changed rows
     "map": (
         "Map of the rows",
-        "Rows that are alike lie together. A ring marks a changed label. Draw around dots to see them in the table.",
+        "Rows that are alike tend to lie together.",
+        "A ring marks a changed label. Draw around dots to see them in the table.",
     ),
     "noise": (
         "What was confused",
-        "Of the rows of each true class, the share that came with each given label. Click a cell to see its changes.",
+        "Of the rows of each true class, the share in % that came with each given label.",
+        "Click a cell to see its changes.",
     ),
     "flows": (
         "Where labels went",
-        "Changed labels, from the given class to the corrected one. Click one to see its rows.",
+        "Changed labels, from the given class to the corrected one.",
+        "Click one to see its rows.",
     ),
     "coverage": (
         "How many changes to trust",
         "The higher the least confidence, the fewer changes are left, and the more of them are right.",
+        "",
     ),
     "reliability": (
         "Are the confidences right?",
-        "On the diagonal, labels that are 80% sure are right in 80 of 100 rows. From clean rows, with 95% intervals.",
+        "On the diagonal, labels that are 80% sure are right in 80 of 100 rows. Beside a dot stands its number of clean"
+        " rows (at least 5), and a line for its 95% interval.",
+        "",
     ),
-    "dynamics": ("Training", "By epoch. Dotted: a round of correction. Dashed: the learning rate drops."),
-    "weights": ("What the labels are made of", "The weight of each part in the corrected labels."),
-    "seconds": ("Time", "Seconds of every phase, over all epochs."),
+    "dynamics": ("Training", "By epoch. Dotted: a round of correction. Dashed: the learning rate drops.", ""),
+    "weights": ("What the labels are made of", "The weight of each part in the corrected labels.", ""),
+    "seconds": ("Time", "Seconds of every phase, over all epochs.", ""),
 }
 METHOD = ("dynamics", "weights", "seconds")  # pictures of how it was done
 FULL = ("map",)
@@ -68,7 +75,8 @@ def packed_rows(run: Survey, rows: RowFacts | None, most: int = MOST_ROWS) -> di
         return None
     changed = np.flatnonzero(rows.changed)
     chosen, notes = _chosen(changed, rows.confidence, most)
-    kind, shown, images, about = _looks(run, chosen)
+    order = Looks(run, rows).order(rows.pairs(rows.changed, len(run.classes))[0][:2]) if len(changed) else []
+    kind, shown, images, about = _looks(run, chosen, order)
     columns = {
         "row": packed(chosen, np.uint32),
         "given": _classes(rows.given[chosen]),
@@ -78,7 +86,7 @@ def packed_rows(run: Survey, rows: RowFacts | None, most: int = MOST_ROWS) -> di
         "ids": _ids(run, chosen),
         "kind": kind,
         "shown": shown,
-        "names": list(run.preview.columns) if run.preview is not None else [],
+        "names": [] if run.preview is None else [run.preview.columns[k] for k in order],
     }
     return {
         "columns": _deflated(columns),
@@ -99,8 +107,8 @@ def _chosen(changed: NDArray, confidence: NDArray[np.float64], most: int) -> tup
     return np.concatenate([order[:half], order[-half:]]), [f"the table holds {note}; all are in labels.parquet"]
 
 
-def _looks(run: Survey, chosen: NDArray) -> tuple[str, list[Any], dict[int, str], list[str]]:
-    """What the chosen rows look like: texts and values in row order, images by position."""
+def _looks(run: Survey, chosen: NDArray, order: list[int]) -> tuple[str, list[Any], dict[int, str], list[str]]:
+    """What the chosen rows look like: texts and values, in an order of the columns; images by position."""
     if run.preview is None:
         return "none", [], {}, []
     looks, kind = run.preview.by_row(), run.preview.kind
@@ -109,23 +117,22 @@ def _looks(run: Survey, chosen: NDArray) -> tuple[str, list[Any], dict[int, str]
     limit = MOST_IMAGES if kind == "image" else len(known)
     half = limit // 2
     picked = known if len(known) <= limit else [*known[:half], *known[-half:]]
-    shown: list[Any] = []
-    images: dict[int, str] = {}
+    shown: dict[int, Any] = {}
     size = 0
-    kept = 0
     for place in _from_both_ends(picked):
-        look = looks[int(chosen[place])]
-        look = _smaller(look) if kind == "image" else look
-        size += len(look) if kind == "image" else sum(map(len, look)) if kind == "values" else len(look)
+        look: Any = looks[int(chosen[place])]
+        if kind == "image":
+            look = _smaller(look)
+        elif kind == "values":
+            look = [look[k] if k < len(look) else "" for k in order]
+        size += sum(map(len, look)) if kind == "values" else len(look)
         if size > (MOST_BYTES if kind == "image" else MOST_LETTERS):
             break
-        kept += 1
-        if kind == "image":
-            images[place] = base64.b64encode(look).decode()
-        else:
-            shown.append([place, look])
-    notes = [] if kept == len(chosen) else [f"{kept:,} of these rows are shown with their {what}: {_sample(run)}"]
-    return kind, shown, images, notes
+        shown[place] = base64.b64encode(look).decode() if kind == "image" else look
+    sample = run.preview.sample or "those that the run keeps"
+    note = f"{len(shown):,} of these rows are shown with their {what}: {sample}"
+    notes = [note] if len(shown) < len(chosen) else []
+    return (kind, [], shown, notes) if kind == "image" else (kind, list(shown.items()), {}, notes)
 
 
 def _smaller(image: bytes) -> bytes:
@@ -144,11 +151,6 @@ def _smaller(image: bytes) -> bytes:
     place = io.BytesIO()
     made.save(place, "JPEG", quality=80)
     return place.getvalue()
-
-
-def _sample(run: Survey) -> str:
-    assert run.preview is not None
-    return run.preview.sample or "those that the run keeps"
 
 
 def _from_both_ends(places: list[int]) -> list[int]:
@@ -197,12 +199,15 @@ def run_page(run: Survey, most_rows: int = MOST_ROWS) -> str:
             f"<section id='answer'><h2 class='unseen'>The answer</h2>{answer(run, found, rows)}</section>",
             class_table(run, rows),
             _rows_section(table_data),
-            f"<section id='pictures'><h2>Pictures</h2><div class='pictures'>{_figures(drawn, False)}</div></section>",
+            f"<section id='pictures'><h2>Pictures</h2>{_figures(drawn, False, found)}</section>",
             _method(run, found, drawn),
             "</main>",
         ]
     )
-    blocks = [data_block("report-data", {"classes": run.classes, "pictures": drawn, "rows": table})]
+    known = np.zeros(0, int) if rows is None else rows.corrected[rows.corrected != MISSING]
+    by_size = np.argsort(-np.bincount(known, minlength=len(run.classes)), kind="stable").tolist()
+    data = {"classes": run.classes, "by_size": by_size, "pictures": drawn, "rows": table}
+    blocks = [data_block("report-data", data)]
     return page(f"{run.name} · LabelLoop", body, styles=STYLES, scripts=SCRIPTS, blocks=blocks)
 
 
@@ -222,14 +227,15 @@ def _about(run: Survey, found: Facts) -> str:
     return " · ".join([parts[0], *(escape(str(part)) for part in parts[1:] if part)])
 
 
-def _figures(drawn: dict[str, Any], method: bool) -> str:
-    return "".join(
+def _figures(drawn: dict[str, Any], method: bool, found: Facts) -> str:
+    made = "".join(
         f"<figure data-picture='{name}' class='{'full' if name in FULL else ''}'><h3>{title}</h3>"
-        f"<p class='here'>{escape(drawn[name]['here'])}</p><p class='says'>{says}</p>"
+        f"<p class='here'>{escape(drawn[name]['here'])}</p><p class='says'>{says} {click if found.changed else ''}</p>"
         "<div class='chart'><noscript>The pictures need JavaScript.</noscript></div></figure>"
-        for name, (title, says) in TITLES.items()
+        for name, (title, says, click) in TITLES.items()
         if (name in METHOD) == method and drawn[name] is not None
     )
+    return f"<div class='pictures'>{made}</div>"
 
 
 def _rows_section(table: dict[str, Any] | None) -> str:
@@ -244,13 +250,13 @@ def _rows_section(table: dict[str, Any] | None) -> str:
 
 def _method(run: Survey, found: Facts, drawn: dict[str, Any]) -> str:
     told = "".join(f"<p>{escape(line)}</p>" for line in method_lines(run, found))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
+    notes = "".join(f"<li>{escape(sentence(note))}</li>" for note in found.notes)
     estimate = f"<h3>How to read the estimates</h3><ul>{notes}</ul>" if notes else ""
     names = ("method", "seed", "stop_reason", "config", "versions")
     settings = escape(
         json.dumps({key: run.record[key] for key in names if key in run.record}, indent=1, ensure_ascii=False)
     )
     return (
-        f"<section id='method'><h2>Method</h2>{told}{estimate}<div class='pictures'>{_figures(drawn, True)}</div>"
+        f"<section id='method'><h2>Method</h2>{told}{estimate}{_figures(drawn, True, found)}"
         f"<details><summary>Settings and versions</summary><pre tabindex='0'>{settings}</pre></details></section>"
     )

@@ -136,8 +136,7 @@ class Session:
         name = f"number {row}" if blind else self.ids[row]
         card: dict[str, Any] = {"row": row, "id": name, "look": self.looks.look(row), "blind": blind}
         classes = self.looks.rivals(row)
-        if near:
-            card["order"] = self.looks.order(classes) if not blind else []
+        card["order"] = [] if blind else self.looks.order(classes)
         card["near"] = [
             {
                 "id": self.ids[k],

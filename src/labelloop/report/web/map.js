@@ -9,16 +9,14 @@ LabelLoop.map = (data) => {
   const column = (name, kind) => new kind(LabelLoop.bytes(found[name]).buffer);
   const row = column("row", Uint32Array), x = column("x", Uint16Array), y = column("y", Uint16Array);
   const label = column("label", Uint16Array), changed = column("changed", Uint8Array);
-  const COLOURS = ["--blue", "--orange", "--green", "--purple", "--sky", "--red", "--given"];
+  const colourOf = LabelLoop.colourOf(data), largest = data.by_size.slice(0, LabelLoop.COLOURS.length);
   const MARGIN = 12;
 
-  const sizes = new Map();
-  for (const code of label) sizes.set(code, (sizes.get(code) ?? 0) + 1);
-  const common = [...sizes].sort((a, b) => b[1] - a[1]).slice(0, COLOURS.length).map(([code]) => code);
+  const present = new Set(label), common = largest.filter((code) => present.has(code));
   const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": "Map of the rows. Arrow keys move a circle, plus and minus change its size, Enter shows its rows, Escape shows all." });
-  const legend = make("div", { class: "legend" }, ...common.map((code, k) => make("span", {}, make("i", { style: `background:var(${COLOURS[k]})` }), data.classes[code])),
-    sizes.size > common.length ? make("span", {}, make("i", { style: "background:var(--soft)" }), `${sizes.size - common.length} other classes`) : null,
-    make("span", {}, "○ changed"));
+  const legend = make("div", { class: "legend" }, ...common.map((code) => make("span", {}, make("i", { style: `background:var(${colourOf(code)})` }), data.classes[code])),
+    present.size > common.length ? make("span", {}, make("i", { style: "background:var(--soft)" }), `${present.size - common.length} other classes`) : null,
+    changed.includes(1) ? make("span", {}, "○ changed") : null);
   const status = make("p", { class: "status", role: "status" });
   place.replaceChildren(legend, make("div", { class: "map-place" }, canvas), status);
 
@@ -35,23 +33,24 @@ LabelLoop.map = (data) => {
     canvas.width = width * scale;
     canvas.height = height * scale;
     pen.setTransform(scale, 0, 0, scale, 0, 0);
-    const colour = new Map(common.map((code, k) => [code, style.getPropertyValue(COLOURS[k])]));
-    const other = style.getPropertyValue("--soft"), ink = style.getPropertyValue("--ink");
-    const radius = row.length > 20000 ? 1.2 : row.length > 3000 ? 1.8 : 2.6;
+    const colour = new Map([...present].map((code) => [code, style.getPropertyValue(colourOf(code))]));
+    const ink = style.getPropertyValue("--ink");
+    const radius = row.length > 20000 ? 1.2 : row.length > 3000 || width < 500 ? 1.8 : 2.6;
+    const ring = radius + (width < 500 ? 1.5 : 2.5);
     pen.clearRect(0, 0, width, height);
     pen.globalAlpha = row.length > 20000 ? 0.4 : 0.65;
     for (let k = 0; k < row.length; k++) {
-      pen.fillStyle = colour.get(label[k]) ?? other;
+      pen.fillStyle = colour.get(label[k]);
       pen.fillRect(across(k) - radius, down(k) - radius, 2 * radius, 2 * radius);
     }
     pen.globalAlpha = 1;
     pen.strokeStyle = ink;
-    pen.lineWidth = 1;
+    pen.lineWidth = width < 500 || row.length > 3000 ? 0.7 : 1;
     pen.beginPath();
     for (let k = 0; k < row.length; k++) {
       if (!changed[k]) continue;
-      pen.moveTo(across(k) + radius + 2.5, down(k));
-      pen.arc(across(k), down(k), radius + 2.5, 0, 7);
+      pen.moveTo(across(k) + ring, down(k));
+      pen.arc(across(k), down(k), ring, 0, 7);
     }
     pen.stroke();
     picture = pen.getImageData(0, 0, canvas.width, canvas.height);
@@ -86,7 +85,8 @@ LabelLoop.map = (data) => {
       rows.add(row[k]);
       moved += changed[k];
     }
-    status.textContent = `${count(rows.size)} rows marked, ${count(moved)} of them changed; the table shows those. Escape, or a click, shows all.`;
+    const then = LabelLoop.mark ? `, ${count(moved)} of them changed; the table shows those. Escape, or a click, shows all.` : ".";
+    status.textContent = `${count(rows.size)} rows marked${then}`;
     figure.dataset.marked = rows.size;
     LabelLoop.mark?.(rows);
   }
@@ -107,6 +107,7 @@ LabelLoop.map = (data) => {
   canvas.addEventListener("pointerdown", (event) => { circle = null; path = [at(event)]; canvas.setPointerCapture(event.pointerId); });
   canvas.addEventListener("pointermove", (event) => { if (event.buttons && path.length) { path.push(at(event)); paint(); } });
   canvas.addEventListener("pointerup", () => (path.length > 3 ? choose() : all()));
+  canvas.addEventListener("pointercancel", all); // the page is scrolled instead
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: [-12, 0], ArrowRight: [12, 0], ArrowUp: [0, -12], ArrowDown: [0, 12] }[event.key];
     if (!step && !["+", "-", "Enter", "Escape"].includes(event.key)) return;

@@ -4,29 +4,31 @@ LabelLoop.pictures = (() => {
   const { make, percent, count } = LabelLoop;
   const colours = ["var(--blue)", "var(--orange)", "var(--green)", "var(--purple)", "var(--sky)", "var(--red)"];
   const short = (text, most = 16) => (String(text).length > most ? `${String(text).slice(0, most - 1)}…` : String(text));
-  const margin = (names) => 14 + 7 * Math.min(16, Math.max(2, ...names.map((name) => String(name).length)));
+  const margin = (names, most = 16) => 14 + 7 * Math.min(most, Math.max(2, ...names.map((name) => String(name).length)));
   const base = (width, options) => Plot.plot({ width, ...(options.margin === undefined ? { marginBottom: 40 } : {}), style: { background: "none", fontSize: "12px" }, ...options });
 
   const drill = (wanted) => LabelLoop.drill?.(wanted);
   const READABLE = 12; // classes whose names fit beside a matrix
+  let hasRows = false, colourOf = null; // of the page that is drawn
 
   // A matrix of some classes, drawn with their names if they are few.
   function matrix(data, from, to, width, clicked) {
     const codes = Array.from({ length: to - from }, (_, k) => from + k), names = codes.map((k) => data.classes[k]);
     const cells = data.cells.filter(([i, j]) => i >= from && i < to && j >= from && j < to)
       .map(([i, j, share, rows]) => ({ i, j, truth: data.classes[i], given: data.classes[j], share, rows }));
-    const few = names.length <= READABLE, side = few ? margin(names) : 24;
+    const letters = width < 420 ? 14 : 22;
+    const few = names.length <= READABLE, side = few ? margin(names, letters) : 24, below = few ? 0.72 * side : 24; // slanted names are lower than long
     const size = Math.max(1, Math.min(56, (width - side - 24) / names.length));
+    const most = Math.max(0.01, ...cells.filter((d) => d.i !== d.j).map((d) => d.share));
     const svg = base(Math.min(width, side + 24 + size * names.length), {
-      height: side + size * names.length + 34,
-      marginLeft: side + 14, marginBottom: side + 10, marginTop: 10,
-      x: { domain: codes, label: "given label", ticks: few ? codes : [], tickFormat: (k) => short(data.classes[k]), tickRotate: names.length > 5 || side > 60 ? -45 : 0, tickSize: 0 },
-      y: { domain: codes, label: "true class", ticks: few ? codes : [], tickFormat: (k) => short(data.classes[k]), tickSize: 0 },
-      color: { type: "sqrt", scheme: "cividis", domain: [0, 1], label: "share", unknown: "var(--line)" },
+      height: below + size * names.length + 44,
+      marginLeft: side + 14, marginBottom: below + 20, marginTop: 10,
+      x: { domain: codes, label: "given label", ticks: few ? codes : [], tickFormat: (k) => short(data.classes[k], letters), tickRotate: names.length > 5 || side > 60 ? -45 : 0, tickSize: 0 },
+      y: { domain: codes, label: "true class", ticks: few ? codes : [], tickFormat: (k) => short(data.classes[k], letters), tickSize: 0 },
       marks: [
-        Plot.cell(cells, { x: "j", y: "i", fill: "share", inset: few ? 0.5 : 0 }),
+        Plot.cell(cells, { x: "j", y: "i", fill: (d) => (d.i === d.j ? "var(--blue)" : "var(--orange)"), fillOpacity: { value: (d) => (d.i === d.j ? 0.1 + 0.35 * d.share : (few ? 0.05 : 0.15) + (few ? 0.45 : 0.85) * Math.sqrt(d.share / most)), scale: null }, inset: few ? 0.5 : 0 }),
         few && size >= 34
-          ? Plot.text(cells, { x: "j", y: "i", text: (d) => (100 * d.share).toFixed(d.share < 0.095 ? 1 : 0), fill: (d) => (d.share > 0.3 ? "black" : "white"), fontSize: 11, pointerEvents: "none" })
+          ? Plot.text(cells, { x: "j", y: "i", text: (d) => (100 * d.share).toFixed(d.share < 0.095 ? 1 : 0), fill: "currentColor", fontSize: 11, pointerEvents: "none" })
           : null,
         Plot.tip(cells, Plot.pointer({
           x: "j", y: "i",
@@ -39,8 +41,9 @@ LabelLoop.pictures = (() => {
   }
 
   function noise(data, width) {
+    const name = (each) => `${each.true} labelled ${each.given}`;
     const list = make("ul", { class: "confusions" }, ...data.confusions.map((each) => make("li", {},
-      make("button", { type: "button", class: "link", "data-drill": JSON.stringify({ given: each.given_code, corrected: each.true_code }) }, `${each.true} labelled ${each.given}`),
+      hasRows ? make("button", { type: "button", class: "link", "data-drill": JSON.stringify({ given: each.given_code, corrected: each.true_code }) }, name(each)) : make("b", {}, name(each)),
       make("span", { class: "says" }, `${percent(each.share)} of the class, about ${count(Math.round(each.rows))} rows`))));
     const toRows = (cell) => { if (cell.i !== cell.j) drill({ given: data.codes[cell.j], corrected: data.codes[cell.i] }); };
     const size = data.classes.length;
@@ -66,32 +69,32 @@ LabelLoop.pictures = (() => {
 
   function flows(data, width) {
     const nodes = new Map();
-    const node = (side, name) => {
+    const node = (side, name, code) => {
       const key = `${side} ${name}`;
-      if (!nodes.has(key)) nodes.set(key, { key, side, name });
+      if (!nodes.has(key)) nodes.set(key, { key, side, name, code });
       return key;
     };
     const links = data.flows.map((flow) => ({
-      source: node("given", flow.from), target: node("corrected", flow.to), value: flow.rows, flow,
+      source: node("given", flow.from, flow.from_code), target: node("corrected", flow.to, flow.to_code), value: flow.rows, flow,
     }));
     const names = [...nodes.values()].map((each) => each.name);
-    const letters = width < 420 ? 11 : 16; // of a name
+    const letters = width < 420 ? 11 : 20; // of a name
     const side = 48 + 7 * Math.min(letters, Math.max(2, ...names.map((name) => name.length)));
-    const height = Math.max(260, 18 * Math.max(...["given", "corrected"].map((s) => [...nodes.values()].filter((n) => n.side === s).length)) + 60);
-    const graph = Plot.sankey().nodeId((d) => d.key).nodeWidth(10).nodePadding(6).nodeSort(null)
+    const height = Math.max(260, 26 * Math.max(...["given", "corrected"].map((s) => [...nodes.values()].filter((n) => n.side === s).length)) + 60);
+    const graph = Plot.sankey().nodeId((d) => d.key).nodeWidth(10).nodePadding(12).nodeSort(null)
       .extent([[side, 24], [width - side, height - 6]])({ nodes: [...nodes.values()], links });
-    const order = [...new Set(names)];
-    const colour = (name) => colours[order.indexOf(name) % colours.length];
+    const colour = (each) => `var(${colourOf(each.code)})`;
+    const ofLink = (d) => colour(colourOf(d.source.code) === "--soft" ? d.target : d.source);
     const svg = base(width, {
       height, margin: 0,
       x: { type: "identity", axis: null }, y: { type: "identity", axis: null },
       marks: [
         Plot.link(graph.links, {
           x1: (d) => d.source.x1, y1: "y0", x2: (d) => d.target.x0, y2: "y1", curve: "bump-x",
-          stroke: (d) => colour(d.source.name), strokeWidth: (d) => Math.max(1, d.width), strokeOpacity: 0.45,
+          stroke: ofLink, strokeWidth: (d) => Math.max(1, d.width), strokeOpacity: 0.45,
           title: (d) => `${d.flow.from} → ${d.flow.to}: ${count(d.value)} rows`,
         }),
-        Plot.rect(graph.nodes, { x1: "x0", x2: "x1", y1: "y0", y2: "y1", fill: (d) => colour(d.name) }),
+        Plot.rect(graph.nodes, { x1: "x0", x2: "x1", y1: "y0", y2: "y1", fill: (d) => colour(d) }),
         Plot.text(graph.nodes.filter((d) => d.side === "given"), {
           x: (d) => d.x0 - 4, y: (d) => (d.y0 + d.y1) / 2, text: (d) => `${short(d.name, letters)} ${count(d.value)}`, textAnchor: "end",
         }),
@@ -180,16 +183,16 @@ LabelLoop.pictures = (() => {
   });
 
   function reliability(data, width) {
-    const side = Math.min(width, 420);
+    const side = Math.min(width, 420), bins = data.bins.filter((d) => d.rows >= 5);
     return base(side, {
-      height: Math.min(side, 340), x: { label: "confidence", domain: [0, 100], percent: true, grid: true },
-      y: { label: "share that is right", domain: [0, 100], percent: true, grid: true },
+      height: Math.min(side, 340), x: { label: "confidence (%)", domain: [0, 100], percent: true, grid: true },
+      y: { label: "right (%)", domain: [0, 100], percent: true, grid: true },
       marks: [
         Plot.line([[0, 0], [1, 1]], { stroke: "currentColor", strokeOpacity: 0.5, strokeDasharray: "4 3" }),
-        Plot.ruleX(data.bins, { x: "confidence", y1: "low", y2: "high", stroke: "var(--blue)", strokeWidth: 2 }),
-        Plot.dot(data.bins, { x: "confidence", y: "value", fill: "var(--blue)", r: 4 }),
-        Plot.text(data.bins, { x: "confidence", y: "value", text: (d) => count(d.rows), dx: 8, dy: -8, textAnchor: "start", fontSize: 10 }),
-        Plot.tip(data.bins, Plot.pointer({ x: "confidence", y: "value", title: (d) => `${count(d.rows)} clean rows, confidence ${percent(d.confidence)}\n${percent(d.value)} right (${percent(d.low)} to ${percent(d.high)})` })),
+        Plot.ruleX(bins, { x: "confidence", y1: "low", y2: "high", stroke: "var(--blue)", strokeWidth: 2 }),
+        Plot.dot(bins, { x: "confidence", y: "value", fill: "var(--blue)", r: 4 }),
+        Plot.text(bins, { x: "confidence", y: "value", text: (d) => count(d.rows), dx: 8, dy: -8, textAnchor: "start", fontSize: 11, stroke: "var(--panel)", strokeWidth: 3, fill: "currentColor", paintOrder: "stroke" }),
+        Plot.tip(bins, Plot.pointer({ x: "confidence", y: "value", title: (d) => `${count(d.rows)} clean rows, confidence ${percent(d.confidence)}\n${percent(d.value)} right (${percent(d.low)} to ${percent(d.high)})` })),
       ],
     });
   }
@@ -200,20 +203,20 @@ LabelLoop.pictures = (() => {
   });
 
   function coverage(data, width) {
-    const measured = data.points.filter((d) => d.changes_right || d.right).map((d) => ({ ...(d.changes_right || d.right), least: d.least, changes: d.changes }));
+    const measured = data.points.filter((d) => d.right).map((d) => ({ ...d.right, least: d.least, changes: d.changes }));
     const claimed = data.points.filter((d) => d.claimed !== null);
     const top = base(width, {
-      height: 190, x: { label: null, domain: [0, 100], percent: true }, y: { label: "right", percent: true, grid: true, nice: true },
+      height: 190, x: { label: null, domain: [0, 100], percent: true }, y: { label: "right (%)", percent: true, grid: true, nice: true },
       color: { legend: true, domain: ["measured on held-out clean rows", "what the confidence claims"], range: ["var(--blue)", "var(--orange)"] },
       marks: [
         measured.length ? Plot.areaY(measured, { x: "least", y1: "low", y2: "high", fill: "var(--blue)", fillOpacity: 0.18 }) : null,
         measured.length ? Plot.line(measured, { x: "least", y: "value", stroke: "var(--blue)", strokeWidth: 2, marker: "dot" }) : null,
         Plot.line(claimed, { x: "least", y: "claimed", stroke: "var(--orange)", strokeDasharray: "5 3", strokeWidth: 2, marker: "dot" }),
-        Plot.tip(claimed, Plot.pointer({ x: "least", y: "claimed", title: (d) => `at ${d.least}: ${count(d.changes)} changes, ${percent(d.claimed)} claimed${d.changes_right || d.right ? `, ${percent((d.changes_right || d.right).value)} measured` : ""}` })),
+        Plot.tip(claimed, Plot.pointer({ x: "least", y: "claimed", title: (d) => `at ${d.least}: ${count(d.changes)} changes, ${percent(d.claimed)} claimed${d.right ? `, ${percent(d.right.value)} measured` : ""}` })),
       ],
     });
     const bottom = base(width, {
-      height: 130, x: { label: "least confidence", domain: [0, 100], percent: true }, y: { label: "changes left", grid: true, zero: true },
+      height: 130, x: { label: "least confidence (%)", domain: [0, 100], percent: true }, y: { label: "changes left", grid: true, zero: true },
       marks: [Plot.areaY(data.points, { x: "least", y: "changes", fill: "var(--green)", fillOpacity: 0.3 }),
         Plot.line(data.points, { x: "least", y: "changes", stroke: "var(--green)", strokeWidth: 2, marker: "dot" })],
     });
@@ -222,10 +225,7 @@ LabelLoop.pictures = (() => {
 
   const coverageTable = (data) => ({
     head: ["least confidence", "changes", "right, measured", "95% interval", "right, claimed"],
-    lines: data.points.map((d) => {
-      const right = d.changes_right || d.right;
-      return [d.least, count(d.changes), right ? percent(right.value) : "–", right ? `${percent(right.low)} to ${percent(right.high)}` : "–", percent(d.claimed)];
-    }),
+    lines: data.points.map(({ right, ...d }) => [d.least, count(d.changes), right ? percent(right.value) : "–", right ? `${percent(right.low)} to ${percent(right.high)}` : "–", percent(d.claimed)]),
   });
 
   function seconds(data, width) {
@@ -336,6 +336,8 @@ LabelLoop.pictures = (() => {
   }
 
   return (data) => {
+    hasRows = Boolean(data.rows?.count);
+    colourOf = LabelLoop.colourOf(data);
     const figures = [...document.querySelectorAll("figure[data-picture]")];
     const all = () => figures.forEach((figure) => draw(figure, data));
     all();

@@ -72,8 +72,9 @@
     if (state.by_several) parts.push(` · same answer on ${state.agreed} of ${state.by_several} rows that several answered`);
     at("counts").replaceChildren(...parts);
     const found = state.estimate, how = { bounded: "bounded by", assumed: "assumed from" }[found?.how] ?? "measured on";
+    const range = found && `${percent(found.low)} to ${percent(found.high)}`, only = found?.how === "bounded"; // no value between bounds is better
     at("estimate").replaceChildren("Labels that are right now: ", ...(found
-      ? [make("b", {}, percent(found.value)), ` (${percent(found.low)} to ${percent(found.high)}, ${how} ${count(found.rows)} clean rows). A refit brings in your decisions.`]
+      ? [make("b", {}, only ? range : percent(found.value)), ` (${only ? "" : `${range}, `}${how} ${count(found.rows)} clean rows). A refit brings in your decisions.`]
       : ["not known: the run has no estimate. Random rows show it."]));
     const check = state.random, more = state.goal.more;
     const checked = check.rows ? `${check.right} of ${check.rows} random rows were right${check.share ? ` (${percent(check.share.low)} to ${percent(check.share.high)})` : ""}` : "no random row is answered yet";
@@ -123,7 +124,7 @@
     at("verdict").replaceChildren(...(current.blind
       ? [make("p", { class: "says" }, "Blind: the given and the proposed label stay hidden until you have answered.")]
       : [make("p", {}, "given ", make("b", { class: "given" }, current.given ?? "none")),
-        make("p", {}, current.given === current.proposed ? "kept " : "proposed ", make("b", { class: "corrected" }, current.proposed ?? "none"), current.confidence === null ? "" : ` with ${percent(current.confidence)}`),
+        make("p", {}, current.given === current.proposed ? "kept " : "proposed ", make("b", { class: "corrected" }, current.proposed ?? "none"), current.confidence === null ? "" : `, ${percent(current.confidence)} sure`),
         current.disputed ? make("p", { class: "dispute" }, "Reviewers disagree: ", said.map(([name, label]) => `${name} says ${label ?? "cannot tell"}`).join(", ")) : "",
         why ? make("p", { class: "says" }, `${why} `, make("button", { type: "button", class: "link", id: "offer-blind", onclick: turnBlind }, "Hide the labels"), " ", make("kbd", {}, "b")) : ""]));
   }
@@ -172,6 +173,8 @@
     delete document.body.dataset.row;
     waiting.length = 0;
     current = null;
+    at("filter-box").toggleAttribute("data-on", Object.keys(filter()).length > 0);
+    at("filter-box").firstElementChild.textContent = Object.keys(filter()).length ? "Filtered: not all rows come" : "Filter the rows";
     return advance().catch(fail);
   };
 
@@ -324,7 +327,7 @@
     view = next;
     const one = view === "improve" || view === "estimate";
     at("one").hidden = !one;
-    at("filter").hidden = view !== "improve";
+    at("filter-box").hidden = view !== "improve";
     at("blind").disabled = view === "estimate";
     at("blind").setAttribute("aria-pressed", String(blind()));
     at("many").hidden = view !== "grid";
@@ -349,9 +352,11 @@
     say("Fitting the correction again with the decisions…");
     try {
       const reply = await post("/api/refit");
+      const lines = reply.summary.split("\n"), start = lines.findIndex((line) => line.includes("new clean rows"));
       say("");
-      at("message").replaceChildren(make("pre", { tabindex: "0" }, reply.summary),
-        reply.report ? make("a", { href: "/refitted", target: "_blank", rel: "noopener" }, "Report of the new run") : "");
+      at("message").replaceChildren(make("p", {}, `Fitted again: ${lines[start]}; ${lines[start + 1]}. `, reply.report ? make("a", { href: "/refitted", target: "_blank", rel: "noopener" }, "Report of the new run") : ""),
+        make("p", {}, "This page stays with the old labels. To go on with the new ones: ", make("code", {}, `labelloop review ${reply.folder}`)),
+        make("details", {}, make("summary", {}, "All of it"), make("pre", { tabindex: "0" }, reply.summary)));
       document.body.dataset.refitted = reply.folder;
     } catch (error) {
       fail(error);
@@ -368,6 +373,7 @@
   at("zoom").addEventListener("click", () => at("zoom").close());
   at("filter").addEventListener("submit", (event) => { event.preventDefault(); restart(); });
   at("filter").addEventListener("change", restart);
+  at("filter").addEventListener("reset", () => setTimeout(restart));
   goal.addEventListener("change", () => { localStorage.setItem("labelloop-goal", goal.value); get("/api/state").then(show).catch(fail); });
   named.addEventListener("change", () => {
     localStorage.setItem("labelloop-reviewer", named.value.trim());

@@ -34,9 +34,9 @@ LabelLoop.cards = (() => {
     const words = card.words ?? {}, classes = [...new Set(Object.values(words))];
     const first = card.given ?? classes[0];
     const [speaks, how] = card.words_by === "learners"
-      ? ["makes the learners lean to", "A linear model of what the learners predict says so."]
-      : ["is more common in rows labelled", "Counted in the texts of the run; this run keeps no learner that could say so."];
-    const legend = classes.map((name) => make("span", {}, make("mark", { class: name === first ? "first" : "second" }, "marked like this"), ` ${speaks} ${name}. `));
+      ? ["makes the learners lean to", "by a simple model of what they predict."]
+      : ["is more common in rows labelled", "counted in the texts of the run, which keeps no learner that could say so."];
+    const legend = classes.map((name) => make("span", {}, "A word ", make("mark", { class: name === first ? "first" : "second" }, "marked like this"), ` ${speaks} ${name}, `));
     return [make("blockquote", { class: "big" }, ...marked(card.look.text, words, first, speaks)), legend.length ? make("p", { class: "says" }, ...legend, how) : null];
   }
 
@@ -66,11 +66,12 @@ LabelLoop.cards = (() => {
     return card.look.kind === "text" ? text(card) : compare(card);
   }
 
-  function small(look) {
+  function small(look, order = []) {
     if (!look) return make("p", { class: "nothing" }, "nothing is kept of this row");
     if (look.kind === "image") return picture(look, false);
     if (look.kind === "text") return make("blockquote", { tabindex: "0" }, look.text);
-    return make("dl", {}, ...look.values.slice(0, LINES).flatMap(([name, value]) => [make("dt", {}, ...breakable(name)), make("dd", {}, value === "" ? "(blank)" : value)]));
+    const values = order.length === look.values.length ? order.map((k) => look.values[k]) : look.values;
+    return make("dl", {}, ...values.slice(0, LINES).flatMap(([name, value]) => [make("dt", {}, ...breakable(name)), make("dd", {}, value === "" ? "(blank)" : value)]));
   }
 
   // The nearest clean rows below a picture or a text; a table has them beside it.
@@ -90,7 +91,9 @@ LabelLoop.cards = (() => {
       votes.length ? `the ${card.near.length} nearest clean rows: ${votes.join(", ")}` : null,
       of ? `the noise: of all rows given ${card.given}, about ${percent(of.right, 0)} are ${card.given}` + (card.given === card.proposed ? "" : ` and ${percent(of.proposed, 0)} are ${card.proposed}`) : null,
     ].filter((line) => line !== null);
-    return lines.length ? make("ul", {}, ...lines.map((line) => make("li", {}, line))) : make("p", { class: "nothing" }, "The run keeps nothing that could say it.");
+    const odds = (card.likely ?? []).filter(([, p]) => p !== null).slice(0, 2).map(([name, p]) => `${name} ${percent(p, 0)}`);
+    const sum = odds.length ? make("li", {}, make("b", {}, `weighed by the clean rows: ${odds.join(", ")}`)) : null;
+    return lines.length ? make("div", {}, make("ul", {}, ...lines.map((line) => make("li", {}, line)), sum), card.votes?.length ? make("p", { class: "says" }, "Learners have learnt from the given labels too, errors included; clean rows show how far to believe them.") : null) : make("p", { class: "nothing" }, "The run keeps nothing that could say it.");
   }
 
   return { whole, small, nearest, why, enlarge };

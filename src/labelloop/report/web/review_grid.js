@@ -32,7 +32,7 @@ LabelLoop.grid = (page) => {
       return button;
     };
     tile.node = make("div", { class: `tile-row ${row.look?.kind ?? "none"}`, role: "group", "aria-label": `row ${row.id}` },
-      LabelLoop.cards.small(row.look), make("span", {}, row.confidence === null ? "" : `${percent(row.confidence, 0)} sure`),
+      LabelLoop.cards.small(row.look, row.order), make("span", {}, row.confidence === null ? "" : `${percent(row.confidence, 0)} sure`),
       make("div", { class: "pick" }, pick("accept", "accept"), pick("keep", "reject")));
     return tile;
   }
@@ -57,7 +57,7 @@ LabelLoop.grid = (page) => {
     tiles = [];
     pair = found ?? null;
     if (!found) {
-      place.replaceChildren(make("p", { class: "nothing" }, "Every change has been reviewed."));
+      place.replaceChildren(make("p", { class: "nothing" }, "There is no change to review here: the run made none, or every one is answered."));
       return;
     }
     const { rows } = await page.get("/api/grid", { given: found.given, corrected: found.corrected, count: 48 });

@@ -2,6 +2,7 @@
 // Several reviewers: disagreements to settle, and how well and how fast each of them answers.
 LabelLoop.people = (page) => {
   const { make, percent, count } = LabelLoop;
+  const FEW = 10; // rows that say nothing about agreement beyond chance
 
   async function disputes() {
     const place = document.getElementById("disputes");
@@ -23,7 +24,7 @@ LabelLoop.people = (page) => {
       return make("section", { class: "panel dispute-row", "aria-label": `row ${row.id}` },
         make("div", {}, make("h3", {}, `row ${row.id}`),
           make("p", {}, ...said.map(([name, label], k) => make("span", {}, k ? ", " : "", `${name} says `, make("b", {}, label ?? "cannot tell")))),
-          make("p", { class: "says" }, `given ${row.given ?? "none"}, proposed ${row.proposed ?? "none"}`), make("div", { class: "looks", tabindex: "0", role: "group", "aria-label": "what the row looks like" }, LabelLoop.cards.small(row.look))),
+          make("p", { class: "says" }, `given ${row.given ?? "none"}, proposed ${row.proposed ?? "none"}`), ...LabelLoop.cards.whole(row).filter((each) => each !== null)),
         make("div", { class: "pick" }, ...labels.map((label) => make("button", { type: "button", onclick: settle(row, label) }, `Settle: ${label}`)), another(row)));
     });
     place.replaceChildren(make("p", { class: "says" }, rows.length
@@ -43,7 +44,7 @@ LabelLoop.people = (page) => {
         each.wrong === null ? "no settled row" : `${percent(each.wrong.value)} (${percent(each.wrong.low)} to ${percent(each.wrong.high)}, ${each.wrong.rows} rows)`]))];
     if (found.pairs.length) {
       parts.push(make("h2", {}, "Agreement"), table("Agreement of two reviewers", ["reviewers", "rows both labelled", "same label", "Cohen's kappa"],
-        found.pairs.map((each) => [each.who.join(" and "), count(each.rows), percent(each.agreed / each.rows), each.kappa === null ? "–" : each.kappa.toFixed(2)])),
+        found.pairs.map((each) => [each.who.join(" and "), count(each.rows), percent(each.agreed / each.rows), each.rows < FEW ? "too few rows" : each.kappa === null ? "–" : each.kappa.toFixed(2)])),
         make("p", { class: "says" }, "Kappa is agreement beyond chance: 0 is what chance alone gives, 1 is full agreement."),
         make("h2", {}, "Agreement by class"), table("Agreement by class", ["class", "rows where somebody chose it", "all agreed"],
           found.by_class.map((each) => [each.class, count(each.rows), percent(each.agreed / each.rows, 0)])));

@@ -12,7 +12,9 @@ LabelLoop.rows = async (data, place) => {
   const place_of = new Map(Array.from(row, (number, at) => [number, at]));
   const texts = (at) => (packed.kind === "text" ? shown[at] ?? "" : packed.kind === "values" && shown[at] ? shown[at].join(" ") : "");
   const id = (at) => (packed.ids ? packed.ids[at] : String(row[at]));
-  const HEIGHT = packed.kind === "image" ? 72 : 44;
+  const narrow = matchMedia("(max-width: 600px)"); // a phone has two lines for a row: labels, and below what it looks like
+  let HEIGHT = 0;
+  const measure = () => { HEIGHT = packed.kind === "image" ? 72 : narrow.matches && packed.kind !== "none" ? 76 : 44; scroller.style.setProperty("--row", `${HEIGHT}px`); };
   const AROUND = 8, PRINTED = 40; // rows above and below those in sight; rows on paper
 
   const state = { key: "confidence", down: true, given: -1, corrected: -1, least: 0, most: 1, words: "", rows: null };
@@ -63,7 +65,8 @@ LabelLoop.rows = async (data, place) => {
     }
     if (shown[at] === undefined) return make("span", { class: "nothing" }, packed.kind === "text" ? "no text kept" : "no values kept");
     if (packed.kind === "text") return make("span", { class: "text", title: shown[at] }, shown[at]);
-    return make("span", { class: "text" }, ...packed.names.map((each, k) => make("span", { class: "pair" }, make("b", {}, each), ` ${shown[at][k] ?? ""} `)));
+    const filled = packed.names.map((each, k) => [each, shown[at][k]]).filter(([, value]) => value); // blanks are in the whole row
+    return make("span", { class: "text" }, ...filled.map(([each, value]) => make("span", { class: "pair" }, make("b", {}, each), ` ${value} `)));
   }
 
   function line(place) {
@@ -83,7 +86,7 @@ LabelLoop.rows = async (data, place) => {
   function detail(at) {
     const close = make("button", { type: "button", onclick: () => box.close() }, "Close");
     const whole = shown[at] === undefined ? [look(at)] : packed.kind === "text" ? [make("blockquote", {}, shown[at])]
-      : [make("table", {}, make("tbody", {}, ...packed.names.map((each, k) => make("tr", {}, make("th", { scope: "row" }, each), make("td", {}, shown[at][k] ?? "")))))];
+      : [make("table", {}, make("tbody", {}, ...packed.names.map((each, k) => make("tr", {}, make("th", { scope: "row" }, each), make("td", {}, shown[at][k] || "(blank)")))))];
     box.replaceChildren(make("h3", {}, `row ${id(at)}`),
       make("p", {}, "given ", make("b", { class: "given" }, name(given[at])), ", returned ", make("b", { class: "corrected" }, name(corrected[at])), ` with ${percent(confidence[at])}; the given label has ${percent(score[at])}.`),
       ...whole, make("p", {}, close));
@@ -182,7 +185,7 @@ LabelLoop.rows = async (data, place) => {
   LabelLoop.inTable = (number) => place_of.has(number);
 
   place.replaceChildren(controls, status, scroller, printed, box);
-  scroller.style.setProperty("--row", `${HEIGHT}px`);
+  measure();
   let waiting = false;
   scroller.addEventListener("scroll", () => {
     if (waiting) return;
@@ -190,7 +193,7 @@ LabelLoop.rows = async (data, place) => {
     requestAnimationFrame(() => { waiting = false; render(printing); });
   }, { passive: true });
   const draw = (paper) => { printing = paper; render(printing); };
-  addEventListener("resize", () => render(printing));
+  addEventListener("resize", () => { measure(); render(printing); });
   addEventListener("beforeprint", () => draw(true));
   addEventListener("afterprint", () => draw(false));
   update();

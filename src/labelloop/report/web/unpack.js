@@ -33,4 +33,11 @@ LabelLoop.make = (tag, attributes = {}, ...children) => {
 LabelLoop.percent = (value, digits = 1) =>
   value === null || value === undefined || Number.isNaN(value) ? "–" : `${(100 * value).toFixed(digits)}%`;
 
+// A colour for each of the largest classes, the same in every picture; the others share one.
+LabelLoop.COLOURS = ["--blue", "--orange", "--green", "--purple", "--sky", "--red", "--given"];
+LabelLoop.colourOf = (data) => {
+  const places = new Map((data.by_size ?? []).map((code, place) => [code, place]));
+  return (code) => LabelLoop.COLOURS[places.get(code)] ?? "--soft";
+};
+
 LabelLoop.count = (value) => value.toLocaleString("en-US");
