@@ -206,6 +206,23 @@ def file_in(folder: Path, name: str) -> Path:
     return path
 
 
+def small_file(path: Path, most: int = 2**16) -> tuple[bytes, os.stat_result]:
+    """The content of a file that holds a few words, up to a limit, and what the system knows of it.
+
+    Raises:
+        OSError: There is none, or it is a link, a pipe or a device, which is not waited for.
+    """
+    with open(path, "rb", opener=_no_waiting) as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, f"it is {_kind(about.st_mode)}, not a file", str(path))
+        return file.read(most), about
+
+
+def _no_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | NO_LINK | getattr(os, "O_NONBLOCK", 0))
+
+
 def no_links_out(folder: Path) -> None:
     """Refuses a tree that holds links out of it, pipes or devices.
 

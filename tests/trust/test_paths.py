@@ -29,6 +29,7 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.read import read_run
 from labelloop.runs.result_files import copy_encoder
 from labelloop.runs.reviews import Answer, append_answers, read_answers
+from labelloop.training.checkpoint import read_large, read_tensors
 from labelloop.trust import file_in, inside, is_inside, load_array, load_arrays, single_name
 
 LEAVING = [
@@ -405,6 +406,29 @@ def test_a_lock_is_not_written_through_a_link(tmp_path: Path) -> None:
     ended = told("correct", tmp_path / "rows.csv", "--output-dir", run, "--overwrite", "--quiet", "--no-report")
     assert (ended.code, ended.err.count("\n")) == (1, 1), ended.err
     assert (tmp_path / "key").read_text() == "secret"
+
+
+def test_a_figure_is_not_drawn_through_a_link(tmp_path: Path) -> None:
+    run = corrected_run(tmp_path / "run")
+    (tmp_path / "profile").write_text("mine")
+    for name in ("verify.curve.png", "verify.curve.svg", "verify.curve.json", "reliability.png", "reliability.svg"):
+        (run / name).symlink_to(tmp_path / "profile")
+    assert told("plan", run).code == 0
+    assert told("report", run, "--figures").code == 0
+    assert (tmp_path / "profile").read_text() == "mine"
+    assert not any((run / name).is_symlink() for name in ("verify.curve.png", "reliability.svg"))
+
+
+def test_pipes_in_a_run_are_not_waited_for(tmp_path: Path) -> None:
+    run = corrected_run(tmp_path / "run")
+    os.mkfifo(run / ".labelloop.lock")
+    ended = told("correct", tmp_path / "rows.csv", "--output-dir", run, "--overwrite", "--quiet", "--no-report")
+    assert (ended.code, ended.err.count("\n")) == (1, 1), ended.err
+    for name in ("epoch-0001.safetensors", "features-0123.npy"):
+        os.mkfifo(tmp_path / name)
+        read = read_tensors if name.endswith(".safetensors") else read_large
+        with pytest.raises(DataError, match="is not a file but a pipe"):
+            read(tmp_path / name, {"bytes": 1, "sha256": ""})
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "metrics.jsonl", "trained_encoder", "targets.npy"])

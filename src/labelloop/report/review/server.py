@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import shlex
-import stat
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -33,7 +32,7 @@ from labelloop.report.review.session import GOAL, Ask, Seat, Session, seat_of
 from labelloop.runs.folder import REPORT
 from labelloop.runs.reviews import ESTIMATE, IMPROVE
 from labelloop.runs.run_json import export_name
-from labelloop.trust import file_in
+from labelloop.trust import file_in, small_file
 
 STYLES = ("design.css", "review.css")
 SCRIPTS = ("unpack.js", "review_cards.js", "review_grid.js", "review_people.js", "review.js")
@@ -101,14 +100,12 @@ def recall(folder: Path) -> Place:
     """
     new = Place(0, secrets.token_urlsafe(LENGTH * 3 // 4))
     try:
-        with open(folder / NAME, "rb", opener=_no_link) as file:
-            about = os.fstat(file.fileno())
-            content = json.loads(file.read(4096))
+        text, about = small_file(folder / NAME)
+        content = json.loads(text)
         found = Place(content["port"], content["token"])
-        private = stat.S_ISREG(about.st_mode) and not about.st_mode & 0o077
-        mine = not hasattr(os, "getuid") or about.st_uid == os.getuid()
+        mine = not about.st_mode & 0o077 and (not hasattr(os, "getuid") or about.st_uid == os.getuid())
         right = type(found.port) is int and 1024 <= found.port <= 65535 and isinstance(found.token, str)
-        if private and mine and right and content["folder"] == _identity(folder) and len(found.token) >= LENGTH:
+        if mine and right and content["folder"] == _identity(folder) and len(found.token) >= LENGTH:
             return found
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
@@ -123,10 +120,6 @@ def remember(folder: Path, place: Place) -> None:
         handle = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-
-
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _identity(folder: Path) -> str:
