@@ -129,6 +129,22 @@ def test_an_undo_archive_does_not_choose_its_target(tmp_path: Path, monkeypatch:
     assert (tmp_path / "here" / "rows.csv").read_bytes() == b"evil"
 
 
+@pytest.mark.parametrize("name", [".bashrc", ".ssh/authorized_keys", "numpy.py", "Makefile", "labelloop/__init__.py"])
+def test_an_undo_archive_writes_nothing_that_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Below the current folder too: what is hidden or could be run is written only where the user says so."""
+    monkeypatch.chdir(tmp_path)
+    about: dict[str, Any] = {"kind": "file", "input": name, "output": "out", "sha256": sha(b"evil")}
+    entries = {"original": b"evil"}
+    if "/" in name and not name.startswith("."):
+        folder, inner = name.split("/")
+        about, entries = tree(inner, input=folder), {f"original/{inner}": b"evil"}
+    path = archive(tmp_path / "x.undo.zip", about, entries)
+    with pytest.raises(DataError, match=r"which could be run, or is hidden; .* say so with --output"):
+        undo(path)
+    assert os.listdir(tmp_path) == ["x.undo.zip"]
+    assert undo(path, tmp_path / "back").endswith(("byte for byte", "1 files"))
+
+
 def test_undo_overwrites_nothing(tmp_path: Path) -> None:
     about = {"kind": "file", "input": str(tmp_path / "rows.csv"), "output": "out", "sha256": sha(b"new")}
     path = archive(tmp_path / "x.undo.zip", about, {"original": b"new"})
@@ -246,6 +262,24 @@ def test_a_folder_of_images_is_recognised_or_named(tmp_path: Path) -> None:
     ended = told("export", run, "--to", "imagefolder", "--output", tmp_path / "two")
     assert (ended.code, f"--input {data}" in ended.err) == (1, True)
     assert told("export", run, "--to", "imagefolder", "--output", tmp_path / "two", "--input", data).code == 0
+
+
+def test_links_to_what_is_no_image_are_not_copied(tmp_path: Path) -> None:
+    """A stranger's folder of images may link to a key; a link to an image is followed, as exports make such links."""
+    data = images(tmp_path)
+    (tmp_path / "key").write_text("secret")
+    (data / "notes.txt").symlink_to(tmp_path / "key")
+    Image.new("RGB", (2, 2)).save(tmp_path / "elsewhere.png")
+    (data / "cat" / "linked.png").symlink_to(tmp_path / "elsewhere.png")
+    run = made_run(data, tmp_path / "run", {0: ("cat", 0.9)})
+    (data / "cat" / "later.png").symlink_to(tmp_path / "key")
+    ended = told("export", run, "--to", "imagefolder", "--copy", "--output", tmp_path / "out", "--input", data)
+    assert (ended.code, "2 links to other files are not copied: cat/later.png, notes.txt" in ended.err) == (0, True)
+    there = {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert "linked.png" in there
+    assert b"secret" not in b"".join(there.values())
+    with zipfile.ZipFile(tmp_path / "out.undo.zip") as stored:
+        assert not any("later" in name or "notes" in name for name in stored.namelist())
 
 
 def test_a_pipe_as_the_input_is_not_waited_for(tmp_path: Path) -> None:
