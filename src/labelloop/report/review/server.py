@@ -5,13 +5,13 @@ The frame of the page is review.html; the rest is review.js.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hmac
 import json
 import os
 import secrets
 import shlex
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -164,21 +164,32 @@ class ReviewServer(ThreadingHTTPServer):
         self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
         self.cookie = f"labelloop-{self.server_port}"  # cookies do not know ports
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.waiting: dict[Any, None] = {}  # connections without a whole request, the oldest first
         remember(session.folder, Place(self.server_port, self.token))
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answers in a thread of its own, as long as there are not too many."""
-        if not self._free.acquire(blocking=False):
-            with contextlib.suppress(OSError):
+        """Answers in a thread of its own. If there are too many, the oldest that says nothing has to go."""
+        if not self._free.acquire(blocking=False) and not self._make_room():
+            with suppress(OSError):
                 request.sendall(BUSY)
             self.shutdown_request(request)
             return
+        self.waiting[request] = None
         super().process_request(request, client_address)
+
+    def _make_room(self) -> bool:
+        for oldest in list(self.waiting)[:1]:
+            self.waiting.pop(oldest, None)
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+            return self._free.acquire(timeout=1)
+        return False
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.waiting.pop(request, None)
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -210,18 +221,19 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, make: Callable[[str, Mapping[str, str]], Reply]) -> None:
         try:
             body = self._body()
+            self.server.waiting.pop(self.connection, None)
             parts = urlsplit(self.path)
             query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
             if self._check(parts.path, query):
                 self._redirect()
-                return
-            self._data = json.loads(body) if body else {}
-            kind, content = make(parts.path, query)
-            self._send(HTTPStatus.OK, kind, content)
+            else:
+                self._data = json.loads(body) if body else {}
+                self._send(HTTPStatus.OK, *make(parts.path, query))
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self.close_connection = True
         except Exception as error:  # whatever it is, the page hears of it
             self._send_error(error)
+        self.server.waiting[self.connection] = None  # for the next one
 
     def _send_error(self, error: Exception) -> None:
         status, text = HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"
