@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +154,16 @@ def load_model(folder: str | Path, *, trust_code: bool = False, encoder: str | N
     network.eval()
     architecture = {key: about[key] for key in ("network", "network_options", "input_shape")}
     encoding = from_json(about.get("encoding", ()), str(folder / "model.json"))  # models of earlier versions have none
-    form = ImageForm(**about["image_form"]) if about.get("image_form") else None
-    columns = tuple(about["column_names"])
-    return TrainedModel(network, np.array(about["classes"]), architecture, columns, encoding, form, text, place)
+    form = _known(ImageForm, about["image_form"]) if about.get("image_form") else None
+    classes, columns = np.array(about["classes"]), tuple(about["column_names"])
+    if classes.dtype == object or len(np.unique(classes)) < len(classes):
+        raise DataError(f"{folder / ABOUT}: classes {about['classes']!r:.60} cannot be those of a model")
+    return TrainedModel(network, classes, architecture, columns, encoding, form, text, place)
+
+
+def _known(kind: Any, stored: Mapping[str, Any]) -> Any:
+    """A record of the fields that this version knows."""
+    return kind(**{field.name: stored[field.name] for field in fields(kind) if field.name in stored})
 
 
 def _check_names(stored: Stored, network: Any, options: Any, text: EncoderForm | None, place: str | None) -> None:
@@ -185,7 +192,8 @@ def _check_size(path: Path, about: Mapping[str, Any], shape: tuple[int, ...], we
 
 def _encoder_form(about: Mapping[str, Any]) -> EncoderForm | None:
     if about.get("encoder_form"):
-        return EncoderForm(**about["encoder_form"])
+        form: EncoderForm = _known(EncoderForm, about["encoder_form"])
+        return form
     if before := about.get("text_form"):  # models of earlier versions
         return EncoderForm(before["embedder"], "text", "", column=before["column"])
     return None

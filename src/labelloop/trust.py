@@ -32,7 +32,9 @@ LIBRARIES = ("sentence-transformers", "transformers", "timm")
 
 _CODE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".joblib", ".bin", ".pt", ".pth", ".ckpt", ".npy", ".npz")
 _LARGEST = 2**26  # bytes of a JSON file that is looked through; a vocabulary has a few million
-_OWN_PARTS = "sentence_transformers."
+_OWN_PARTS = ("sentence_transformers.", "torch.")
+_NAMING = ("type", "types", "activation_function")  # keys under which sentence-transformers names a class
+_ON_HUB = re.compile(r"(hf[-_]hub:)?[^:?#\x00-\x1f]+")
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # for `os.open`: a link that a stranger made is not written through
 LONGEST, LONGEST_PART = 4000, 255  # letters that a path and a name of a file may have
@@ -75,19 +77,22 @@ class Stored:
         """Refuses an encoder that is code of the file's choice, or a folder with code in it."""
         if not isinstance(encoder, str):
             raise DataError(f"{self.file}: {field} must be the name of an encoder, not {encoder!r:.80}")
-        library, _, place = encoder.partition(":")
+        library, _, named = encoder.partition(":")
         if encoder == WORDS:
             return
         if library not in LIBRARIES:
             self._import(encoder, field)
-        else:
-            try:
-                folder = Path(place.removeprefix("local-dir:")).expanduser()
-                is_folder = folder.is_dir()
-            except (RuntimeError, ValueError, OSError):  # no such user, or no path at all
-                raise DataError(f"{self.file}: {field} must be the name of an encoder, not {encoder!r:.80}") from None
-            if is_folder:
-                self.check_folder(folder, field)
+            return
+        place = named.removeprefix("local-dir:")
+        try:
+            folder = Path(place).expanduser()
+            is_folder = folder.is_dir()
+        except (RuntimeError, ValueError, OSError):  # no such user, or no path at all
+            is_folder, place = False, ""
+        if is_folder:
+            self.check_folder(folder, field)
+        elif place != named or not _ON_HUB.fullmatch(place):  # versions of timm differ in what they take for a folder
+            raise DataError(f"{self.file}: {field} must be the name of an encoder, not {encoder!r:.80}")
 
     def check_folder(self, folder: Path, field: str) -> None:
         """Refuses the folder of a library's model that would make the library run code or unpickle something."""
@@ -107,7 +112,7 @@ class Stored:
 def _code_in(folder: Path) -> Iterator[str]:
     """What a library would run or unpickle if it loaded a model from a folder."""
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in _CODE:
+        if path.suffix.lower() in _CODE or path.name == "adapter_config.json" or (path.is_symlink() and path.is_dir()):
             yield str(path)
         elif path.suffix.lower() == ".json" and path.is_file():
             yield from (f"{path}: {name}" for name in _named_in(path))
@@ -121,12 +126,18 @@ def _named_in(path: Path) -> Iterator[str]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return  # the library refuses it too
-    if path.name == "modules.json":
-        parts = content if isinstance(content, list) else []
-        kinds = [str(part.get("type")) for part in parts if isinstance(part, dict)]
-        yield from (kind for kind in kinds if not kind.startswith(_OWN_PARTS))
-    elif isinstance(content, dict):
-        yield from (f"{key} {content[key]!r:.60}" for key in ("auto_map", "custom_pipelines") if content.get(key))
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, dict):
+            yield from (f"{key} {part[key]!r:.60}" for key in ("auto_map", "custom_pipelines") if part.get(key))
+            named = [value for key in _NAMING for value in _values(part.get(key))]
+            yield from (name for name in named if "." in name and not name.startswith(_OWN_PARTS))
+            files = [name for name in _values(part.get("weight_map")) if not name.endswith(".safetensors")]
+            yield from (f"weight_map {name!r:.60}" for name in files)
+
+
+def _values(found: Any) -> list[str]:
+    values = found.values() if isinstance(found, dict) else [found]
+    return [value for value in values if isinstance(value, str)]
 
 
 def safe_cell(cell: str) -> str:
@@ -204,6 +215,23 @@ def file_in(folder: Path, name: str) -> Path:
     if path.is_symlink():
         inside(folder, name, folder)
     return path
+
+
+def small_file(path: Path, most: int = 2**16) -> tuple[bytes, os.stat_result]:
+    """The content of a file that holds a few words, up to a limit, and what the system knows of it.
+
+    Raises:
+        OSError: There is none, or it is a link, a pipe or a device, which is not waited for.
+    """
+    with open(path, "rb", opener=_no_waiting) as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, f"it is {_kind(about.st_mode)}, not a file", str(path))
+        return file.read(most), about
+
+
+def _no_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | NO_LINK | getattr(os, "O_NONBLOCK", 0))
 
 
 def no_links_out(folder: Path) -> None:
@@ -308,6 +336,16 @@ def mapped_array(path: Path) -> NDArray:
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
+def check_growth(size: int, total: int) -> None:
+    """Refuses what becomes larger, once it is unpacked, than any data would.
+
+    Raises:
+        ValueError: A few bytes would become very many.
+    """
+    if total > max(SUSPICIOUS, MOST_GROWTH * size):
+        raise ValueError(f"its {size} bytes would become {total} or more; if it is no trap, save it uncompressed")
+
+
 def check_archive(archive: zipfile.ZipFile, size: int, *, compressed: bool = True) -> None:
     """Checks the arrays of an .npz file.
 
@@ -325,8 +363,7 @@ def check_archive(archive: zipfile.ZipFile, size: int, *, compressed: bool = Tru
     total = sum(info.file_size for info in listed)
     if not compressed and (total > size or any(info.compress_type != zipfile.ZIP_STORED for info in listed)):
         raise ValueError(f"it claims {total} bytes of arrays, but has {size}")
-    if total > max(SUSPICIOUS, MOST_GROWTH * size):
-        raise ValueError(f"its {size} bytes would become {total}; write it with np.savez, not np.savez_compressed")
+    check_growth(size, total)
     for info in listed:
         if info.flag_bits & 1:
             raise ValueError(f"{info.filename} is encrypted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -96,3 +97,30 @@ def test_the_extra_is_named_where_it_is_missing(labelloop, tmp_path, monkeypatch
     assert ended.code == 2
     assert "pip install 'labelloop[hub]'" in ended.err
     assert not list(tmp_path.glob("*new*"))
+
+
+@pytest.mark.filterwarnings("ignore:.*has no manifest")
+def test_the_data_set_that_is_exported_is_the_one_that_the_user_names(labelloop, tmp_path):
+    """Not the one that run.json names: a stranger may have written it."""
+    datasets = pytest.importorskip("datasets", reason="needs the extra hub")
+    if not hasattr(datasets, "Features"):
+        pytest.skip("needs the extra hub")
+    features = datasets.Features({"label": datasets.ClassLabel(names=["cat", "dog", "owl"])})
+    data = datasets.Dataset.from_dict({"label": GIVEN}, features=features)
+    data.save_to_disk(str(tmp_path / "mine"))
+    private = data.add_column("secret", list("abcd"))
+    private.save_to_disk(str(tmp_path / "data"))
+    (tmp_path / "private").mkdir()
+    private.to_csv(str(tmp_path / "private" / "rows.csv"))
+    run = hub_run(tmp_path)
+    done = labelloop("export", run, "--to", "hf", "--input", tmp_path / "mine", "--output", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert "secret" not in datasets.load_from_disk(str(tmp_path / "out")).column_names
+
+    record = json.loads((run / "run.json").read_text())
+    record["source"] |= {"path": f"hf:{tmp_path / 'private'}", "listing": None}
+    (run / "run.json").write_text(json.dumps(record))
+    (run / "manifest.json").unlink(missing_ok=True)
+    done = labelloop("export", run, "--to", "hf", "--output", tmp_path / "again")
+    assert (done.code, "is a file or folder here" in done.err) == (1, True), done.err
+    assert not (tmp_path / "again").exists()

@@ -8,7 +8,6 @@ import json
 import socket
 import stat
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
@@ -215,16 +214,44 @@ def test_nested_brackets_and_odd_lengths_are_refused(server):
         connection.close()
 
 
-def test_connections_are_capped(server):
-    held = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(MOST_CONNECTIONS)]
-    time.sleep(0.3)
+@pytest.mark.parametrize(
+    "said", [b"", b"GET / HTTP/1.1\r\nX: ", b"POST /api/undo HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"]
+)
+def test_connections_are_capped_and_those_that_dawdle_make_room(server, said):
+    """One that says nothing, or never ends its request, keeps nobody out; nor does a tab that is left open."""
+    held = [socket.create_connection(("127.0.0.1", server.server_port), timeout=10) for _ in range(MOST_CONNECTIONS)]
+    for one in held:
+        one.sendall(said)
+    for _ in range(3):
+        assert ask(server, "GET", "/api/state?reviewer=ann")[0].status == 200
     assert threading.active_count() < MOST_CONNECTIONS + 20
+    assert held[0].recv(100) == b""
+    tabs = [
+        http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10) for _ in range(MOST_CONNECTIONS + 6)
+    ]
+    for tab in tabs:
+        tab.request("GET", "/api/state?reviewer=ann", headers={TOKEN_HEADER: server.token})
+        reply = tab.getresponse()
+        assert (reply.status, len(reply.read()) > 0) == (200, True)
+    for one in (*held, *tabs):
+        one.close()
+
+
+def test_a_connection_that_is_answered_is_never_closed(server, monkeypatch):
+    """With as many answers under way as there may be, another one has to wait."""
+    go_on = threading.Event()
+    monkeypatch.setattr(server.session, "state", lambda *_: go_on.wait(10) and {})
+    monkeypatch.setattr(server, "_free", threading.BoundedSemaphore(1))
+    replies = []
+    asking = threading.Thread(target=lambda: replies.append(ask(server, "GET", "/api/state?reviewer=ann")[0].status))
+    asking.start()
+    while server._free._value or server.waiting:
+        pass
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as one_more:
         assert b"503" in one_more.recv(100)
-    for one in held:
-        one.close()
-    time.sleep(0.3)
-    assert ask(server, "GET", "/api/state?reviewer=ann")[0].status == 200
+    go_on.set()
+    asking.join()
+    assert replies == [200]
 
 
 def test_decisions_and_the_token_are_private_and_the_same_after_a_restart(server):

@@ -134,6 +134,57 @@ def test_a_trained_encoder_with_code_in_its_folder_is_refused(here: Path, file: 
         Stored(here / "model.json").check_encoder(f"timm:local-dir:{folder / 'trained_encoder'}", "encoder")
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "LOCAL-DIR:evil",
+        " local-dir:evil",
+        "local-dir:evil?x",
+        "local-dir:evil#x",
+        "local-dir:ev\til",
+        "local-dir://evil",
+    ],
+)
+def test_no_spelling_of_a_folder_gets_past_the_check(here: Path, place: str) -> None:
+    """timm compares prefixes in lower case, and older versions read the rest as an address: they would unpickle it."""
+    (here / "evil").mkdir()
+    (here / "evil" / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(DataError, match="must be the name of an encoder"):
+        Stored(here / "model.json").check_encoder(f"timm:{place}", "encoder")
+    for known in ("timm:resnet18.a1_in1k", "timm:hf-hub:timm/resnet18", "transformers:facebook/dinov2-small"):
+        Stored(here / "model.json").check_encoder(known, "encoder")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("1_Dense/config.json", {"activation_function": "evil.run"}),
+        ("router_config.json", {"types": {"query_0": "evil.Part"}}),
+        ("adapter_config.json", {"base_model_name_or_path": "../evil"}),
+        ("model.safetensors.index.json", {"weight_map": {"a": "../evil/pytorch_model.bin"}}),
+    ],
+)
+def test_what_a_library_would_import_for_a_part_of_a_model_is_refused(here: Path, file: str, content: object) -> None:
+    """sentence-transformers before 6.0 trusts a folder, and imports what its parts name."""
+    place = here / "encoder" / file
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="names code to run"):
+        Stored(here / "model.json").check_folder(here / "encoder", "encoder")
+    place.write_text(json.dumps({"activation_function": "torch.nn.modules.activation.Tanh", "type": "BPE"}))
+    if file != "adapter_config.json":
+        Stored(here / "model.json").check_folder(here / "encoder", "encoder")
+
+
+def test_code_behind_a_linked_folder_is_refused(here: Path) -> None:
+    (here / "elsewhere").mkdir()
+    (here / "elsewhere" / "evil.py").touch()
+    (here / "encoder").mkdir()
+    (here / "encoder" / "1_Pooling").symlink_to(here / "elsewhere")
+    with pytest.raises(DataError, match="names code to run"):
+        Stored(here / "model.json").check_folder(here / "encoder", "encoder")
+
+
 def test_a_configuration_file_names_no_code(here: Path) -> None:
     (here / "rows.csv").write_text(ROWS)
     (here / "settings.toml").write_text('network = "evil:factory"\n')
@@ -170,3 +221,12 @@ def test_a_configuration_cannot_be_too_deep_or_too_long(here: Path, text: str) -
     for command in (("fit", "rows.csv", "--output-dir", "run", "--config"), ("bench", "--dry-run")):
         ended = told(*command, "settings.toml")
         assert (ended.code, ended.err.count("\n"), "settings.toml is not" in ended.err) == (2, 1, True), ended.err
+
+
+def test_a_number_beyond_all_numbers_is_one_line(here: Path) -> None:
+    (here / "rows.csv").write_text(ROWS)
+    (here / "settings.toml").write_text("learning_rate = 1" + "0" * 400)
+    (here / "grid.toml").write_text("rate = 1" + "0" * 400)
+    for command in (("fit", "rows.csv", "--output-dir", "run", "--config", "settings.toml"), ("bench", "grid.toml")):
+        ended = told(*command)
+        assert (ended.code, ended.err.count("\n"), "must be a" in ended.err) == (2, 1, True), ended.err

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from fuzz import base_runs, fuzz
-from strangers import change, corrected_run, told
+from strangers import ROWS, change, corrected_run, model, told
+
+from labelloop.trained_model import load_model
 
 CASES = 300  # `make torture` reads 20,000
 
@@ -68,3 +72,58 @@ def test_a_network_larger_than_its_weights_takes_no_memory(tmp_path: Path) -> No
     change(folder / "model.json", lambda about: {**about, "network_options": {"hidden": [4]}, "input_shape": [10**12]})
     assert told("predict", folder, tmp_path / "new.csv").code == 1
     assert json.loads((folder / "model.json").read_text())["network"] == "mlp"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("classes", ["cat", "cat"]), ("classes", [10**200, 2]), ("encoder_form", {"name": "words", "kind": "text"})],
+)
+def test_a_model_that_no_run_writes_is_one_line(tmp_path: Path, field: str, value: object) -> None:
+    folder = model(tmp_path / "model")
+    change(folder / "model.json", lambda about: about.update({field: value}))
+    ended = told("predict", folder, tmp_path / "new.csv")
+    assert (ended.code, ended.err.count("\n"), f"model.json: {field}" in ended.err) == (1, 1, True), ended.err
+
+
+def test_a_field_of_a_newer_version_is_left_out(tmp_path: Path) -> None:
+    folder = model(tmp_path / "model")
+    form = {"name": "words", "kind": "text", "version": "", "later": 1}
+    image = {"height": 8, "width": 8, "streamed": False, "later": 1}
+    change(folder / "model.json", lambda about: about.update(encoder_form=form, image_form=image))
+    found = load_model(folder)
+    assert (getattr(found.encoder_form, "name", None), getattr(found.image_form, "height", None)) == ("words", 8)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("BF16", 2), ("F8_E5M2", 1)])
+def test_weights_of_a_kind_that_numpy_has_not_are_one_line(tmp_path: Path, kind: str, size: int) -> None:
+    folder = model(tmp_path / "model")
+    header = json.dumps({"a": {"dtype": kind, "shape": [1], "data_offsets": [0, size]}}).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+    ended = told("predict", folder, tmp_path / "new.csv")
+    assert (ended.code, "model.safetensors is damaged" in ended.err) == (1, True), ended.err
+
+
+def test_a_plan_of_classes_that_there_are_not_is_one_line(tmp_path: Path) -> None:
+    run = corrected_run(tmp_path / "run")
+    for risk in ({"class": 99, "why": "rare", "verify": 5}, {"class": 0}):
+        change(run / "run.json", lambda about, risk=risk: about["estimate"].update(at_risk=[risk]))
+        ended = told("plan", run)
+        assert (ended.code, "run.json: estimate.at_risk" in ended.err) == (1, True), ended.err
+        assert not (run / "verify.csv").exists()
+
+
+def test_a_noise_file_that_no_version_writes_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(ROWS)
+    made = tmp_path / "noise.parquet"
+    assert told("noise", tmp_path / "rows.csv", "--output", made, "--noise", "symmetric").code == 0
+    table = pq.read_table(made)
+    about = json.loads(table.schema.metadata[b"labelloop"])
+    lacking = {key: value for key, value in about.items() if key != "clean"}
+    for text in (json.dumps(lacking), "[" * 100_000):
+        pq.write_table(table.replace_schema_metadata({b"labelloop": text}), made)
+        ended = told("fit", tmp_path / "rows.csv", "--noisy-labels", made, "--output-dir", tmp_path / "run")
+        assert (ended.code, "is not a noise file, or is damaged" in ended.err) == (1, True), ended.err
+    made.unlink()
+    os.mkfifo(made)
+    ended = told("fit", tmp_path / "rows.csv", "--noisy-labels", made, "--output-dir", tmp_path / "run")
+    assert (ended.code, "is not a file" in ended.err) == (1, True), ended.err

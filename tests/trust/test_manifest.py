@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from strangers import ROWS, corrected_run, told
 
 from labelloop.errors import DataError
@@ -20,6 +22,7 @@ from labelloop.runs.reviews import REVIEWS, Answer, append_answers, read_answers
 from labelloop.runs.run_json import RunRecord
 from labelloop.runs.survey import survey
 from labelloop.trained_model import load_model
+from labelloop.training.checkpoint import WithinEpoch
 
 PAPER = (
     "--recipe",
@@ -196,3 +199,40 @@ def test_a_checkpoint_of_epochs_that_never_ran_is_refused(fitted: Path, tmp_path
     assert (ended.code, "epoch is 99, but 3 is the last one" in ended.err) == (1, True), ended.err
     state.write_text(json.dumps(older))
     assert told(*command).code == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"values": {}},
+        {"files": {}},
+        {"optimizer": {"param_groups": [], "scalars": {}}},
+    ],
+)
+def test_a_checkpoint_of_another_network_is_one_line(fitted: Path, tmp_path: Path, change: dict[str, object]) -> None:
+    """As an older version wrote it, without a checksum: a stranger need not write one."""
+    run = tmp_path / "run"
+    shutil.copytree(fitted, run)
+    state = run / "checkpoint" / "state.json"
+    content = {key: value for key, value in json.loads(state.read_text()).items() if key != "sha256"}
+    state.write_text(json.dumps({**content, **change}))
+    ended = told("fit", fitted.parent / "rows.csv", "--output-dir", run, "--quiet", "--resume", *PAPER)
+    assert (ended.code, ended.err.count("\n"), "state.json is damaged" in ended.err) == (1, 1, True), ended.err
+
+
+def test_no_flipped_bit_within_an_epoch_is_believed(tmp_path: Path) -> None:
+    """within.json says how many steps of an epoch are done; a damaged one costs the epoch, and changes nothing."""
+    network = torch.nn.Linear(2, 2)
+    place = WithinEpoch(tmp_path, network, torch.optim.SGD(network.parameters(), 0.1), every=0.0)
+    place.after_step(1, 13, torch.tensor(1.0), network)
+    whole = (tmp_path / "within.json").read_bytes()
+    assert place.resume(1, network) == (13, 1.0)
+    draw = random.Random(2)
+    for _ in range(60):
+        changed = bytearray(whole)
+        changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+        (tmp_path / "within.json").write_bytes(changed)
+        assert place.resume(1, network) == (0, 0.0)
+    content = {key: value for key, value in json.loads(whole).items() if key != "sum"}
+    (tmp_path / "within.json").write_text(json.dumps({**content, "step": 17}))
+    assert place.resume(1, network) == (0, 0.0)

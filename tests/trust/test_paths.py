@@ -29,6 +29,7 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.read import read_run
 from labelloop.runs.result_files import copy_encoder
 from labelloop.runs.reviews import Answer, append_answers, read_answers
+from labelloop.training.checkpoint import read_large, read_tensors
 from labelloop.trust import file_in, inside, is_inside, load_array, load_arrays, single_name
 
 LEAVING = [
@@ -126,6 +127,22 @@ def test_an_undo_archive_does_not_choose_its_target(tmp_path: Path, monkeypatch:
     )
     undo(near)
     assert (tmp_path / "here" / "rows.csv").read_bytes() == b"evil"
+
+
+@pytest.mark.parametrize("name", [".bashrc", ".ssh/authorized_keys", "numpy.py", "Makefile", "labelloop/__init__.py"])
+def test_an_undo_archive_writes_nothing_that_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Below the current folder too: what is hidden or could be run is written only where the user says so."""
+    monkeypatch.chdir(tmp_path)
+    about: dict[str, Any] = {"kind": "file", "input": name, "output": "out", "sha256": sha(b"evil")}
+    entries = {"original": b"evil"}
+    if "/" in name and not name.startswith("."):
+        folder, inner = name.split("/")
+        about, entries = tree(inner, input=folder), {f"original/{inner}": b"evil"}
+    path = archive(tmp_path / "x.undo.zip", about, entries)
+    with pytest.raises(DataError, match=r"which could be run, or is hidden; .* say so with --output"):
+        undo(path)
+    assert os.listdir(tmp_path) == ["x.undo.zip"]
+    assert undo(path, tmp_path / "back").endswith(("byte for byte", "1 files"))
 
 
 def test_undo_overwrites_nothing(tmp_path: Path) -> None:
@@ -245,6 +262,24 @@ def test_a_folder_of_images_is_recognised_or_named(tmp_path: Path) -> None:
     ended = told("export", run, "--to", "imagefolder", "--output", tmp_path / "two")
     assert (ended.code, f"--input {data}" in ended.err) == (1, True)
     assert told("export", run, "--to", "imagefolder", "--output", tmp_path / "two", "--input", data).code == 0
+
+
+def test_links_to_what_is_no_image_are_not_copied(tmp_path: Path) -> None:
+    """A stranger's folder of images may link to a key; a link to an image is followed, as exports make such links."""
+    data = images(tmp_path)
+    (tmp_path / "key").write_text("secret")
+    (data / "notes.txt").symlink_to(tmp_path / "key")
+    Image.new("RGB", (2, 2)).save(tmp_path / "elsewhere.png")
+    (data / "cat" / "linked.png").symlink_to(tmp_path / "elsewhere.png")
+    run = made_run(data, tmp_path / "run", {0: ("cat", 0.9)})
+    (data / "cat" / "later.png").symlink_to(tmp_path / "key")
+    ended = told("export", run, "--to", "imagefolder", "--copy", "--output", tmp_path / "out", "--input", data)
+    assert (ended.code, "2 links to other files are not copied: cat/later.png, notes.txt" in ended.err) == (0, True)
+    there = {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert "linked.png" in there
+    assert b"secret" not in b"".join(there.values())
+    with zipfile.ZipFile(tmp_path / "out.undo.zip") as stored:
+        assert not any("later" in name or "notes" in name for name in stored.namelist())
 
 
 def test_a_pipe_as_the_input_is_not_waited_for(tmp_path: Path) -> None:
@@ -405,6 +440,29 @@ def test_a_lock_is_not_written_through_a_link(tmp_path: Path) -> None:
     ended = told("correct", tmp_path / "rows.csv", "--output-dir", run, "--overwrite", "--quiet", "--no-report")
     assert (ended.code, ended.err.count("\n")) == (1, 1), ended.err
     assert (tmp_path / "key").read_text() == "secret"
+
+
+def test_a_figure_is_not_drawn_through_a_link(tmp_path: Path) -> None:
+    run = corrected_run(tmp_path / "run")
+    (tmp_path / "profile").write_text("mine")
+    for name in ("verify.curve.png", "verify.curve.svg", "verify.curve.json", "reliability.png", "reliability.svg"):
+        (run / name).symlink_to(tmp_path / "profile")
+    assert told("plan", run).code == 0
+    assert told("report", run, "--figures").code == 0
+    assert (tmp_path / "profile").read_text() == "mine"
+    assert not any((run / name).is_symlink() for name in ("verify.curve.png", "reliability.svg"))
+
+
+def test_pipes_in_a_run_are_not_waited_for(tmp_path: Path) -> None:
+    run = corrected_run(tmp_path / "run")
+    os.mkfifo(run / ".labelloop.lock")
+    ended = told("correct", tmp_path / "rows.csv", "--output-dir", run, "--overwrite", "--quiet", "--no-report")
+    assert (ended.code, ended.err.count("\n")) == (1, 1), ended.err
+    for name in ("epoch-0001.safetensors", "features-0123.npy"):
+        os.mkfifo(tmp_path / name)
+        read = read_tensors if name.endswith(".safetensors") else read_large
+        with pytest.raises(DataError, match="is not a file but a pipe"):
+            read(tmp_path / name, {"bytes": 1, "sha256": ""})
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "metrics.jsonl", "trained_encoder", "targets.npy"])

@@ -90,7 +90,7 @@ def _config(layer: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 def _experiment(settings: Mapping[str, Any], source: str) -> Experiment:
     settings = dict(settings)
-    if type(settings.get("rate")) is int:
+    if type(settings.get("rate")) is int and abs(settings["rate"]) < 2**63:
         settings["rate"] = float(settings["rate"])
     for key, value in settings.items():
         if type(value) is not KINDS[key]:

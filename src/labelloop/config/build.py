@@ -123,7 +123,7 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
         kind = dict
     if origin is types.UnionType:
         raise TypeError(f"{key}: a configuration value has one type")
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise UsageError(f"{key} must be {_NAMES[kind]}, not {value!r}")

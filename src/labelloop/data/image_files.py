@@ -58,13 +58,13 @@ class ImageFiles:
         return view
 
     def __getitem__(self, index: int) -> Floats:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import UnidentifiedImageError
 
         index = range(len(self))[index]  # supports negative indices; raises IndexError outside, which ends a loop
         try:
             with open(os.fsdecode(self._paths[index]), "rb", buffering=0, opener=_no_waiting) as file:
                 content = io.BytesIO(file.read())  # at once: Pillow would read it in many small parts
-            with Image.open(content) as image:
+            with pillow.open_image(content) as image:
                 image.load()
                 colours = pillow.to_rgb(image)
         except Exception as error:  # a damaged image can fail in any way
@@ -188,7 +188,7 @@ def _default_size(paths: Sequence[Path | bytes]) -> tuple[int, int]:
     sizes = set()
     for path in paths:
         try:
-            with _open(path) as image:
+            with pillow.open_image(path) as image:
                 sizes.add(image.size)
         except Exception:  # reported when it is decoded
             continue
@@ -198,16 +198,8 @@ def _default_size(paths: Sequence[Path | bytes]) -> tuple[int, int]:
     return (height, width) if max(height, width) <= KEPT else (KEPT, KEPT)
 
 
-def _open(path: Path | bytes) -> Image:
-    from PIL import Image
-
-    if isinstance(path, Path) and not path.is_file():  # a pipe would be waited for
-        raise FileNotFoundError(path)
-    return Image.open(io.BytesIO(path) if isinstance(path, bytes) else path)
-
-
 def _decode(path: Path | bytes, seen: pillow.ImageWarnings | None = None) -> Image:
-    with _open(path) as image:
+    with pillow.open_image(path) as image:
         colours = pillow.to_rgb(image)
         if seen is not None:
             seen.see(image, (colours.height, colours.width))

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,6 +45,17 @@ def need_pillow(what: str) -> None:
         import_module("PIL.Image")
     except ImportError as error:
         raise UsageError(f"{what} needs Pillow: install it with pip install 'labelloop[images]'") from error
+
+
+def open_image(place: Path | bytes | io.BytesIO) -> Image:
+    """Opens an image in any format but EPS, for which Pillow starts Ghostscript, whatever the name of the file says."""
+    from PIL import Image
+
+    if isinstance(place, Path) and not place.is_file():  # a pipe would be waited for
+        raise FileNotFoundError(place)
+    Image.init()
+    known = [name for name in Image.ID if name != "EPS"]
+    return Image.open(io.BytesIO(place) if isinstance(place, bytes) else place, formats=known)
 
 
 def to_rgb(image: Any) -> Any:

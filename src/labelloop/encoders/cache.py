@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from labelloop.encoders.encoder import KEY, Encoder
 from labelloop.errors import DataError
+from labelloop.trust import file_in
 from labelloop.types import Floats, Labels
 
 try:
@@ -137,12 +138,15 @@ class FeatureCache:
 
     def _read_about(self) -> int | None:
         try:
-            about = json.loads((self.folder / ABOUT).read_text(encoding="utf-8"))
-            self._preprocessing = about.get("preprocessing")
-            return int(about["width"])
+            about = json.loads(file_in(self.folder, ABOUT).read_text(encoding="utf-8"))
+            kept, width = about.get("preprocessing"), int(about["width"])
+            if width < 1:
+                raise ValueError("no width")
+            self._preprocessing = None if kept is None else dict(kept)
+            return width
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise DataError(f"{self.folder / ABOUT} is damaged; delete its folder, which is only a cache") from None
 
     def _write_about(self, width: int, preprocessing: Mapping[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.data.pillow import to_rgb
+from labelloop.data.pillow import open_image, to_rgb
 from labelloop.errors import DataError, UsageError, some
 from labelloop.types import Floats, RawInputs
 
@@ -102,6 +101,8 @@ def key_of(item: Any) -> bytes:
     if isinstance(item, str):
         digest.update(b"t" + item.encode("utf-8", "surrogatepass"))
     elif isinstance(item, Path):
+        if not item.is_file():  # a pipe would be waited for
+            raise FileNotFoundError(item)
         with item.open("rb") as file:
             digest.update(b"f" + file.read())
     elif isinstance(item, bytes):
@@ -123,9 +124,7 @@ def opened(item: Any) -> Any:
         item = Image.fromarray(item[..., 0] if item.ndim == 3 and item.shape[2] == 1 else item)
     if not isinstance(item, Path | bytes):
         return to_rgb(item)
-    if isinstance(item, Path) and not item.is_file():  # a pipe would be waited for
-        raise FileNotFoundError(item)
-    with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as image:
+    with open_image(item) as image:
         image.load()
         return to_rgb(image)
 

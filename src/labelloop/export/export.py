@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Collection
 from hashlib import sha256
@@ -230,14 +231,27 @@ def _writers(
         left_out = [name for name in _never_read(run, names) if not (source.parent / name).is_file()]
         places |= dict.fromkeys(_said_to_be_left_out(left_out, source))
         return lambda: write_tree(source.parent, places, output, copy), undo_file
-    files = files_of(source)
     rows = {name: row for row, name in enumerate(run.labels["id"].to_pylist())}
+    files = _without_strange_links(run, source, list(rows)) if copy else files_of(source)
     _said_to_be_left_out(rows.keys() - set(files), source)
     places = other_formats.new_places(files, rows, decision)
     return (
         lambda: write_tree(source, places, output, copy),
         lambda path: write_tree_undo(path, source, places, output, run.path, whole=copy),
     )
+
+
+def _without_strange_links(run: Run, source: Path, ids: list[str]) -> list[str]:
+    """The files of a tree, without links out of it to what the run has not read as an image."""
+    root, read, files = os.path.realpath(source), set(ids) - _never_read(run, ids), files_of(source)
+    strange = [name for name in files if name not in read and not _is_below(root, source / name)]
+    if strange:
+        warnings.warn(f"{source}: {len(strange)} links to other files are not copied: {some(strange)}", stacklevel=4)
+    return [name for name in files if name not in set(strange)]
+
+
+def _is_below(root: str, path: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(root)
 
 
 def _never_read(run: Run, names: list[str]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -71,27 +72,28 @@ def model_card(run: Run) -> str:
             "---",
             "# Model card",
             "",
-            f"A classifier for {len(about['classes'])} classes, trained by LabelLoop (method `{record.method}`) on"
+            f"A classifier for {len(about['classes'])} classes, trained by LabelLoop (method {_code(record.method)}) on"
             " noisy labels and some clean ones.",
             "",
             "## Data",
-            f"- source: `{Path(data['source']).name}`, {count('rows')} rows (sha256 of the rows `{data['sha256']}`)",
+            f"- source: {_code(Path(data['source']).name)}, {count('rows')} rows (sha256 of the rows"
+            f" {_code(data['sha256'])})",
             f"- labels: {count('noisy')} noisy, {count('clean_paired')} with both labels,"
             f" {count('clean_unpaired')} with only a clean label, {count('unlabelled')} without a label",
             f"- given labels that the run changed: {changed:,}",
             f"- inputs: {_inputs(about)}",
             "",
             "## Classes",
-            "In the order of the columns of `predict_proba`: " + ", ".join(f"`{name}`" for name in about["classes"]),
+            "In the order of the columns of `predict_proba`: " + ", ".join(map(_code, about["classes"])),
             "",
             "## Numbers",
             *_numbers(run),
-            f"- stopped by: {record.stop_reason}; corrections: {len(record.rounds)}",
+            f"- stopped by: {_code(record.stop_reason)}; corrections: {len(record.rounds)}",
             "",
             USE,
             "",
             "## How it was made",
-            "Versions: " + ", ".join(f"{name} {value}" for name, value in record.versions.items()),
+            "Versions: " + ", ".join(_code(f"{name} {value}") for name, value in record.versions.items()),
             "",
             "```json",
             settings,
@@ -104,8 +106,9 @@ def model_card(run: Run) -> str:
 def _inputs(about: dict[str, Any]) -> str:
     """What the model takes, in words."""
     if form := about.get("encoder_form"):
-        how = "fine-tuned, in `trained_encoder` or in the weights" if form["trained"] else "as it is, not in here"
-        return f"{form['kind']}s, through the encoder `{form['name']}` ({how}; {form['version']})"
+        how = "fine-tuned, in `trained_encoder` or in the weights" if form.get("trained") else "as it is, not in here"
+        kind = "texts" if form["kind"] == "text" else "images"
+        return f"{kind}, through the encoder {_code(form['name'])} ({how}; {_code(form['version'])})"
     names = about["column_names"]
     return f"{len(names)} columns: {_some(names)}" if names else f"inputs of shape {tuple(about['input_shape'])}"
 
@@ -119,6 +122,13 @@ def _numbers(run: Run) -> list[str]:
     return numbers
 
 
+def _code(text: object) -> str:
+    """A text as Markdown shows it and does not obey it: one line, between more backticks than stand inside."""
+    words = " ".join(str(text).split())
+    marks = "`" * (1 + max(map(len, re.findall("`+", words)), default=0))
+    return f"{marks} {words} {marks}" if "`" in words else f"`{words}`"
+
+
 def _some(names: list[str], limit: int = 20) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:limit])
+    shown = ", ".join(map(_code, names[:limit]))
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

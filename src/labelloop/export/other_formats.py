@@ -109,9 +109,11 @@ def corrected_dataset(run: Run, source: Path, decision: Decision, replace: bool)
         import datasets
     except ImportError:
         raise UsageError("--to hf needs the `datasets` package; install it: pip install 'labelloop[hub]'") from None
+    name = str(source).removeprefix(HUB)
+    if on_hub(source) and os.path.lexists(name):  # the library would take it instead of the hub's
+        raise DataError(f"{name} is a file or folder here; if the run was made from it, say so with --input {name}")
     try:
-        name = run.source["path"]
-        data = datasets.load_dataset(name.removeprefix(HUB)) if on_hub(source) else datasets.load_from_disk(name)
+        data = datasets.load_dataset(name) if on_hub(source) else datasets.load_from_disk(name)
     except (OSError, ValueError) as error:
         raise DataError(f"{source} cannot be read as a data set ({error}); save it again") from None
     if not isinstance(data, datasets.DatasetDict):

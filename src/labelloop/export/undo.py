@@ -11,7 +11,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Collection, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from labelloop.errors import DataError
@@ -22,6 +22,8 @@ SCHEMA_VERSION = 1
 ABOUT = "undo.json"
 ORIGINAL = "original"
 MOST_GROWTH = 1100  # of a compressed file: zlib's own limit is 1032
+DATA = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx", ".npz", ".npy", ".gz", ".zst")
+RUN_BY_OTHERS = (".py", ".pyc", ".pyd", ".pth", ".so", ".dll", ".sh", ".bat", ".cmd", ".exe", ".lnk", ".desktop", ".js")
 LARGEST_ABOUT = 2**30  # bytes of undo.json: a hundred for every file of a tree
 
 
@@ -194,13 +196,22 @@ def undo(path: Path, output: Path | None = None) -> str:
 def _place(about: Mapping[str, Any], path: Path, output: Path | None) -> Path:
     """Where to restore: what the user says, or what the file says if that is near."""
     place = Path(about["input"]) if output is None else output
-    near = [Path.cwd(), path.absolute().parent]
-    if output is None and not any(_below(place, folder) for folder in near) and not place.exists():
+    near = [folder for folder in (Path.cwd(), path.absolute().parent) if _below(place, folder)]
+    if output is None and not place.exists() and (not near or not _is_data(place, near[0], about)):
+        why = "which could be run, or is hidden" if near else "which is somewhere else"
         raise DataError(
-            f"{path} says that it was made from {place}, which is somewhere else; to put it back there, say so with"
-            f" --output {place}"
+            f"{path} says that it was made from {place}, {why}; to put it back there, say so with --output {place}"
         )
     return place
+
+
+def _is_data(place: Path, folder: Path, about: Mapping[str, Any]) -> bool:
+    """Whether a file or a tree looks like data, and not like something that another program would obey."""
+    parts = Path(os.path.relpath(os.path.realpath(place), os.path.realpath(folder))).parts
+    names = [PurePosixPath(entry["input"]) for entry in about.get("files", ())]
+    if any(part.startswith(".") for part in (*parts, *(part for name in names for part in name.parts))):
+        return False
+    return not any(name.suffix.lower() in RUN_BY_OTHERS for name in names) if names else place.suffix.lower() in DATA
 
 
 def _below(place: Path, folder: Path) -> bool:

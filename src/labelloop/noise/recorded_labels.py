@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from labelloop.errors import DataError, UsageError, nearest
 from labelloop.noise.draw import Noisy, changes_nothing, checked_labels, realised_rate
 from labelloop.safe_pickle import PickledArray, SafeUnpickler
+from labelloop.trust import check_growth, load_array
 from labelloop.types import MISSING
 
 TRUE_KEY = "clean_label"
@@ -48,8 +49,9 @@ def _read_pt(path: Path) -> Any:
             *_, content = [SafeUnpickler(file).load() for _ in range(4)]
         return content
     with zipfile.ZipFile(path) as archive:
-        name = next(name for name in archive.namelist() if name.split("/")[-1] == "data.pkl")
-        return SafeUnpickler(io.BytesIO(archive.read(name))).load()
+        listed = {info.filename.split("/")[-1]: info for info in archive.infolist()}
+        check_growth(path.stat().st_size, listed["data.pkl"].file_size)
+        return SafeUnpickler(io.BytesIO(archive.read(listed["data.pkl"]))).load()
 
 
 def _read_npy(path: Path) -> Any:
@@ -138,8 +140,8 @@ def _checked_key(key: str | None, columns: dict[str, NDArray[np.int64]], path: s
 
 def _read_order(path: str | Path, rows: int) -> NDArray[np.int64]:
     try:
-        order = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        order = load_array(Path(path))
+    except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as an array of row numbers ({error}): download it again") from error
     if order.dtype.kind not in "iu" or not np.array_equal(np.sort(order, axis=None), np.arange(rows)):
         raise DataError(f"{path}: does not name each of the rows 0..{rows - 1} once: is it the order of this data set?")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from labelloop.errors import DataError, UsageError
+from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import read_record
 
 KINDS = ("png", "svg")
@@ -73,12 +75,16 @@ def save(figure: Any, path: Path) -> list[Path]:
     """
     written = _files(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for one in written:
-            figure.savefig(one, dpi=110, metadata={"Date": None} if one.suffix == ".svg" else None)
+        for one in written:  # never through a link that a stranger put there
+            write_atomically(one, partial(_draw, figure, one.suffix))
     except OSError as error:
         raise _no_writing(path, error.strerror or str(error)) from None
     return written
+
+
+def _draw(figure: Any, suffix: str, place: Path) -> None:
+    about = {"Date": None} if suffix == ".svg" else None
+    figure.savefig(place, format=suffix.removeprefix("."), dpi=110, metadata=about)
 
 
 def _files(path: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from labelloop.errors import DataError
 from labelloop.runs.files import naming
-from labelloop.trust import NO_LINK
+from labelloop.trust import NO_LINK, small_file
 
 try:
     import fcntl
@@ -155,8 +155,8 @@ def _is_same(handle: int, path: Path) -> bool:
 
 def _sign(handle: int, path: Path, about: str) -> None:
     try:
-        os.ftruncate(handle, 0)
         with naming(path), os.fdopen(os.dup(handle), "w", encoding="utf-8") as file:
+            os.ftruncate(handle, 0)
             mine = {"pid": os.getpid(), "host": socket.gethostname(), "flock": fcntl is not None, "about": about}
             json.dump(mine, file)
     except OSError:  # a full disk
@@ -174,7 +174,7 @@ def _in_use(path: Path, owner: dict[str, object] | None) -> DataError:
 
 def _owner(path: Path) -> dict[str, object] | None:
     try:
-        owner = json.loads(path.read_text(encoding="utf-8"))
+        owner = json.loads(small_file(path)[0])
     except (OSError, ValueError, RecursionError):
         return None
     return owner if isinstance(owner, dict) and {"pid", "host"} <= owner.keys() else None

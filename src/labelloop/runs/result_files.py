@@ -141,7 +141,7 @@ def read_model(folder: Path, needed: set[str]) -> tuple[dict[str, NDArray], dict
         return weights, about
     except FileNotFoundError:
         raise DataError(f"{folder / WEIGHTS} is missing; is {folder} the folder of a finished run?") from None
-    except SafetensorError as error:
+    except (SafetensorError, TypeError, AttributeError) as error:  # numbers of a kind that numpy has not
         raise DataError(f"{folder / WEIGHTS} is damaged or not of the network in {ABOUT}: {error}") from None
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from labelloop.errors import DataError
 from labelloop.runs.files import sync_folder
+from labelloop.runs.schema import check
 from labelloop.trust import NO_LINK, file_in
 from labelloop.types import Labels
 
@@ -164,6 +165,7 @@ def _answer(line: bytes, path: Path) -> Answer | None:
     right = type(answer.row) is int and type(answer.blind) is bool and all(isinstance(text, str) for text in texts)
     if not right or not all(text is None or isinstance(text, str) for text in named):
         raise DataError(f"{path}: a line is not a reviewer's answer (a field is of another type)")
+    check(found, {}, path)
     if answer.action not in ACTIONS or answer.queue not in (None, *QUEUES):
         what = f"action {answer.action!r:.40}" if answer.action not in ACTIONS else f"queue {answer.queue!r:.40}"
         raise DataError(f"{path}: unknown {what}; a newer version may have written it")

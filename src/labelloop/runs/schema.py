@@ -41,7 +41,7 @@ ESTIMATE = {
     "notes?": [str],
     "reliability?": ([NUMBERS], None),
     "by_class?": ([OF_CLASS], None),
-    "at_risk?": ([{"class": int, "why?": str, "verify?": int}], None),
+    "at_risk?": ([{"class": int, "why": str, "verify": int}], None),
     "alternatives?": (NUMBERS, None),
 }
 SOURCE = {
@@ -90,7 +90,9 @@ RUN = {
     "threads?": {},
     "newly_verified?": int,
 }
-EPOCH = {"epoch": int, "seconds?": (NUMBERS, None)}
+MEASURED = ("test_accuracy", "corrected_label_accuracy", "given_label_accuracy", "clean_accuracy")
+EPOCH = {"epoch": int, "seconds?": (NUMBERS, None), **{f"{name}?": (*NUMBER, None) for name in MEASURED}}
+FORM_LATER = {"trained?": bool, "column?": TEXT_OR_NONE, "width?": (int, None), "preprocessing?": {}}
 MODEL = {
     "network": str,
     "network_options": {},
@@ -99,7 +101,7 @@ MODEL = {
     "column_names": [str],
     "encoding?": [{}],
     "image_form?": ({"height": int, "width": int, "streamed": bool}, None),
-    "encoder_form?": ({"name": str, "kind": str, "version": str, "trained?": bool, "column?": TEXT_OR_NONE}, None),
+    "encoder_form?": ({"name": str, "kind": str, "version": str, **FORM_LATER}, None),
     "text_form?": ({"embedder": str, "column": TEXT_OR_NONE}, None),
 }
 

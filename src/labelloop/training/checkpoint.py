@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,30 @@ from labelloop.errors import DataError
 from labelloop.large_arrays import by_chunks, is_on_disk, row_chunks
 from labelloop.runs.files import read_json, write_atomically, write_json
 from labelloop.training.averaging import WeightAverage
-from labelloop.trust import inside
+from labelloop.trust import file_in, inside, mapped_array
 
 ADVICE = "restore it from a copy, or start again in another folder (nothing was changed)"
 EVERY = 300.0  # seconds between two checkpoints
 PLACE = "within.json"
+
+
+class Kept(dict[str, Any]):
+    """What a method stored, by name; what is not there is damage."""
+
+    def __missing__(self, name: str) -> Any:
+        raise DataError(f"checkpoint/state.json is damaged: it has no {name!r:.40}; {ADVICE}")
+
+
+@contextmanager
+def fitting(path: object) -> Iterator[None]:
+    """Says in one line that a stored state is not of this network or optimiser."""
+    try:
+        yield
+    except (RuntimeError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if isinstance(error, DataError):
+            raise
+        why = " ".join(str(error).split())[:100]
+        raise DataError(f"{path} is damaged: it does not fit the network of the run ({why}); {ADVICE}") from None
 
 
 @dataclass(frozen=True)
@@ -183,7 +203,8 @@ def _from_state(folder: Path, state: dict[str, Any]) -> Checkpoint:
         else:
             tensors |= read_tensors(folder / name, expected)
     model, optimizer, small = unpacked(tensors, state["optimizer"])
-    return Checkpoint(state["epoch"], model, optimizer, small | arrays, past, state["values"])
+    past = [Kept(entry) for entry in past]
+    return Checkpoint(state["epoch"], model, optimizer, Kept(small | arrays), past, Kept(state["values"]))
 
 
 def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
@@ -196,7 +217,7 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, Any
 def read_tensors(path: Path, expected: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Reads a file of tensors, and refuses it if its size or checksum differs."""
     try:
-        content = path.read_bytes()
+        content = file_in(path.parent, path.name).read_bytes()
     except FileNotFoundError:
         raise DataError(f"{path} is missing from the checkpoint; {ADVICE}") from None
     if len(content) != expected["bytes"]:
@@ -225,10 +246,10 @@ def large_file(folder: Path, key: str, array: NDArray, written: Mapping[str, Any
 def read_large(path: Path, expected: Mapping[str, Any]) -> NDArray:
     """Reads an array back, and refuses it if its size or checksum differs."""
     try:
-        stored = np.load(path, mmap_mode="r", allow_pickle=False)
+        stored = mapped_array(file_in(path.parent, path.name))
     except FileNotFoundError:
         raise DataError(f"{path} is missing from the checkpoint; {ADVICE}") from None
-    except (ValueError, EOFError) as error:
+    except ValueError as error:
         raise DataError(f"{path} is damaged ({error}); {ADVICE}") from None
     if stored.nbytes != expected["bytes"] or _digest(stored) != expected["sha256"]:
         raise DataError(f"{path} is damaged: its checksum differs from the one written; {ADVICE}")
@@ -282,20 +303,21 @@ class WithinEpoch:
             return 0, 0.0
         try:
             place = read_json(self.folder / PLACE)
-            if place["epoch"] != epoch:
+            if place.pop("sum", None) != _sum(place) or place["epoch"] != epoch:
                 return 0, 0.0
             tensors = read_tensors(inside(self.folder, place["file"], PLACE), place)
             state, optimizer, arrays = unpacked(tensors, place["optimizer"])
         except (DataError, KeyError, TypeError, ValueError, AttributeError, SafetensorError):
             return 0, 0.0
-        self.model.load_state_dict(state)
-        self.optimizer.load_state_dict(optimizer)
-        if self.average is not None:
-            self.average.from_arrays(arrays)
-        torch.set_rng_state(torch.from_numpy(arrays["random"]))
-        if "random_cuda" in arrays:
-            torch.cuda.set_rng_state(torch.from_numpy(arrays["random_cuda"]))
-        return place["step"], float(arrays["loss"][0])
+        with fitting(self.folder / PLACE):
+            self.model.load_state_dict(state)
+            self.optimizer.load_state_dict(optimizer)
+            if self.average is not None:
+                self.average.from_arrays(arrays)
+            torch.set_rng_state(torch.from_numpy(arrays["random"]))
+            if "random_cuda" in arrays:
+                torch.cuda.set_rng_state(torch.from_numpy(arrays["random_cuda"]))
+            return int(place["step"]), float(arrays["loss"][0])
 
     def after_step(self, epoch: int, step: int, loss: torch.Tensor, model: torch.nn.Module) -> None:
         """Writes a checkpoint, if it is time.
@@ -317,7 +339,7 @@ class WithinEpoch:
         self.folder.mkdir(parents=True, exist_ok=True)
         entry: dict[str, Any] = write_tensors(self.folder / name, tensors)
         place = {"epoch": epoch, "step": step, "file": name, "optimizer": settings, **entry}
-        write_json(self.folder / PLACE, place)
+        write_json(self.folder / PLACE, {**place, "sum": _sum(place)})
         for old in self.folder.glob("within-*.safetensors"):
             if old.name != name:
                 old.unlink()

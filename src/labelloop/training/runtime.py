@@ -22,7 +22,14 @@ from labelloop.runs.folder import RunFolder
 from labelloop.runs.labels import accuracy, label_metrics
 from labelloop.training.averaging import WeightAverage
 from labelloop.training.batch_norm import over_whole_batches
-from labelloop.training.checkpoint import Checkpoint, WithinEpoch, drop_stale, read_checkpoint, write_checkpoint
+from labelloop.training.checkpoint import (
+    Checkpoint,
+    WithinEpoch,
+    drop_stale,
+    fitting,
+    read_checkpoint,
+    write_checkpoint,
+)
 from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, Ranks
 from labelloop.types import Floats, Labels, Problem, Truth
@@ -296,8 +303,9 @@ class Runtime:
         if self.folder is not None and self.ranks.count == 1:
             self._within = WithinEpoch(self.folder.checkpoint, model, optimizer, average)
         if checkpoint:
-            model.load_state_dict(checkpoint.model)
-            optimizer.load_state_dict(checkpoint.optimizer)
-            if average:
-                average.from_arrays(checkpoint.arrays)
+            with fitting("the checkpoint" if self.folder is None else self.folder.checkpoint / "state.json"):
+                model.load_state_dict(checkpoint.model)
+                optimizer.load_state_dict(checkpoint.optimizer)
+                if average:
+                    average.from_arrays(checkpoint.arrays)
         return checkpoint

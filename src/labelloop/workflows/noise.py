@@ -210,7 +210,7 @@ def read_noise_file(path: Path) -> NoiseFile:
         table = read_parquet(path)
         about = json.loads((table.schema.metadata or {})[KEY])
         columns = {name: np.array(table[name].to_pylist(), str) for name in table.column_names}
-        stored = about["sha256"]
+        stored, _ = about["sha256"], (about["clean"], about["paired"], float(about["nominal_rate"]))
         found = NoiseFile(columns["id"], columns["label"], columns["noisy_label"], columns["clean_label"], about)
     if _checksum(columns) != stored:
         raise DataError(
@@ -228,11 +228,13 @@ def stored_checksum(path: Path) -> str:
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """Turns any read error into a message for the user."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise DataError(f"{path} is not a file; make a noise file with `labelloop noise`")
     try:
         yield
     except FileNotFoundError:
         raise DataError(f"{path}: no such noise file; make it with `labelloop noise`") from None
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DataError(
             f"{path} is not a noise file, or is damaged ({error}); make it with `labelloop noise`"
         ) from None

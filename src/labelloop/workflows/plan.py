@@ -43,7 +43,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     output = _new_file(folder, output, count)
     with clock("reading the run"):
         stored = read_stored_run(folder)
-    rows = rows_to_verify(stored, count)
+    rows, risks = rows_to_verify(stored, count), _at_risk(stored)
     if not len(rows):
         raise DataError(f"{folder}: every row is clean; there is nothing left to plan")
     with clock("reading your file"):
@@ -51,11 +51,11 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     confidence = np.asarray(chosen["confidence"])
     write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))
     lines = [
+        *risks,
         f"{len(rows)} rows to verify are in {output}, the likeliest to be wrong first; fill in clean_label, then",
         f"  labelloop refit {folder} --clean-file {output} --output-dir NEW",
         f"expected: {float((1 - confidence).sum()):.0f} of these corrected labels are wrong",
     ]
-    lines = [*_at_risk(stored), *lines]
     if (stored.clean != MISSING).sum() < 2 * MIN_CLEAN:
         curve: dict[str, Any] = {}
         lines.append(f"a learning curve needs {2 * MIN_CLEAN} clean rows; verify these first")
@@ -72,6 +72,8 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
 def _at_risk(stored: StoredRun) -> list[str]:
     """The classes that need clean rows most, a line each."""
     found = (stored.run.record.estimate or {}).get("at_risk") or []
+    if not all(0 <= one["class"] < len(stored.run.classes) for one in found):
+        raise DataError(f"{stored.run.path / 'run.json'}: estimate.at_risk names a class that there is not")
     shown = [
         f"verify {one['verify']} rows of {stored.run.classes[one['class']]}: {one['why']}"
         for one in found[:MOST_AT_RISK]

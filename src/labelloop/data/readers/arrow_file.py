@@ -11,6 +11,7 @@ import mmap
 import os
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -26,6 +27,7 @@ from labelloop.data.frames import in_text, plain_columns
 from labelloop.data.readers import csv_file
 from labelloop.errors import DataError, UsageError, some
 from labelloop.large_arrays import current_limit, is_large, keep_track
+from labelloop.trust import check_growth
 
 ROWS = 16_384  # rows at a time, or fewer
 SHARE = 64  # the rows that are read at a time take at most this part of the limit
@@ -255,6 +257,8 @@ def read_xlsx(path: Path) -> tuple[pa.Table, tuple[str, ...]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles that nobody reads
+            with zipfile.ZipFile(path) as archive:
+                check_growth(path.stat().st_size, sum(info.file_size for info in archive.infolist()))
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
             sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"] or book.worksheets
             sheet = sheets[0]

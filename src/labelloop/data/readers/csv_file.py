@@ -20,6 +20,7 @@ import pyarrow.json as pa_json
 
 from labelloop.data.columns import NULL_NUMBERS, is_number
 from labelloop.errors import DataError, some
+from labelloop.trust import check_growth
 
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 
@@ -45,12 +46,15 @@ def content_of(path: Path) -> bytes:
     packing = PACKED.get(path.suffix.lower())
     if packing is None:
         return path.read_bytes()
+    size, pieces, total = path.stat().st_size, [], 0
     try:
-        if packing == "gzip":
-            return gzip.decompress(path.read_bytes())
-        with pa.input_stream(path, compression=packing) as stream:
-            return stream.read()
-    except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
+        with gzip.open(path) if packing == "gzip" else pa.input_stream(path, compression=packing) as stream:
+            while piece := stream.read(BLOCK_SIZE):
+                pieces.append(piece)
+                total += len(piece)
+                check_growth(size, total)
+            return b"".join(pieces)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(f"{path}: cannot be decompressed ({error}); compress it again") from error
 
 

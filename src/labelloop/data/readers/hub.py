@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,17 +27,25 @@ class HubData:
         split: The split, or None if the data set has no splits.
         class_names: The classes of every ClassLabel column, in order.
         image_columns: The columns of images.
+        root: The folder that its files are in; None where the library put them.
     """
 
     arrow: pa.Table
     split: str | None
     class_names: dict[str, tuple[str, ...]]
     image_columns: tuple[str, ...]
+    root: Path | None = None
 
     def images(self, column: str) -> list[Path | bytes]:
         """The images of a column, encoded or as files; no bytes where one is missing."""
         cells = [cell or {} for cell in self.arrow[column].to_pylist()]
-        return [cell.get("bytes") or (Path(cell["path"]) if cell.get("path") else b"") for cell in cells]
+        return [cell.get("bytes") or self._file(cell.get("path")) for cell in cells]
+
+    def _file(self, name: str | None) -> Path | bytes:
+        if not name or self.root is None:
+            return Path(name) if name else b""
+        place = Path(os.path.realpath(self.root / name))
+        return place if place.is_relative_to(os.path.realpath(self.root)) else b""
 
 
 def is_hub_dataset(path: Path) -> bool:
@@ -75,7 +84,7 @@ def read_hub_dataset(path: Path, split: str = "train") -> HubData:
     for name, names in classes.items():
         column = _named(arrow[name].to_pylist(), names, f"{path}: column {name!r}")
         arrow = arrow.set_column(arrow.column_names.index(name), name, pa.array(column, pa.string()))
-    return HubData(arrow, chosen, classes, tuple(images))
+    return HubData(arrow, chosen, classes, tuple(images), None if str(path).startswith(PREFIX) else path)
 
 
 def _named(numbers: Sequence[int | None], names: Sequence[str], where: str) -> list[str | None]:

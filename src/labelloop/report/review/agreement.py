@@ -34,7 +34,10 @@ def rows_per_hour(answers: Sequence[Answer]) -> float | None:
 
     A batch counts as as many rows as it has, in the time since the answer before it.
     """
-    times = [datetime.fromisoformat(answer.at).timestamp() for answer in answers]
+    try:
+        times = [datetime.fromisoformat(answer.at).timestamp() for answer in answers]
+    except (ValueError, OverflowError):  # another program wrote them
+        return None
     gaps = [after - before for before, after in pairwise(times) if after - before < PAUSE]
     spent = sum(gaps)
     return 3600 * len(gaps) / spent if spent > 0 else None

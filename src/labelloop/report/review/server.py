@@ -5,14 +5,13 @@ The frame of the page is review.html; the rest is review.js.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hmac
 import json
 import os
 import secrets
 import shlex
-import stat
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -33,7 +32,7 @@ from labelloop.report.review.session import GOAL, Ask, Seat, Session, seat_of
 from labelloop.runs.folder import REPORT
 from labelloop.runs.reviews import ESTIMATE, IMPROVE
 from labelloop.runs.run_json import export_name
-from labelloop.trust import file_in
+from labelloop.trust import file_in, small_file
 
 STYLES = ("design.css", "review.css")
 SCRIPTS = ("unpack.js", "review_cards.js", "review_grid.js", "review_people.js", "review.js")
@@ -101,14 +100,12 @@ def recall(folder: Path) -> Place:
     """
     new = Place(0, secrets.token_urlsafe(LENGTH * 3 // 4))
     try:
-        with open(folder / NAME, "rb", opener=_no_link) as file:
-            about = os.fstat(file.fileno())
-            content = json.loads(file.read(4096))
+        text, about = small_file(folder / NAME)
+        content = json.loads(text)
         found = Place(content["port"], content["token"])
-        private = stat.S_ISREG(about.st_mode) and not about.st_mode & 0o077
-        mine = not hasattr(os, "getuid") or about.st_uid == os.getuid()
+        mine = not about.st_mode & 0o077 and (not hasattr(os, "getuid") or about.st_uid == os.getuid())
         right = type(found.port) is int and 1024 <= found.port <= 65535 and isinstance(found.token, str)
-        if private and mine and right and content["folder"] == _identity(folder) and len(found.token) >= LENGTH:
+        if mine and right and content["folder"] == _identity(folder) and len(found.token) >= LENGTH:
             return found
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
@@ -123,10 +120,6 @@ def remember(folder: Path, place: Place) -> None:
         handle = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-
-
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _identity(folder: Path) -> str:
@@ -171,21 +164,32 @@ class ReviewServer(ThreadingHTTPServer):
         self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
         self.cookie = f"labelloop-{self.server_port}"  # cookies do not know ports
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.waiting: dict[Any, None] = {}  # connections without a whole request, the oldest first
         remember(session.folder, Place(self.server_port, self.token))
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answers in a thread of its own, as long as there are not too many."""
-        if not self._free.acquire(blocking=False):
-            with contextlib.suppress(OSError):
+        """Answers in a thread of its own. If there are too many, the oldest that says nothing has to go."""
+        if not self._free.acquire(blocking=False) and not self._make_room():
+            with suppress(OSError):
                 request.sendall(BUSY)
             self.shutdown_request(request)
             return
+        self.waiting[request] = None
         super().process_request(request, client_address)
+
+    def _make_room(self) -> bool:
+        for oldest in list(self.waiting)[:1]:
+            self.waiting.pop(oldest, None)
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+            return self._free.acquire(timeout=1)
+        return False
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.waiting.pop(request, None)
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -217,18 +221,19 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, make: Callable[[str, Mapping[str, str]], Reply]) -> None:
         try:
             body = self._body()
+            self.server.waiting.pop(self.connection, None)
             parts = urlsplit(self.path)
             query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
             if self._check(parts.path, query):
                 self._redirect()
-                return
-            self._data = json.loads(body) if body else {}
-            kind, content = make(parts.path, query)
-            self._send(HTTPStatus.OK, kind, content)
+            else:
+                self._data = json.loads(body) if body else {}
+                self._send(HTTPStatus.OK, *make(parts.path, query))
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self.close_connection = True
         except Exception as error:  # whatever it is, the page hears of it
             self._send_error(error)
+        self.server.waiting[self.connection] = None  # for the next one
 
     def _send_error(self, error: Exception) -> None:
         status, text = HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"
