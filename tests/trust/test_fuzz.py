@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -106,7 +107,11 @@ def test_weights_of_a_kind_that_numpy_has_not_are_one_line(tmp_path: Path, kind:
 def test_a_plan_of_classes_that_there_are_not_is_one_line(tmp_path: Path) -> None:
     run = corrected_run(tmp_path / "run")
     for risk in ({"class": 99, "why": "rare", "verify": 5}, {"class": 0}):
-        change(run / "run.json", lambda about, risk=risk: about["estimate"].update(at_risk=[risk]))
+
+        def put(about: dict[str, Any], risk: dict[str, Any] = risk) -> None:
+            about["estimate"].update(at_risk=[risk])
+
+        change(run / "run.json", put)
         ended = told("plan", run)
         assert (ended.code, "run.json: estimate.at_risk" in ended.err) == (1, True), ended.err
         assert not (run / "verify.csv").exists()

@@ -18,6 +18,7 @@ from labelloop.progress import clock
 from labelloop.relabel.estimate import MIN_CLEAN
 from labelloop.relabel.learning_curve import learning_curve
 from labelloop.runs.files import sha256_of, write_atomically
+from labelloop.runs.folder import RUN
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Labels
 from labelloop.workflows.certify import certify
@@ -73,7 +74,7 @@ def _at_risk(stored: StoredRun) -> list[str]:
     """The classes that need clean rows most, a line each."""
     found = (stored.run.record.estimate or {}).get("at_risk") or []
     if not all(0 <= one["class"] < len(stored.run.classes) for one in found):
-        raise DataError(f"{stored.run.path / 'run.json'}: estimate.at_risk names a class that there is not")
+        raise DataError(f"{stored.run.path / RUN}: estimate.at_risk names a class that there is not")
     shown = [
         f"verify {one['verify']} rows of {stored.run.classes[one['class']]}: {one['why']}"
         for one in found[:MOST_AT_RISK]
