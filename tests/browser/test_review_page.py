@@ -123,9 +123,7 @@ def test_every_state_is_readable_everywhere(browser, run, server, axe):
     assert [address for address in asked if not address.startswith(f"http://127.0.0.1:{server.port}/")] == []
 
 
-@pytest.mark.parametrize("run", KINDS, indirect=True)
-def test_twenty_rows_by_keyboard(browser, run, server):
-    opened(browser, server)
+def twenty_rows_by_keyboard(browser: Browser, run: Path) -> None:
     for k in range(20):
         proposed = browser.run("return !!document.querySelector('[data-action=accept]')")
         likeliest = browser.run("return document.querySelector('[data-class]').dataset.class")
@@ -140,11 +138,96 @@ def test_twenty_rows_by_keyboard(browser, run, server):
     answer(browser, "c", *first, "Enter")  # keys are letters while a class is typed
     assert read_answers(run)[0][-1].label == first
     browser.press("z")
-    browser.wait(f"{MINE} === 20")
+    browser.wait(f"{MINE} === 20 && {IDLE}")
     browser.press("y")
-    browser.wait(f"{MINE} === 21")
+    browser.wait(f"{MINE} === 21 && {IDLE}")
     assert browser.run("return document.getElementById('saved').textContent") == "All decisions saved"
+
+
+def a_batch_taken_back(browser: Browser, run: Path) -> None:
+    before = reviewed_labels(run)
+    view(browser, "g", "grid", "document.querySelectorAll('.tile-row[data-seen]').length > 0")
+    browser.click("#accept-seen")
+    browser.click("#save-grid")
+    browser.wait(f"{MINE} > 21 && {IDLE}")
+    assert len(reviewed_labels(run)) > len(before)
+    browser.press("z")
+    browser.wait(f"{MINE} === 21 && {IDLE}")
+    assert reviewed_labels(run) == before
+
+
+def a_blind_answer(browser: Browser, run: Path) -> None:
+    view(browser, "e", "estimate", "document.querySelector('.odds')?.textContent === ''")
+    answer(browser, "1")
+    browser.wait(f"{MESSAGE}.startsWith('You said')")
+    assert random_reviewed(run) == {read_answers(run)[0][-1].row}
+
+
+def a_conflict(browser: Browser, run: Path) -> None:
+    """Another reviewer answers ten rows; the tenth is one that ann has answered, and the answer another one."""
+    said = {each.row: each.label for each in read_answers(run)[0]}
+    view(browser, "i", "improve", "document.body.dataset.row !== undefined")
+    called(browser, "bob")
+    for _ in range(9):
+        answer(browser, "1")
+    browser.wait("document.getElementById('verdict').textContent.includes('Answered before by ann')")
+    row = int(browser.run("return document.body.dataset.row"))
+    classes = browser.run("return [...document.querySelectorAll('[data-class]')].map((each) => each.dataset.class)")
+    answer(browser, str(1 + next(k for k, name in enumerate(classes) if name != said[row])))
+    browser.wait("document.body.dataset.disputed === '1'")
+    assert row not in reviewed_labels(run)
+
+
+def killed_and_started_again(browser: Browser, run: Path, server: Server) -> Server:
+    """The server is gone, and an answer with it; a new one finds the open tab, which sends the answer."""
+    server.kill()  # as hard as it gets
+    shown = browser.run("return document.body.dataset.row")
+    saved = len(read_answers(run)[0])
+    browser.press("1")
+    browser.wait(f"{MESSAGE}.includes('nothing that was saved is lost')")
+    assert browser.run("return document.getElementById('saved').dataset.state") == "lost"
+    assert browser.run("return document.body.dataset.row") == shown  # the row waits for its answer
+    again = Server(run)
+    assert again.port == server.port  # so that the open tab finds it
+    browser.wait(f"{MINE} === 11 && {IDLE}")
+    assert browser.run("return document.getElementById('saved').dataset.state") == "saved"
+    assert len(read_answers(run)[0]) == saved + 1  # the unsent answer was sent, once
+    return again
+
+
+def refitted_and_exported(browser: Browser, run: Path) -> None:
+    view(browser, "d", "disputes", "document.querySelectorAll('.dispute-row').length === 1")
+    browser.click(".dispute-row .pick button")
+    browser.wait("document.querySelectorAll('.dispute-row').length === 0")
+    decided = reviewed_labels(run)
+    assert len(decided) > 20  # five of ann's were "cannot tell"
+    browser.click("#refit")
+    browser.wait("document.body.dataset.refitted", 300)
+    assert f"{len(decided)} new clean rows" in browser.run(f"return {MESSAGE}")
+    new = pq.read_table(Path(browser.run("return document.body.dataset.refitted")) / "labels.parquet").to_pylist()
+    assert {row: new[row]["corrected_label"] for row in decided} == decided
+    assert main(["export", str(run), "--to", "jsonl", "--output", "out.jsonl"]) == 0
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {row: lines[row]["corrected_label"] for row in decided} == decided
+
+
+@pytest.mark.parametrize("run", KINDS, indirect=True)
+def test_a_whole_review(browser, run, server, tmp_path, monkeypatch):
+    """From the first key to the exported file, in one tab."""
+    monkeypatch.chdir(tmp_path)
+    opened(browser, server)
+    twenty_rows_by_keyboard(browser, run)
+    a_batch_taken_back(browser, run)
+    a_blind_answer(browser, run)
+    a_conflict(browser, run)
     assert browser.problems() == []
+    again = killed_and_started_again(browser, run, server)
+    try:
+        browser.problems()  # that a request failed while no server was there
+        refitted_and_exported(browser, run)
+        assert browser.problems() == []
+    finally:
+        again.kill()
 
 
 def test_keys_that_make_no_sense_say_why(browser, run, server):
@@ -303,43 +386,4 @@ def test_two_reviewers_disagree_and_settle(browser, run, server, axe):
         assert sticking_out(browser) == []
         assert overlaps(browser) == []
         assert serious_barriers(browser, axe) == []
-    assert browser.problems() == []
-
-
-def test_a_killed_server_comes_back_to_the_open_tab(browser, run, server):
-    opened(browser, server)
-    for _ in range(3):
-        answer(browser, "1")
-    server.kill()  # as hard as it gets
-    shown = browser.run("return document.body.dataset.row")
-    browser.press("1")
-    browser.wait(f"{MESSAGE}.includes('nothing that was saved is lost')")
-    assert browser.run("return document.getElementById('saved').dataset.state") == "lost"
-    assert browser.run("return document.body.dataset.row") == shown  # the row waits for its answer
-    again = Server(run)
-    try:
-        assert again.port == server.port  # so that the open tab finds it
-        browser.wait(f"{MINE} === 4")
-        assert browser.run("return document.getElementById('saved').dataset.state") == "saved"
-        assert len(read_answers(run)[0]) == 4  # the unsent answer was sent, once
-        answer(browser, "1")
-    finally:
-        again.kill()
-
-
-@pytest.mark.parametrize("run", KINDS, indirect=True)
-def test_a_refit_and_an_export_have_the_decisions(browser, run, server, tmp_path, monkeypatch):
-    opened(browser, server)
-    for key in ("2", "1", "2", "u"):
-        answer(browser, key)
-    decided = reviewed_labels(run)
-    assert len(decided) == 3
-    browser.click("#refit")
-    browser.wait("document.body.dataset.refitted", 300)
-    new = pq.read_table(Path(browser.run("return document.body.dataset.refitted")) / "labels.parquet").to_pylist()
-    assert {row: new[row]["corrected_label"] for row in decided} == decided
-    monkeypatch.chdir(tmp_path)
-    assert main(["export", str(run), "--to", "jsonl", "--output", "out.jsonl"]) == 0
-    lines = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert {row: lines[row]["corrected_label"] for row in decided} == decided
     assert browser.problems() == []

@@ -24,6 +24,7 @@ SAMPLE = 5_000  # rows whose values and words are compared
 NUMBERS = 0.9  # of the values of a column that are numbers, for a column of numbers
 APART = 0.5  # standard deviations by which two numbers differ visibly
 TWICE, RARE = 2.0, 3  # a word speaks for a class if it changes the odds so much, and stands in so many texts at least
+FITTED_FIRST = 20  # classes whose words are known before the first row is asked for
 LEAST = np.log(0.01)  # a smaller probability counts as this one
 WORD = re.compile(r"[^\W\d_]{3,}")
 MOST_CELLS = 50_000_000  # rows times classes for the noise matrix
@@ -181,7 +182,6 @@ class Columns:
     """
 
     def __init__(self, values: Sequence[Sequence[str]], labels: NDArray[np.int64]) -> None:
-        self._labels = labels
         self._texts = np.array(values, dtype=object).reshape(len(values), -1)  # [n, K]
         numbers = np.array([[_number(value) for value in line] for line in values]).reshape(self._texts.shape)
         filled = (self._texts != "").sum(axis=0)
@@ -193,33 +193,34 @@ class Columns:
         self._spread = np.sqrt(spread.sum(axis=0) / np.maximum(known.sum(axis=0), 1))  # [K]
         distinct = np.array([len(set(column)) for column in self._texts.T])
         self._free = ~self._numeric & (distinct > 0.5 * filled)  # texts, names and ids
-        self.telling = cache(self._telling)
+        places = {label: np.flatnonzero(labels == label) for label in np.unique(labels).tolist()}
+        self._told = {label: [self._of_class(k, rows) for k in range(len(filled))] for label, rows in places.items()}
 
-    def _telling(self, a: int, b: int) -> list[int]:
+    def telling(self, a: int, b: int) -> list[int]:
         """The columns, those first in which rows of two classes differ most; otherwise in the order of the table."""
-        first, second = self._labels == a, self._labels == b
-        if not first.any() or not second.any():
-            return list(range(self._texts.shape[1]))
-        apart = [self._apart(k, first, second) for k in range(self._texts.shape[1])]
-        return [int(k) for k in np.argsort(-np.array(apart), kind="stable")]
+        if a not in self._told or b not in self._told:
+            return list(range(len(self._free)))
+        return sorted(range(len(self._free)), key=lambda k: -self._apart(k, self._told[a][k], self._told[b][k]))
 
-    def _apart(self, k: int, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> float:
+    def _of_class(self, k: int, rows: NDArray[np.int64]) -> dict[str, float]:
+        """Of the rows of a class: the mean of a number, else the share of each value, or of each word of a text."""
+        if self._numeric[k]:
+            known = self._numbers[rows, k][~np.isnan(self._numbers[rows, k])]
+            return {"mean": float(known.mean())} if len(known) else {}
+        texts = self._texts[rows, k].tolist()
+        found = Counter(part for text in texts for part in (_words_of(text) if self._free[k] else (text,)))
+        least = RARE if self._free[k] else 1  # names and ids have no word that often
+        return {part: count / len(rows) for part, count in found.items() if count >= least}
+
+    def _apart(self, k: int, a: dict[str, float], b: dict[str, float]) -> float:
         """Numbers: the distance of the means in standard deviations. Categories: twice the total variation distance.
 
-        Texts: twice the difference of the word that tells most; names and ids have no such word.
+        Texts: twice the difference of the word that tells most.
         """
         if self._numeric[k]:
-            a, b = (self._numbers[rows, k] for rows in (first, second))
-            a, b = a[~np.isnan(a)], b[~np.isnan(b)]
-            if not len(a) or not len(b) or not self._spread[k]:
-                return 0.0
-            return float(abs(a.mean() - b.mean()) / self._spread[k])
-        values = [self._texts[rows, k].tolist() for rows in (first, second)]
-        parts = [[_words_of(text) for text in each] if self._free[k] else [{text} for text in each] for each in values]
-        a, b = (Counter(part for each in row for part in each) for row in parts)
-        apart = {v: abs(a[v] / len(values[0]) - b[v] / len(values[1])) for v in a | b}
-        told = [apart[v] for v in apart if a[v] + b[v] >= RARE]
-        return 2 * max(told, default=0.0) if self._free[k] else float(sum(apart.values()))
+            return abs(a["mean"] - b["mean"]) / float(self._spread[k]) if a and b and self._spread[k] else 0.0
+        apart = [abs(a.get(part, 0.0) - b.get(part, 0.0)) for part in a | b]
+        return 2 * max(apart, default=0.0) if self._free[k] else sum(apart)
 
     def differing(self, a: Sequence[str], b: Sequence[str]) -> list[bool]:
         """Which values differ."""
@@ -254,8 +255,11 @@ class Words:
         self._predicted = None if predicted is None else np.maximum(predicted, LEAST)
         total = sum(self._by_class.values(), Counter())
         self._place = {word: k for k, word in enumerate(word for word, count in total.items() if count >= RARE)}
-        self._found = [[self._place[word] for word in each if word in self._place] for each in words]
+        found = [[self._place[word] for word in each if word in self._place] for each in words]
+        self._there = None if predicted is None else _sparse(found, len(self._place))  # [n, V]
         self._weights = cache(self._fitted)
+        for label, _ in self._texts.most_common(FITTED_FIRST if predicted is not None else 0):
+            self._weights(label)
 
     def speaking(self, text: str, a: int, b: int) -> dict[str, int]:
         """The words of a text that speak for a class, each with that class."""
@@ -275,15 +279,19 @@ class Words:
 
     def _fitted(self, label: int) -> NDArray[np.float64]:
         """What each word adds to the predicted logarithm of a class [V]."""
-        from scipy.sparse import csr_array
         from scipy.sparse.linalg import lsqr
 
         assert self._predicted is not None
-        ends = np.cumsum([0, *map(len, self._found)])
-        index = np.array([place for each in self._found for place in each], np.int64)
-        there = csr_array((np.ones(len(index)), index, ends), shape=(len(self._found), len(self._place)))
         wanted = self._predicted[:, label]
-        return np.asarray(lsqr(there, wanted - wanted.mean(), damp=1.0, iter_lim=100)[0])
+        return np.asarray(lsqr(self._there, wanted - wanted.mean(), damp=1.0, atol=1e-3, btol=1e-3, iter_lim=100)[0])
+
+
+def _sparse(found: Sequence[Sequence[int]], width: int) -> Any:
+    """Ones at some places of every row."""
+    from scipy.sparse import csr_array
+
+    index = np.array([place for each in found for place in each], np.int64)
+    return csr_array((np.ones(len(index)), index, np.cumsum([0, *map(len, found)])), shape=(len(found), width))
 
 
 def _words_of(text: str) -> set[str]:
