@@ -50,7 +50,10 @@ def test_the_estimate_is_that_of_the_run(tmp_path):
         "given_label_accuracy": {**share, "how": "assumed"},
         "corrected_label_accuracy": {**share, "value": 0.8, "how": "bounded"},
         "by_class": classes,
-        "at_risk": [{"class": 0, "why": "a tenth of its good labels may be broken", "verify": 30}, {"class": 99, "why": "", "verify": 5}],
+        "at_risk": [
+            {"class": 0, "why": "a tenth of its good labels may be broken", "verify": 30},
+            {"class": 99, "why": "", "verify": 5},
+        ],
         "notes": [],
     }
     page = page_of(made_run(tmp_path / "run", estimate=estimate))
