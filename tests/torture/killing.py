@@ -62,7 +62,11 @@ COMMANDS = {
     "export --to issues": Command(["export", "run", "--to", "issues", "--output", "issues.csv"], ("correct",)),
     "undo": Command(["undo", "out.csv.undo.zip", "--output", "back.csv"], ("correct", "export")),
     "report": Command(["report", "run"], ("correct",)),
+    "plan": Command(["plan", "run"], ("correct",)),
+    "noise": Command(["noise", "rows.csv", "--noise", "symmetric", "--output", "noisy.parquet"]),
+    "embed": Command(["embed", "rows.csv", "--text", "id", "--encoder", "words", "--output", "words.npz", "--quiet"]),
     "fit": Command(["fit", "rows.csv", "--output-dir", "fit", *PAPER], again=["--resume"]),
+    "predict": Command(["predict", "fit", "rows.csv", "--output", "predicted.csv"], ("fit",)),
     "export --to model": Command(["export", "fit", "--to", "model", "--output", "model"], ("fit",)),
 }
 
@@ -188,12 +192,9 @@ def torture(name: str, place: Path, step: int, how: str) -> dict[str, Any]:
     for made in (place / "base", place / "case"):
         shutil.rmtree(made, ignore_errors=True)
     case = place / "case"
-    case.mkdir(parents=True)
-    os.chdir(case)
-    rows(case)
+    _new(case)
     preload(COMMANDS[(*one.prepare, name)[0]].words)
-    for made in (case / "run", case / "fit"):
-        shutil.rmtree(made, ignore_errors=True)
+    _new(case)
     for before in one.prepare:
         assert run(COMMANDS[before].words) == 0, (name, before, errors())
     os.chdir(place)
@@ -223,6 +224,14 @@ def torture(name: str, place: Path, step: int, how: str) -> dict[str, Any]:
     return {"command": name, "events": total, "stopped": len(range(1, total + 1, step)), "ended": ended, "wrong": wrong}
 
 
+def _new(case: Path) -> None:
+    os.chdir("/")
+    shutil.rmtree(case, ignore_errors=True)
+    case.mkdir(parents=True)
+    os.chdir(case)
+    rows(case)
+
+
 def _first_wrong(name: str, stop: int, code: int, how: str, said: str) -> Iterator[str]:
     allowed = {KILLED, 0} if how == "killed" else {1, 0}
     if code not in allowed or "Traceback" in said:
@@ -234,7 +243,8 @@ def _again(one: Command, case: Path) -> int:
     if one.again is not None and (case / "fit" / "run.json").exists():
         words = [*words, *one.again]
     code = run(words)
-    return 0 if code == 1 and "already holds a run" in errors() else code  # stopped after its last word was written
+    done = "already holds a run" in errors() or " exists" in errors()
+    return 0 if code == 1 and done else code  # stopped after its last word was written
 
 
 def errors() -> str:
@@ -246,6 +256,7 @@ def everything(names: list[str], step: int, how: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         os.environ["TORTURE_ERRORS"] = str(place / "errors.txt")
+        os.environ["LABELLOOP_CACHE"] = "cache"  # of the case
         found = []
         for name in names:
             if name == "review":

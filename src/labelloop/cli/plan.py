@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from importlib.util import find_spec
 from pathlib import Path
 
 from labelloop.cli.flags import add_run, share_of
-from labelloop.progress import clock
 
 HELP = "choose the rows to label next, and say whether it is worth it"
 DESCRIPTION = (
@@ -38,13 +36,5 @@ def run(options: argparse.Namespace) -> int:
         goal = (options.max_error, options.certainty)
         print(plan_sample(options.run_folder, *goal, output=options.output, count=options.count))
         return 0
-    text, curve = plan_run(options.run_folder, options.output, COUNT if options.count is None else options.count)
-    print(text)
-    if curve and find_spec("matplotlib"):
-        from labelloop.report.figure import draw_learning_curve
-
-        output = options.output or options.run_folder / "verify.csv"
-        with clock("drawing the learning curve"):
-            drawn = draw_learning_curve(curve, output.with_suffix(".curve"))
-        print("drawn:", *drawn)
+    print(plan_run(options.run_folder, options.output, COUNT if options.count is None else options.count)[0])
     return 0

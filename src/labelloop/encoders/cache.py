@@ -151,7 +151,7 @@ class FeatureCache:
 
     def _write_about(self, width: int, preprocessing: Mapping[str, Any]) -> None:
         about: dict[str, Any] = {**self._about, "width": width, "preprocessing": dict(preprocessing)}
-        partial = self.folder / f".{ABOUT}.{os.getpid()}"
+        partial = self.folder / f".{ABOUT}.partial"  # one name, under the lock: a killed process leaves nothing behind
         partial.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         partial.replace(self.folder / ABOUT)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,6 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     with clock("reading your file"):
         chosen = _shown(stored, rows)
     confidence = np.asarray(chosen["confidence"])
-    write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))
     lines = [
         *risks,
         f"{len(rows)} rows to verify are in {output}, the likeliest to be wrong first; fill in clean_label, then",
@@ -67,7 +67,19 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
             lines.append(f"  {LAST_EPOCH}")
         text = json.dumps(curve, indent=1) + "\n"
         write_atomically(output.with_suffix(".curve.json"), lambda place: place.write_text(text, encoding="utf-8"))
+        lines += _drawn(curve, output.with_suffix(".curve"))
+    write_atomically(output, lambda place: pa.csv.write_csv(chosen, place))  # last: a plan that exists is not repeated
     return "\n".join(lines), curve
+
+
+def _drawn(curve: dict[str, Any], path: Path) -> list[str]:
+    """Draws the learning curve, if there is something to draw with; a line that says where."""
+    if find_spec("matplotlib") is None:
+        return []
+    from labelloop.report.figure import draw_learning_curve
+
+    with clock("drawing the learning curve"):
+        return [f"drawn: {' '.join(map(str, draw_learning_curve(curve, path)))}"]
 
 
 def _at_risk(stored: StoredRun) -> list[str]:
