@@ -10,14 +10,18 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from strangers import ROWS, corrected_run, told
 
+from labelloop.encoders.cache import FeatureCache
+from labelloop.encoders.encoder import Encoder
 from labelloop.runs import files as run_files
 from labelloop.runs import reviews
 from labelloop.runs.files import sweep, write_atomically
 from labelloop.runs.folder import OUR_FILES, RunFolder, holds_run
 from labelloop.runs.run_json import RunRecord
+from labelloop.workflows import plan
 
 SLOW = """
 import os, signal, sys, time
@@ -89,6 +93,31 @@ def test_what_a_killed_correct_left_is_replaced_and_nothing_else(tmp_path: Path)
         (run / "run.json").write_text(json.dumps({**record, "state": state, "kind": kind}))
         (run / "manifest.json").unlink(missing_ok=True)
         assert told(*command).code == code, (state, kind)
+
+
+def test_a_plan_that_was_killed_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of rows to verify is never written over, so it must come last."""
+    run = corrected_run(tmp_path / "run")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for step in ("learning_curve", "_drawn"):
+        with monkeypatch.context() as patch:
+            patch.setattr(plan, step, killed)
+            assert told("plan", run).code == 130
+        assert not (run / "verify.csv").exists()
+    assert told("plan", run).code == 0
+
+
+def test_a_cache_that_was_killed_leaves_nothing_behind(tmp_path: Path) -> None:
+    encoder = Encoder("words", "text", "1", lambda: None)  # type: ignore[arg-type, return-value]
+    cache = FeatureCache(tmp_path, encoder)
+    with pytest.raises(TypeError):
+        cache.add([b"k" * 16], np.ones((1, 3), np.float32), {"half": object()})
+    (cache.folder / ".about.json.partial").write_text("half")
+    FeatureCache(tmp_path, encoder).add([b"k" * 16], np.ones((1, 3), np.float32))
+    assert sorted(os.listdir(cache.folder)) == ["about.json", "features.f32", "keys.bin", "lock"]
 
 
 def test_partial_files_of_the_dead_are_swept_and_those_of_the_living_are_not(tmp_path: Path) -> None:

@@ -7,11 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from fuzz import base_runs, fuzz
 from strangers import ROWS, change, corrected_run, model, told
 
+from labelloop.data.encoding import Column, from_json, to_json
+from labelloop.errors import DataError
+from labelloop.report.review.looks import Columns
 from labelloop.trained_model import load_model
 
 CASES = 300  # `make torture` reads 20,000
@@ -132,3 +136,17 @@ def test_a_noise_file_that_no_version_writes_is_one_line(tmp_path: Path) -> None
     os.mkfifo(made)
     ended = told("fit", tmp_path / "rows.csv", "--noisy-labels", made, "--output-dir", tmp_path / "run")
     assert (ended.code, "is not a file" in ended.err) == (1, True), ended.err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"missing": {}}, {"kind": "os"}, {"levels": [1]}, {"median": "x"}, {"sentinels": [None]}, {"form": 3}],
+)
+def test_a_column_that_no_run_writes_is_one_line(tmp_path: Path, change: dict[str, object]) -> None:
+    stored = [{**to_json([Column("a", "number")])[0], **change}]
+    with pytest.raises(DataError, match=r"model\.json: the description of the columns cannot be read"):
+        from_json(stored, "model.json")
+
+
+def test_a_run_without_rows_can_be_looked_at() -> None:
+    assert Columns([], np.zeros(0, np.int64)) is not None

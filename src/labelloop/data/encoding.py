@@ -37,6 +37,7 @@ FORMATS = {**dict.fromkeys(DATES, DATE), **dict.fromkeys([*TIMES, ANY_ISO], TIME
 WORDS = {"%Y": "yyyy", "%m": "mm", "%d": "dd", "%H": "hh", "%M": "mm", "%S": "ss", "%f": "fff", "%z": "+zone"}
 WORDS |= {"%b": "mon", "%B": "month", "%y": "yy", "%I": "hh", "%p": "am"}
 
+KINDS = ("number", "category", "date", "text")
 MAX_LEVELS = 256  # categories with a column of their own: the most frequent ones
 FEW_LEVELS = 12  # up to this many are categories for any number of rows
 COVERED = 0.7  # with more, this share of the rows must have a value that occurs ENOUGH times; else it is text or an id
@@ -347,10 +348,20 @@ def from_json(stored: Sequence[Mapping[str, Any]], source: str) -> tuple[Column,
                 if not all(isinstance(term, str) for term in terms) or len(set(terms)) < len(terms):
                     raise ValueError("words that are no text, or occur twice")
                 fields |= {"words": Words(terms, from_text(fields["words"], len(terms))), "levels": ()}
-            columns.append(Column(**fields))
+            columns.append(_checked(Column(**fields)))
     except (TypeError, KeyError, ValueError) as error:
         raise DataError(f"{source}: the description of the columns cannot be read ({error})") from None
     return tuple(columns)
+
+
+def _checked(column: Column) -> Column:
+    """A column of the types that a run writes."""
+    texts = (column.name, column.form, *column.levels)
+    flags, numbers = (column.other, column.missing), (column.median, *column.sentinels)
+    right = column.kind in KINDS and all(isinstance(text, str) for text in texts)
+    if not right or {*map(type, flags)} != {bool} or not {*map(type, numbers)} <= {int, float}:
+        raise ValueError(f"a field of column {column.name!r:.40} is of another type")
+    return column
 
 
 def to_float32(array: NDArray) -> Floats:

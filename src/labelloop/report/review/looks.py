@@ -182,7 +182,7 @@ class Columns:
     """
 
     def __init__(self, values: Sequence[Sequence[str]], labels: NDArray[np.int64]) -> None:
-        self._texts = np.array(values, dtype=object).reshape(len(values), -1)  # [n, K]
+        self._texts = np.array(values, dtype=object).reshape(len(values), -1 if len(values) else 0)  # [n, K]
         numbers = np.array([[_number(value) for value in line] for line in values]).reshape(self._texts.shape)
         filled = (self._texts != "").sum(axis=0)
         self._numeric = (~np.isnan(numbers)).sum(axis=0) >= np.maximum(NUMBERS * filled, 1)
