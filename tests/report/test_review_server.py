@@ -241,7 +241,7 @@ def test_a_connection_that_is_answered_is_never_closed(server, monkeypatch):
     """With as many answers under way as there may be, another one has to wait."""
     go_on = threading.Event()
     monkeypatch.setattr(server.session, "state", lambda *_: go_on.wait(10) and {})
-    monkeypatch.setattr(server, "_free", threading.BoundedSemaphore(1))
+    server._free = threading.BoundedSemaphore(1)  # never put back: a thread may still release it after this test
     replies = []
     asking = threading.Thread(target=lambda: replies.append(ask(server, "GET", "/api/state?reviewer=ann")[0].status))
     asking.start()

@@ -18,7 +18,8 @@ from labelloop.data.readers import read_table
 pytestmark = pytest.mark.slow
 
 DATE = "as year, month, day, weekday"
-BY_NAME = "an id by its name, different in every row"
+NAMED = "; to use it all the same, name it with trust_columns"
+BY_NAME = f"an id by its name, different in every row{NAMED}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ EXPECTED = {
         1797,
         dict(enumerate(DIGITS)),
         tuple(datasets.load_digits().feature_names),
-        left_out={"": "a label, an id or a row number, by its name"},
+        left_out={"": f"a label, an id or a row number, by its name{NAMED}"},
         remarks=tuple(f"{name!r} holds the same number in every row, which says nothing" for name in BLACK),
     ),
     "diabetes": Expected(
