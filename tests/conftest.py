@@ -31,3 +31,10 @@ def shared_data() -> Path:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test finds or leaves features in the user's own cache."""
     monkeypatch.setenv("LABELLOOP_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forests of ten to twenty trees wherever a test is not about relabelling: they take half of a small run."""
+    if request.path.parent.name not in ("relabel", "properties") and not request.node.get_closest_marker("all_trees"):
+        monkeypatch.setattr("labelloop.relabel.learners.trees.MOST_WORK", 6_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -90,7 +92,21 @@ def _normalise(how: str, train: Rows) -> Normalise:
     return Normalise(mean, np.full(size, np.sqrt((std**2).mean())) if how == "whole" else std)
 
 
-def new_optimizer(model: TwoHeadClassifier, config: TrainingConfig) -> torch.optim.SGD:
+class SGD(torch.optim.SGD):
+    """torch's SGD without the decorators that import its compiler at the first call, which takes two seconds."""
+
+    add_param_group = inspect.unwrap(torch.optim.SGD.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.SGD.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.SGD.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.SGD.load_state_dict)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """A step, without gradients as the decorator has it."""
+        return inspect.unwrap(torch.optim.SGD.step)(self, closure)
+
+
+def new_optimizer(model: TwoHeadClassifier, config: TrainingConfig) -> SGD:
     """SGD; with two parameter groups if the encoder has its own learning rate, each with its `factor`."""
     groups: list[Any] = list(model.parameters())
     if config.encoder_learning_rate_factor != 1:
@@ -100,12 +116,12 @@ def new_optimizer(model: TwoHeadClassifier, config: TrainingConfig) -> torch.opt
             {"params": encoder, "factor": config.encoder_learning_rate_factor},
             {"params": [weight for weight in groups if id(weight) not in own], "factor": 1.0},
         ]
-    return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
+    return SGD(groups, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
 
 
 def new_model(
     config: TrainingConfig, problem: Problem, runtime: Runtime
-) -> tuple[TwoHeadClassifier, torch.optim.SGD, WeightAverage]:
+) -> tuple[TwoHeadClassifier, SGD, WeightAverage]:
     """A new classifier on the device, its optimiser, and its averaged weights: without averaging, its own."""
     model = runtime.prepare(new_classifier(config, problem, runtime.seed))
     optimizer = new_optimizer(model, config)

@@ -66,13 +66,16 @@ def grow(inputs: Floats, labels: Labels, trees: int, seed: int, *, leaf: int, oo
     classes, places = np.unique(labels, return_inverse=True)
     rows = np.ascontiguousarray(inputs, dtype=np.float32)
     seeds = np.random.RandomState(seed).randint(ENDLESS, size=trees)
+    drawn = [_drawn(len(rows), int(each)) for each in seeds]
     try:
         if not np.isfinite(rows).all():
             raise ValueError("cells without a number are left to scikit-learn")
-        grown = [_grown(rows, places, len(classes), int(each), leaf) for each in seeds]
+        grown = [
+            _grown(rows, places, len(classes), int(each), leaf, times) for each, times in zip(seeds, drawn, strict=True)
+        ]
     except (ImportError, TypeError, ValueError):  # the parts of a tree are not a public interface and may change
         grown = _grown_by_scikit_learn(rows, labels, trees, seed, leaf)
-    return Forest(classes, grown, _oob_votes(grown, rows, len(classes), seeds) if oob else None)
+    return Forest(classes, grown, _oob_votes(grown, rows, len(classes), drawn) if oob else None)
 
 
 def votes(forest: Forest, inputs: Floats) -> Array:
@@ -95,7 +98,7 @@ def _grown_by_scikit_learn(inputs: Floats, labels: Labels, trees: int, seed: int
         return [tree.tree_ for tree in forest.fit(inputs, labels).estimators_]
 
 
-def _grown(rows: Floats, places: Labels, num_classes: int, seed: int, leaf: int) -> Any:
+def _grown(rows: Floats, places: Labels, num_classes: int, seed: int, leaf: int, drawn: Labels) -> Any:
     """One tree as scikit-learn's forest grows it: on a bootstrap sample, with √D columns tried for each split."""
     from sklearn.tree._criterion import Gini
     from sklearn.tree._splitter import BestSplitter, RandomSplitter
@@ -108,7 +111,7 @@ def _grown(rows: Floats, places: Labels, num_classes: int, seed: int, leaf: int)
     splitter = kind(Gini(1, sizes), columns, leaf, 0.0, random, None)
     tree = Tree(rows.shape[1], sizes, 1)
     builder = DepthFirstTreeBuilder(splitter, max(2, 2 * leaf), leaf, 0.0, ENDLESS, 0.0)
-    builder.build(tree, rows, places.astype(np.float64)[:, None], _drawn(len(rows), seed).astype(np.float64), None)
+    builder.build(tree, rows, places.astype(np.float64)[:, None], drawn.astype(np.float64), None)
     return tree
 
 
@@ -117,10 +120,10 @@ def _drawn(rows: int, seed: int) -> Labels:
     return np.bincount(np.random.RandomState(seed).randint(0, rows, rows, dtype=np.int32), minlength=rows)
 
 
-def _oob_votes(trees: list[Any], rows: Floats, num_classes: int, seeds: Labels) -> Array:
+def _oob_votes(trees: list[Any], rows: Floats, num_classes: int, drawn: list[Labels]) -> Array:
     scores, count = np.zeros((len(rows), num_classes)), np.zeros((len(rows), 1))
-    for tree, seed in zip(trees, seeds, strict=True):
-        oob = np.flatnonzero(_drawn(len(rows), int(seed)) == 0)
+    for tree, times in zip(trees, drawn, strict=True):
+        oob = np.flatnonzero(times == 0)
         scores[oob] += tree.predict(rows[oob])
         count[oob] += 1
     return scores / np.maximum(count, 1)
