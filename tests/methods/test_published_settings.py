@@ -14,6 +14,7 @@ from toys import quiet, toy_problem
 
 from labelloop.config.base import TrainingConfig
 from labelloop.methods import METHODS, dmlp, emlc, fasten, l2b, mwnet
+from labelloop.training.setup import SGD
 
 SHARED = set(asdict(TrainingConfig()))
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -82,7 +83,7 @@ def test_a_look_ahead_takes_the_rate_that_the_classifier_has_now(module, name, w
     changes = {"warm_up": 0} if name == "l2b" else {}
     seen = groups_seen(module, monkeypatch, name, which, **changes)
     np.testing.assert_allclose([group["lr"] for group in seen], DROPPING)
-    assert {(group["is"], group["momentum"], group["weight_decay"]) for group in seen} == {(torch.optim.SGD, 0.9, 5e-4)}
+    assert {(group["is"], group["momentum"], group["weight_decay"]) for group in seen} == {(SGD, 0.9, 5e-4)}
 
 
 def test_the_teacher_has_plain_sgd_at_the_rate_of_the_student(monkeypatch):
