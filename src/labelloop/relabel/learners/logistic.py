@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +60,17 @@ def fit_logistic(x: Array, targets: Array, centre: Array, strength: Array) -> Ar
 def descend(loss: Callable[[Array], tuple[float, Array]], start: Array, **options: float) -> Array:
     """Minimises a function that returns its value and its gradient, in one thread: two wait for each other mostly."""
     options = {"maxiter": 300, "maxcor": 20, "ftol": 1e-6} | options
-    with _threads().limit(limits=1, user_api="blas"):
+    before = [(library, library.get_num_threads()) for library in _libraries()]
+    try:
+        for library, _ in before:
+            library.set_num_threads(1)
         return minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+    finally:
+        for library, threads in before:
+            library.set_num_threads(threads)
 
 
 @cache
-def _threads() -> ThreadpoolController:
-    """Kept, because it takes milliseconds to find the libraries that have threads."""
-    return ThreadpoolController()
+def _libraries() -> list[Any]:
+    """The libraries of linear algebra: kept, and set one by one, because `threadpool_limits` takes a millisecond."""
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
