@@ -36,11 +36,10 @@ class Browser:
         profile: An empty folder for the browser's own files.
         width: Of the window.
         height: Of the window.
-        dark: Whether pages are asked to be dark.
     """
 
-    def __init__(self, profile: Path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        self._profile, self._size, self._dark = profile, (width, height), dark
+    def __init__(self, profile: Path, width: int = 1280, height: int = 900) -> None:
+        self._profile, self._size = profile, (width, height)
 
     def __enter__(self) -> Browser:
         log = self._profile / "chromedriver.log"
@@ -53,7 +52,6 @@ class Browser:
         self._base = f"http://127.0.0.1:{_port(log)}"
         width, height = self._size
         flags = [*FLAGS, f"--user-data-dir={self._profile / 'data'}", f"--window-size={width},{height}"]
-        flags += ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if self._dark else []
         wanted = {
             "goog:chromeOptions": {"args": flags, "binary": shutil.which("chromium")},
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
@@ -69,6 +67,14 @@ class Browser:
         finally:
             self._driver.terminate()
             self._driver.wait(20)
+
+    def reset(self) -> None:
+        """An empty page of the first size, in light colours, and nothing in the logs."""
+        self.open("about:blank")
+        self.resize(*self._size)
+        self._command("Emulation.setEmulatedMedia", {"media": "", "features": []})
+        self.problems()
+        self.requests()
 
     def open(self, address: str) -> None:
         self._call("POST", f"{self._session}/url", {"url": address})

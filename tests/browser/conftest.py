@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from chromium import Browser, missing
+from page_runs import KINDS, made
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,12 +19,26 @@ def cannot(why: str) -> None:
     pytest.skip(f"{why}; `make browser` sets it up")
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
+@pytest.fixture(scope="session")
+def window(tmp_path_factory) -> Iterator[Browser]:
     if why := missing():
         cannot(why)
-    with Browser(tmp_path / "browser") as opened:
+    with Browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
+
+
+@pytest.fixture
+def browser(window) -> Browser:
+    """The window as if it were new: empty, of its first size, light, and with nothing in its logs."""
+    window.reset()
+    return window
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory, window) -> dict[str, Path]:
+    """A run of each kind, which tests only read."""
+    place = tmp_path_factory.mktemp("runs")
+    return {kind: made(kind, place) for kind in KINDS}
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +19,12 @@ import pytest
 from barriers import serious_barriers
 from chromium import Browser
 from layout import SCHEMES, SIZES, overlaps, sticking_out
-from page_runs import KINDS, made
+from page_runs import KINDS
 
 from labelloop.cli import main
+from labelloop.report.review.server import ReviewServer
 from labelloop.runs.reviews import random_reviewed, read_answers, reviewed_labels
+from labelloop.workflows.review import open_review
 
 pytestmark = pytest.mark.slow
 
@@ -31,12 +34,6 @@ IDLE = "document.body.getAttribute('aria-busy') !== 'true'"
 MESSAGE = "document.getElementById('message').textContent"
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("runs")
-    return {kind: made(kind, place) for kind in KINDS}
-
-
 @pytest.fixture
 def run(request, runs, tmp_path) -> Path:
     """A copy of a run for one test: the kind is the parameter, a table without one."""
@@ -44,8 +41,8 @@ def run(request, runs, tmp_path) -> Path:
     return Path(shutil.copytree(runs[kind], tmp_path / runs[kind].name))
 
 
-class Server:
-    """`labelloop review` as a process of its own."""
+class Process:
+    """`labelloop review` as a process of its own, which can be killed."""
 
     def __init__(self, run: Path, port: int = 0) -> None:
         self.log = run.parent / f"server-{time.monotonic_ns()}.log"
@@ -67,13 +64,17 @@ class Server:
 
 
 @pytest.fixture
-def server(run) -> Iterator[Server]:
-    made_server = Server(run)
+def server(run) -> Iterator[ReviewServer]:
+    made_server = open_review(run, reviewer="ann")
+    thread = threading.Thread(target=made_server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
     yield made_server
-    made_server.kill()
+    made_server.shutdown()
+    made_server.server_close()
+    thread.join()
 
 
-def opened(browser: Browser, server: Server) -> Browser:
+def opened(browser: Browser, server: ReviewServer | Process) -> Browser:
     browser.open(server.address)
     browser.wait(READY)
     return browser
@@ -120,7 +121,7 @@ def test_every_state_is_readable_everywhere(browser, run, server, axe):
     assert browser.problems() == []
     asked = [address for address in browser.requests() if address.startswith(("http", "ws", "ftp"))]
     assert asked
-    assert [address for address in asked if not address.startswith(f"http://127.0.0.1:{server.port}/")] == []
+    assert [address for address in asked if not address.startswith(f"http://127.0.0.1:{server.server_port}/")] == []
 
 
 def twenty_rows_by_keyboard(browser: Browser, run: Path) -> None:
@@ -178,7 +179,7 @@ def a_conflict(browser: Browser, run: Path) -> None:
     assert row not in reviewed_labels(run)
 
 
-def killed_and_started_again(browser: Browser, run: Path, server: Server) -> Server:
+def killed_and_started_again(browser: Browser, run: Path, server: Process) -> Process:
     """The server is gone, and an answer with it; a new one finds the open tab, which sends the answer."""
     server.kill()  # as hard as it gets
     shown = browser.run("return document.body.dataset.row")
@@ -187,7 +188,7 @@ def killed_and_started_again(browser: Browser, run: Path, server: Server) -> Ser
     browser.wait(f"{MESSAGE}.includes('nothing that was saved is lost')")
     assert browser.run("return document.getElementById('saved').dataset.state") == "lost"
     assert browser.run("return document.body.dataset.row") == shown  # the row waits for its answer
-    again = Server(run)
+    again = Process(run)
     assert again.port == server.port  # so that the open tab finds it
     browser.wait(f"{MINE} === 11 && {IDLE}")
     assert browser.run("return document.getElementById('saved').dataset.state") == "saved"
@@ -212,21 +213,23 @@ def refitted_and_exported(browser: Browser, run: Path) -> None:
 
 
 @pytest.mark.parametrize("run", KINDS, indirect=True)
-def test_a_whole_review(browser, run, server, tmp_path, monkeypatch):
+def test_a_whole_review(browser, run, tmp_path, monkeypatch):
     """From the first key to the exported file, in one tab."""
     monkeypatch.chdir(tmp_path)
-    opened(browser, server)
-    twenty_rows_by_keyboard(browser, run)
-    a_batch_taken_back(browser, run)
-    a_blind_answer(browser, run)
-    a_conflict(browser, run)
-    assert browser.problems() == []
-    again = killed_and_started_again(browser, run, server)
+    server = again = Process(run)
     try:
+        opened(browser, server)
+        twenty_rows_by_keyboard(browser, run)
+        a_batch_taken_back(browser, run)
+        a_blind_answer(browser, run)
+        a_conflict(browser, run)
+        assert browser.problems() == []
+        again = killed_and_started_again(browser, run, server)
         browser.problems()  # that a request failed while no server was there
         refitted_and_exported(browser, run)
         assert browser.problems() == []
     finally:
+        server.kill()
         again.kill()
 
 

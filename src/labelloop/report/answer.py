@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from labelloop.report.facts import Facts, RowFacts, is_bounded, is_share, percent, within
+from labelloop.report.page import bullets, table
 from labelloop.runs.run_json import export_name
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING
@@ -25,21 +26,14 @@ LEAK, REPEATED = 0.98, 5  # a column leaks if so much of the label follows from 
 def answer(run: Survey, found: Facts, rows: RowFacts | None) -> str:
     """The main results of a run, as plain HTML that needs no script."""
     first, *others = next_steps(run, found)
-    more = f"<ul>{''.join(f'<li>{step}</li>' for step in others)}</ul>" if others else ""
-    warnings = careful(run, found, rows)
-    items = "".join(f"<li>{escape(text)}</li>" for text in warnings)
-    be_careful = f"<div class='careful'><h3>Be careful about</h3><ul>{items}</ul></div>" if warnings else ""
+    more = bullets(others) if others else ""
+    missing, warnings = (bullets(map(escape, texts)) if texts else "" for texts in (run.missing, careful(run, found, rows)))
     return (
-        f"{_missing(run)}<div class='tiles'>{_wrong(found)}{_right(found)}{_changed(found, _guard(run))}</div>"
-        f"<div class='next'><h3>What to do next</h3><p>{first}</p>{more}</div>{be_careful}"
+        (f"<div class='missing' role='note'><h3>This report is incomplete</h3>{missing}</div>" if missing else "")
+        + f"<div class='tiles'>{_wrong(found)}{_right(found)}{_changed(found, _guard(run))}</div>"
+        f"<div class='next'><h3>What to do next</h3><p>{first}</p>{more}</div>"
+        + (f"<div class='careful'><h3>Be careful about</h3>{warnings}</div>" if warnings else "")
     )
-
-
-def _missing(run: Survey) -> str:
-    if not run.missing:
-        return ""
-    items = "".join(f"<li>{escape(text)}</li>" for text in run.missing)
-    return f"<div class='missing' role='note'><h3>This report is incomplete</h3><ul>{items}</ul></div>"
 
 
 def _tile(title: str, value: str, words: str, *lines: str) -> str:
@@ -268,34 +262,20 @@ def class_table(run: Survey, rows: RowFacts | None) -> str:
     clean, risks = _clean_of_class(run), at_risk(run)
     lines = []
     for k, (name, each) in enumerate(zip(run.classes, _of_class(run), strict=True)):
-        cells = [
-            (f"{given[k]:,}", ""),
-            (_drill(left[k], "given", k), " extra"),
-            (_drill(joined[k], "corrected", k), " extra"),
-            (f"{returned[k]:,}", ""),
-            (_share(each.get("precision")), ""),
-            (_share(each.get("recall")), ""),
-            (f"{clean[name]:,}" if name in clean else "–", ""),
-        ]
-        numbers = "".join(f"<td class='number{extra}'>{text}</td>" for text, extra in cells)
         risk = " <span class='risk'>at risk</span>" if name in risks else ""
-        lines.append(f"<tr><th scope='row'>{escape(name)}{risk}</th>{numbers}</tr>")
-    heads = ["given", "changed away", "changed to it", "returned", "precision", "recall", "clean rows"]
-    head = "".join(
-        f"<th scope='col' class='number{' extra' if name.startswith('changed') else ''}'>{name}</th>" for name in heads
-    )
+        changes = (_drill(left[k], "given", k), _drill(joined[k], "corrected", k))
+        shares = (_share(each.get("precision")), _share(each.get("recall")))
+        judges = f"{clean[name]:,}" if name in clean else "–"
+        lines.append([escape(name) + risk, f"{given[k]:,}", *changes, f"{returned[k]:,}", *shares, judges])
     known = any(is_share(each.get("precision")) for each in _of_class(run))
     says = (
         f"Given and returned count the {int(noisy.sum()):,} rows with a given label and no clean one. Precision: of the"
         " rows returned as the class, those that are; recall: of the rows that are, those returned as it."
         + ("" if known else " Neither is known here.")
     )
-    return (
-        f"<section id='classes'><h2>Class by class</h2><p class='says'>{says}</p><div class='wide' tabindex='0'"
-        " role='region' aria-label='Class by class'><table class='class-table'><thead><tr><th scope='col'>class</th>"
-        f"{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
-        "</table></div></section>"
-    )
+    head = ("class", "given", "changed away", "changed to it", "returned", "precision", "recall", "clean rows")
+    drawn = table("Class by class", head, lines, "class-table")
+    return f"<section id='classes'><h2>Class by class</h2><p class='says'>{says}</p>{drawn}</section>"
 
 
 def _drill(count: int, key: str, code: int) -> str:

@@ -52,6 +52,11 @@ def within(found: Mapping[str, Any]) -> str:
     return f"{100 * found['low']:.1f} to {100 * found['high']:.1f}%"
 
 
+def with_interval(found: Mapping[str, Any]) -> str:
+    """A share with its interval as text; bounds alone, where these are all that is known."""
+    return within(found) if is_bounded(found) else f"{percent(found['value'])} ({within(found)})"
+
+
 @dataclass(frozen=True)
 class RowFacts:
     """labels.parquet as arrays.

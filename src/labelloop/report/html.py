@@ -8,7 +8,7 @@ from pathlib import Path
 
 from labelloop.errors import DataError
 from labelloop.report.compare_page import compare_page
-from labelloop.report.facts import facts, is_bounded, percent, row_facts, within
+from labelloop.report.facts import facts, percent, row_facts, with_interval
 from labelloop.report.run_page import run_page
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import REPORT, is_report
@@ -61,16 +61,14 @@ def save_page(text: str, output: Path) -> Path:
 
 def in_notebook(run: Survey) -> str:
     """HTML for `_repr_html_`. The frame may run the report's scripts, and nothing else."""
-    rows = row_facts(run)
-    found = facts(run, rows)
+    found = facts(run, row_facts(run))
     lines = [
         ("rows", "unknown" if found.rows is None else f"{found.rows:,}"),
         ("labels changed", "none" if found.changed is None else f"{found.changed:,}"),
     ]
     for which, part in (("given", found.before), ("corrected", found.after)):
         if part is not None:
-            value = within(part) if is_bounded(part) else f"{percent(part['value'])} ({within(part)})"
-            lines.append((f"{which} labels that are right", value))
+            lines.append((f"{which} labels that are right", with_interval(part)))
     if found.test_accuracy is not None:
         lines.append(("test accuracy", percent(found.test_accuracy)))
     if run.path is not None:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -46,15 +46,13 @@ def page(
         blocks: Blocks from `data_block`.
         connect: Whether the page may send requests to its server.
     """
-    sources = [asset(name) for name in scripts]
-    policy = policy_of(scripts, connect)
     return "\n".join(
         [
             "<!doctype html>",
             '<html lang="en">',
             "<head>",
             '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy_of(scripts, connect)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
             '<meta name="referrer" content="no-referrer">',
@@ -64,7 +62,7 @@ def page(
             "</head>",
             f"<body>{body}",
             *blocks,
-            *(f"<script>{source}</script>" for source in sources),
+            *(f"<script>{asset(name)}</script>" for name in scripts),
             "</body>",
             "</html>",
             "",
@@ -74,11 +72,30 @@ def page(
 
 def policy_of(scripts: Sequence[str], connect: bool) -> str:
     """The content security policy of a page: its own scripts, and nothing from elsewhere."""
-    allowed = " ".join(f"'sha256-{_digest(asset(name))}'" for name in scripts)
+    digests = [base64.b64encode(hashlib.sha256(asset(name).encode()).digest()).decode() for name in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     asks = "connect-src 'self'; " if connect else ""
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; {asks}base-uri 'none';"
         " form-action 'none'"
+    )
+
+
+def bullets(items: Iterable[str]) -> str:
+    """A list of items, which are HTML already."""
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
+def table(name: str, head: Sequence[str], lines: Iterable[Sequence[str]], kind: str = "") -> str:
+    """A table that scrolls where it is too wide. Lines are HTML already; the first cell of each is its heading."""
+    heads = "".join(f"<th scope='col'>{escape(each)}</th>" for each in head)
+    rows = "".join(
+        f"<tr><th scope='row'>{first}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        for first, *cells in lines
+    )
+    return (
+        f"<div class='wide' tabindex='0' role='region' aria-label='{escape(name, quote=True)}'><table class='{kind}'>"
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -90,6 +107,3 @@ def _finite(content: Any) -> Any:
         return {key: _finite(value) for key, value in content.items()}
     return [_finite(value) for value in content] if isinstance(content, list | tuple) else content
 
-
-def _digest(source: str) -> str:
-    return base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()

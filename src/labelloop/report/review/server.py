@@ -15,7 +15,6 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from html import escape
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -46,7 +45,16 @@ MOST_ROWS = 100  # that one request may ask for
 TOKEN_HEADER = "X-LabelLoop-Token"
 MOST_CONNECTIONS = 64
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-NO_FRAME = "frame-ancestors 'none'"
+HTML, CSV = "text/html; charset=utf-8", "text/csv; charset=utf-8"
+HEADERS = {  # of every reply
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+NOTHING = "there is nothing here"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REPORT_POLICY = (  # a stranger may have made the report: its scripts run, but not as part of our page
     "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
@@ -59,62 +67,36 @@ Reply = tuple[str, bytes]  # type and content
 
 def review_page(session: Session, reviewer: str, can_refit: bool) -> str:
     """The whole page of a review, as HTML."""
-    name = session.run.name
+    title = f"Review of {session.run.name}"
     body = asset("review.html").format(
-        title=f"Review of {escape(name)}",
+        title=escape(title),
         reviewer=escape(reviewer, quote=True),
         refit="" if can_refit else " disabled title='This run does not store what a refit needs'",
     )
-    return page(
-        f"Review of {name} · LabelLoop",
-        body,
-        styles=STYLES,
-        scripts=SCRIPTS,
-        blocks=[data_block("review-data", {"classes": session.classes, "run": _command(session)})],
-        connect=True,
-    )
+    exported = f"{shlex.quote(str(session.folder))} --to {export_name(session.run.record.get('source'))}"
+    blocks = [data_block("review-data", {"classes": session.classes, "run": exported})]
+    return page(f"{title} · LabelLoop", body, styles=STYLES, scripts=SCRIPTS, blocks=blocks, connect=True)
 
 
-def _command(session: Session) -> str:
-    """What to write after `labelloop export`."""
-    return f"{shlex.quote(str(session.folder))} --to {export_name(session.run.record.get('source'))}"
-
-
-def review_policy() -> str:
-    """The content security policy that the server sends with the page, which no frame may hold."""
-    return policy_of(SCRIPTS, connect=True) + "; frame-ancestors 'none'"
-
-
-@dataclass(frozen=True)
-class Place:
-    """The port and the token of a server."""
-
-    port: int
-    token: str
-
-
-def recall(folder: Path) -> Place:
-    """What `remember` kept, or a new token.
+def recall(folder: Path) -> tuple[int, str]:
+    """The port and the token that `remember` kept, or no port and a new token.
 
     A file that others may read, or that came with a copied folder, is not believed: whoever made it knows the token.
     """
-    new = Place(0, secrets.token_urlsafe(LENGTH * 3 // 4))
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         text, about = small_file(folder / NAME)
         content = json.loads(text)
-        found = Place(content["port"], content["token"])
+        port, token = content["port"], content["token"]
         mine = not about.st_mode & 0o077 and (not hasattr(os, "getuid") or about.st_uid == os.getuid())
-        right = type(found.port) is int and 1024 <= found.port <= 65535 and isinstance(found.token, str)
-        if mine and right and content["folder"] == _identity(folder) and len(found.token) >= LENGTH:
-            return found
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass
-    return new
+        right = type(port) is int and 1024 <= port <= 65535 and isinstance(token, str) and len(token) >= LENGTH
+        if mine and right and content["folder"] == _identity(folder):
+            return port, token
+    return 0, secrets.token_urlsafe(LENGTH * 3 // 4)
 
 
-def remember(folder: Path, place: Place) -> None:
-    """Keeps it for the next start, where only this user can read it. Without a writable folder nothing is kept."""
-    content = json.dumps({**asdict(place), "folder": _identity(folder)}).encode()
+def remember(folder: Path, port: int, token: str) -> None:
+    """Keeps them for the next start, where only this user can read them. Without a writable folder nothing is kept."""
+    content = json.dumps({"port": port, "token": token, "folder": _identity(folder)}).encode()
     with suppress(OSError):
         (folder / NAME).unlink(missing_ok=True)
         handle = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -150,22 +132,21 @@ class ReviewServer(ThreadingHTTPServer):
     request_queue_size = 128  # connections that may wait
 
     def __init__(self, session: Session, refit: Refit | None = None, port: int = 0, reviewer: str = "") -> None:
-        before = recall(session.folder)
+        before, self.token = recall(session.folder)
         try:
-            super().__init__((HOST, port or before.port), _Handler)
+            super().__init__((HOST, port or before), _Handler)
         except OSError:
-            if port or not before.port:
+            if port or not before:
                 raise
             super().__init__((HOST, 0), _Handler)  # the old one is taken
         self.session, self.refit, self.reviewer = session, refit, reviewer
-        self.token = before.token
         self.refitting = threading.Lock()
         self.refitted: Path | None = None
         self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
         self.cookie = f"labelloop-{self.server_port}"  # cookies do not know ports
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.waiting: dict[Any, None] = {}  # connections without a whole request, the oldest first
-        remember(session.folder, Place(self.server_port, self.token))
+        remember(session.folder, self.server_port, self.token)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answers in a thread of its own. If there are too many, the oldest that says nothing has to go."""
@@ -246,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif isinstance(error, OSError) and error.errno in FULL:
             status, text = (HTTPStatus.INSUFFICIENT_STORAGE, "the disk is full, so this is not saved; free some space")
         try:
-            self._send_json(status, {"error": text})
+            self._send(status, *_json({"error": text}))
         except OSError:
             self.close_connection = True
 
@@ -296,52 +277,40 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _redirect(self) -> None:
         """To the page without the token in its address, which a cookie holds from now on."""
-        self.send_response(HTTPStatus.SEE_OTHER)
-        self.send_header("Location", "/")
-        self.send_header("Set-Cookie", f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Lax; Path=/")
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        cookie = f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Lax; Path=/"
+        self._send(HTTPStatus.SEE_OTHER, "text/plain", b"", {"Location": "/", "Set-Cookie": cookie})
 
     def _get(self, path: str, query: Mapping[str, str]) -> Reply:
         session = self.server.session
         if path == "/":
-            page = review_page(session, self.server.reviewer, self.server.refit is not None)
-            return "text/html; charset=utf-8", page.encode()
+            return HTML, review_page(session, self.server.reviewer, self.server.refit is not None).encode()
         if path == "/api/export":
-            return "text/csv; charset=utf-8", session.csv().encode()
+            return CSV, session.csv().encode()
         if path == "/report":
-            return "text/html; charset=utf-8", self._report(session.folder)
+            return HTML, self._report(session.folder)
         if path == "/refitted" and self.server.refitted is not None:
-            return "text/html; charset=utf-8", self._report(self.server.refitted)
-        if path.startswith("/api/"):
-            return self._api(path, query, seat_of(query.get("reviewer"), query.get("tab")))
-        raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+            return HTML, self._report(self.server.refitted)
+        answers: dict[str, Callable[[Seat], Any]] = {
+            "/api/state": lambda seat: session.state(seat.reviewer, _goal(query)),
+            "/api/next": lambda seat: self._next(seat, query),
+            "/api/pairs": lambda seat: {"pairs": session.pairs()},
+            "/api/grid": lambda seat: {"rows": session.grid(seat, read_filter(query, session.classes), _count(query))},
+            "/api/disputes": lambda seat: {"rows": session.disputes(seat)},
+            "/api/people": lambda seat: people(session.tally),
+        }
+        if path not in answers:
+            raise Refused(HTTPStatus.NOT_FOUND, NOTHING)
+        return _json(answers[path](seat_of(query.get("reviewer"), query.get("tab"))))
 
-    def _api(self, path: str, query: Mapping[str, str], seat: Seat) -> Reply:
-        session, goal = self.server.session, _goal(query.get("goal"))
-        if path == "/api/state":
-            return _json(session.state(seat.reviewer, goal))
-        if path == "/api/next":
-            queue = ESTIMATE if query.get("queue") == ESTIMATE else IMPROVE
-            ask = Ask(queue, read_filter(query, session.classes), query.get("blind") == "1" or queue == ESTIMATE)
-            rows = session.next_rows(seat, _count(query), ask)
-            return _json({"rows": rows, "state": session.state(seat.reviewer, goal)})
-        if path == "/api/pairs":
-            return _json({"pairs": session.pairs()})
-        if path == "/api/grid":
-            rows = session.grid(seat, query.get("given", ""), query.get("corrected", ""), _count(query))
-            return _json({"rows": rows})
-        if path == "/api/disputes":
-            return _json({"rows": session.disputes(seat)})
-        if path == "/api/people":
-            return _json(people(session.tally))
-        raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+    def _next(self, seat: Seat, query: Mapping[str, str]) -> dict[str, Any]:
+        session, queue = self.server.session, ESTIMATE if query.get("queue") == ESTIMATE else IMPROVE
+        ask = Ask(queue, read_filter(query, session.classes), query.get("blind") == "1" or queue == ESTIMATE)
+        rows = session.next_rows(seat, _count(query), ask)
+        return {"rows": rows, "state": session.state(seat.reviewer, _goal(query))}
 
     def _post(self, path: str, query: Mapping[str, str]) -> Reply:
         session, data = self.server.session, self._data
-        seat, goal = seat_of(data.get("reviewer"), data.get("tab")), _goal(data.get("goal"))
+        seat, goal = seat_of(data.get("reviewer"), data.get("tab")), _goal(data)
         if path == "/api/decide":
             decisions = data.get("decisions")
             if not isinstance(decisions, list) or not 0 < len(decisions) <= MOST_ROWS:
@@ -356,7 +325,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _json({"rows": rows, "state": session.state(seat.reviewer, goal)})
         if path == "/api/refit":
             return _json(self._refit())
-        raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here")
+        raise Refused(HTTPStatus.NOT_FOUND, NOTHING)
 
     def _refit(self) -> dict[str, Any]:
         if self.server.refit is None:
@@ -376,27 +345,16 @@ class _Handler(BaseHTTPRequestHandler):
         except FileNotFoundError:
             raise Refused(HTTPStatus.NOT_FOUND, f"write it first: labelloop report {folder}") from None
 
-    def _send_json(self, status: HTTPStatus, content: Mapping[str, Any]) -> None:
-        self._send(status, *_json(content))
-
-    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+    def _send(self, status: HTTPStatus, kind: str, content: bytes, more: Mapping[str, str] | None = None) -> None:
+        headers = {"Content-Type": kind, "Content-Length": str(len(content)), **HEADERS, **(more or {})}
+        if kind == HTML:
+            policy = policy_of(SCRIPTS, connect=True) if urlsplit(self.path).path == "/" else REPORT_POLICY
+            headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
+        if kind == CSV:
+            headers["Content-Disposition"] = 'attachment; filename="reviews.csv"'
         self.send_response(status)
-        for name, value in (
-            ("Content-Type", kind),
-            ("Content-Length", str(len(content))),
-            ("Cache-Control", "no-store"),
-            ("Referrer-Policy", "no-referrer"),
-            ("X-Content-Type-Options", "nosniff"),
-            ("X-Frame-Options", "DENY"),
-            ("Cross-Origin-Resource-Policy", "same-origin"),
-            ("Cross-Origin-Opener-Policy", "same-origin"),
-        ):
+        for name, value in headers.items():
             self.send_header(name, value)
-        if kind.startswith("text/html"):
-            page = urlsplit(self.path).path == "/"
-            self.send_header("Content-Security-Policy", review_policy() if page else f"{REPORT_POLICY}; {NO_FRAME}")
-        if kind.startswith("text/csv"):
-            self.send_header("Content-Disposition", 'attachment; filename="reviews.csv"')
         self.end_headers()
         self.wfile.write(content)
 
@@ -410,10 +368,9 @@ def _count(query: Mapping[str, str]) -> int:
     return min(MOST_ROWS, max(1, int(text))) if text.isdecimal() else 1
 
 
-def _goal(said: Any) -> float:
+def _goal(said: Mapping[str, Any]) -> float:
     """The share of right labels that a reviewer wants to show."""
-    try:
-        goal = float(said)
-    except (TypeError, ValueError):
-        return GOAL
-    return goal if 0 < goal < 1 else GOAL
+    with suppress(TypeError, ValueError):
+        if 0 < (goal := float(said["goal"] if "goal" in said else GOAL)) < 1:
+            return goal
+    return GOAL

@@ -105,12 +105,11 @@ class Session:
             rows = self._random(seat) if ask.queue == ESTIMATE else self._useful(seat, ask.wanted)
             return [self.card(row, seat, blind=ask.blind) for row in self._taken(rows, seat, count)]
 
-    def grid(self, seat: Seat, given: str, corrected: str, count: int) -> list[dict[str, Any]]:
+    def grid(self, seat: Seat, pair: Filter, count: int) -> list[dict[str, Any]]:
         """Rows of one class pair that nobody has answered yet, the most confident first."""
         with self._lock:
             self._catch_up()
-            pair = self.queues.mask(Filter(self._code(given), self._code(corrected))) & ~self.rows.clean
-            rows = np.flatnonzero(pair)
+            rows = np.flatnonzero(self.queues.mask(pair) & ~self.rows.clean)
             rows = rows[np.argsort(-np.nan_to_num(self.rows.confidence[rows]), kind="stable")]
             waiting = (row for row in rows.tolist() if row not in self.tally.verdicts)
             return [self.card(row, seat, near=False) for row in self._taken(waiting, seat, count)]
@@ -185,12 +184,10 @@ class Session:
             return {
                 "mine": mine,
                 "reviewed": len(tally.verdicts),
-                "settled": counts["settled"],
                 "disputed": len(tally.disputed),
                 "rows": len(self.order),
                 "by_several": counts["by_several"],
                 "agreed": counts["agreed"],
-                "reviewers": sorted(name for name, rows in tally.answered.items() if rows),
                 "estimate": after,
                 "random": check,
                 "goal": {"share": goal, "more": more},
@@ -342,11 +339,6 @@ class Session:
         return Answer(
             key, row, self.ids[row], reviewer, str(action), label, _now(), None, queue, batch, one.get("blind") is True
         )
-
-    def _code(self, name: str) -> int:
-        if name not in self.classes:
-            raise UsageError(f"{name!r} is not a class of the run")
-        return self.classes.index(name)
 
     def _name(self, code: NDArray | int) -> str | None:
         return None if code == MISSING else self.classes[int(code)]

@@ -78,7 +78,7 @@ class Tally:
         self.skipped: dict[str, set[int]] = {}
         self.disputed: set[int] = set()
         self.sample: dict[int, bool | None] = {}
-        self.counts: Counter[str] = Counter()  # settled, by_several, agreed
+        self.counts: Counter[str] = Counter()  # by_several, agreed
 
     def add(self, answer: Answer) -> None:
         """Adds an answer; a repeated one counts once."""
@@ -142,7 +142,6 @@ class Tally:
         if found is None:
             return
         chosen = [label for label in found.answers.values() if label is not None]
-        self.counts["settled"] += sign * (found.label is not None)
         self.counts["by_several"] += sign * (len(chosen) > 1)
         self.counts["agreed"] += sign * (len(chosen) > 1 and len(set(chosen)) == 1)
         if sign > 0 and found.disputed:
