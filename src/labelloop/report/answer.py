@@ -16,6 +16,8 @@ from labelloop.runs.survey import Survey
 from labelloop.types import MISSING
 
 WIDE, GOOD = 0.06, 0.98  # a wider interval is worth narrowing; labels that are better need no review first
+VAGUE = 0.4  # an interval that is wider is shown instead of a number
+WORTH = 0.85  # of the width of an interval: random rows that leave more of it are not worth asking for
 FEW, FEW_OF_CLASS = 50, 5  # clean rows
 ASKED = 50  # random rows to answer at a time
 MOST_NAMED = 5  # classes in one sentence
@@ -27,7 +29,8 @@ def answer(run: Survey, found: Facts, rows: RowFacts | None) -> str:
     """The main results of a run, as plain HTML that needs no script."""
     first, *others = next_steps(run, found)
     more = bullets(others) if others else ""
-    missing, warnings = (bullets(map(escape, texts)) if texts else "" for texts in (run.missing, careful(run, found, rows)))
+    lists = (run.missing, careful(run, found, rows))
+    missing, warnings = (bullets(map(escape, texts)) if texts else "" for texts in lists)
     return (
         (f"<div class='missing' role='note'><h3>This report is incomplete</h3>{missing}</div>" if missing else "")
         + f"<div class='tiles'>{_wrong(found)}{_right(found)}{_changed(found, _guard(run))}</div>"
@@ -42,9 +45,14 @@ def _tile(title: str, value: str, words: str, *lines: str) -> str:
     return f"<div class='tile'><h3>{escape(title)}</h3><div class='value'>{value}</div>{said}{below}</div>"
 
 
+def _is_vague(found: Mapping[str, Any]) -> bool:
+    """Whether one number would say more than is known."""
+    return is_bounded(found) or found["high"] - found["low"] > VAGUE
+
+
 def _number(found: Mapping[str, Any]) -> str:
-    """A share as text; as bounds, where these are all that is known."""
-    return f"{100 * found['low']:.0f} to {percent(found['high'], 0)}" if is_bounded(found) else percent(found["value"])
+    """A share as text; as a range, where hardly more is known."""
+    return f"{100 * found['low']:.0f} to {percent(found['high'], 0)}" if _is_vague(found) else percent(found["value"])
 
 
 def in_words(found: Mapping[str, Any]) -> str:
@@ -54,6 +62,8 @@ def in_words(found: Mapping[str, Any]) -> str:
         return f"Between {low} and {high}, if the noise is as the run assumes."
     if is_bounded(found):
         return "Anything in between is possible: too few clean rows have a given label."
+    if _is_vague(found):
+        return "With 95% certainty; so few clean rows do not tell it closer."
     return f"Between {low} and {high}, with 95% certainty."
 
 
@@ -62,7 +72,7 @@ def _wrong(found: Facts) -> str:
     if found.wrong is None:
         return _tile(title, "<span class='word'>not known</span>", "Only clean rows with a given label can show this.")
     wrong, count = found.wrong, ""
-    if found.noisy and not is_bounded(wrong):
+    if found.noisy and not _is_vague(wrong):
         count = f"About {round(found.noisy * wrong['value']):,} of {found.noisy:,} given labels."
     return _tile(title, _number(wrong), in_words(wrong), count, _rows(wrong))
 
@@ -125,7 +135,7 @@ def _bar(name: str, found: Mapping[str, Any] | None) -> str:
     return (
         f"<span class='bar {name}'><svg viewBox='0 0 100 8' preserveAspectRatio='none' aria-hidden='true'>"
         f"<rect class='back' width='100' height='8'/>"
-        f"<rect class='fill' width='{0 if is_bounded(found) else value:.2f}' height='8'/>"
+        f"<rect class='fill' width='{0 if _is_vague(found) else value:.2f}' height='8'/>"
         f"<rect class='range' x='{low:.2f}' y='3' width='{max(high - low, 0.4):.2f}' height='2'/></svg>"
         f"<span>{name}</span></span>"
     )
@@ -145,7 +155,7 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
     if found.doubtful and run.record.get("method") in ("labelloop", "closed-loop", "correct"):
         improve = (
             f"Review the most doubtful rows in {review}: the first {found.doubtful:,} hold about"
-            f" {percent(found.doubtful_share, 0)} of the labels that are still wrong. As a file:"
+            f" {percent(found.doubtful_share, 0)} of the labels that may still be wrong. As a file:"
             f" <code>labelloop plan {folder}</code>."
         )
     if found.changed:
@@ -171,10 +181,10 @@ def _why_random(found: Facts) -> str:
     if is_bounded(after):
         return "only rows whose given label somebody has checked show how many labels are right"
     width, rows = after["high"] - after["low"], after.get("rows", 0)
-    if width <= WIDE or not rows:
+    left = (rows / (rows + ASKED)) ** 0.5
+    if width <= WIDE or not 0 < left <= WORTH:
         return ""
-    then = 100 * width * (rows / (rows + ASKED)) ** 0.5
-    return f"the interval of “right now” would shrink from {100 * width:.0f} to about {then:.0f} points"
+    return f"the interval of “right now” would shrink from {100 * width:.0f} to about {100 * width * left:.0f} points"
 
 
 def _quoted(text: str) -> str:
@@ -194,7 +204,7 @@ def careful(run: Survey, found: Facts, rows: RowFacts | None) -> list[str]:
     few = [name for name, rows in _clean_of_class(run).items() if rows < FEW_OF_CLASS and name not in risks]
     if few:
         names = ", ".join(few[:MOST_NAMED]) + (f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else "")
-        lines.append(f"Fewer than {FEW_OF_CLASS} clean rows: {names}. Nothing can be said of these classes alone.")
+        lines.append(f"Fewer than {FEW_OF_CLASS} clean rows: {names}. Nothing can be said of a class with so few.")
     lines += [
         f"The column {name} says the given label in {percent(share, 0)} of the rows, errors included. If it was made"
         " from the label, leave it out of the features."

@@ -117,7 +117,7 @@ def _flows(run: Survey, rows: RowFacts | None) -> Picture:
         "all_flows": len(found),
         "left_out": sum(count for _, _, count in found[MOST_FLOWS:]),
         "here": f"The largest change is from {first['from']} to {first['to']}: {first['rows']:,} rows,"
-        f" {percent(first['rows'] / total, 0)} of all changes."
+        f" {percent(first['rows'] / total)} of all changes."
         + (f" Drawn are the {MOST_FLOWS} largest of {len(found):,} such pairs." if len(found) > MOST_FLOWS else ""),
     }
 

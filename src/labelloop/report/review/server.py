@@ -371,6 +371,6 @@ def _count(query: Mapping[str, str]) -> int:
 def _goal(said: Mapping[str, Any]) -> float:
     """The share of right labels that a reviewer wants to show."""
     with suppress(TypeError, ValueError):
-        if 0 < (goal := float(said["goal"] if "goal" in said else GOAL)) < 1:
+        if 0 < (goal := float(said.get("goal", GOAL))) < 1:
             return goal
     return GOAL

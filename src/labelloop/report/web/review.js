@@ -123,8 +123,8 @@
     const why = anchored(said.map(([name]) => name));
     at("verdict").replaceChildren(...(current.blind
       ? [make("p", { class: "says" }, "Blind: the given and the proposed label stay hidden until you have answered.")]
-      : [make("p", {}, "given ", make("b", { class: "given" }, current.given ?? "none")),
-        make("p", {}, current.given === current.proposed ? "kept " : "proposed ", make("b", { class: "corrected" }, current.proposed ?? "none"), current.confidence === null ? "" : `, ${percent(current.confidence)} sure`),
+      : [make("p", {}, "given ", make("b", { class: "given", dir: "auto" }, current.given ?? "none")),
+        make("p", {}, current.given === current.proposed ? "kept " : "proposed ", make("b", { class: "corrected", dir: "auto" }, current.proposed ?? "none"), current.confidence === null ? "" : `, ${percent(current.confidence)} sure`),
         current.disputed ? make("p", { class: "dispute" }, "Reviewers disagree: ", said.map(([name, label]) => `${name} says ${label ?? "cannot tell"}`).join(", ")) : "",
         why ? make("p", { class: "says" }, `${why} `, make("button", { type: "button", class: "link", id: "offer-blind", onclick: turnBlind }, "Hide the labels"), " ", make("kbd", {}, "b")) : ""]));
   }

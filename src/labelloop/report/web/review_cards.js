@@ -8,6 +8,8 @@ LabelLoop.cards = (() => {
   // A name that may break after an underscore, a dot or a hyphen, and not in the middle of a word.
   const breakable = (name) => name.split(/(?<=[_.\-/])/).flatMap((part) => [part, make("wbr")]);
 
+  const own = (name) => `\u2068${name ?? "?"}\u2069`; // a name written from right to left must not move the words around it
+
   const source = (look) => `data:image/${look.jpeg.startsWith("iVBOR") ? "png" : "jpeg"};base64,${look.jpeg}`;
 
   function enlarge(look) {
@@ -37,7 +39,7 @@ LabelLoop.cards = (() => {
       ? ["makes the learners lean to", "by a simple model of what they predict."]
       : ["is more common in rows labelled", "counted in the texts of the run, which keeps no learner that could say so."];
     const legend = classes.map((name) => make("span", {}, "A word ", make("mark", { class: name === first ? "first" : "second" }, "marked like this"), ` ${speaks} ${name}, `));
-    return [make("blockquote", { class: "big" }, ...marked(card.look.text, words, first, speaks)), legend.length ? make("p", { class: "says" }, ...legend, how) : null];
+    return [make("blockquote", { class: "big", dir: "auto" }, ...marked(card.look.text, words, first, speaks)), legend.length ? make("p", { class: "says" }, ...legend, how) : null];
   }
 
   // The row and its nearest clean rows as one table: a line for each column, the most telling first, differences marked.
@@ -53,7 +55,7 @@ LabelLoop.cards = (() => {
       ...near.map((each, n) => make("th", { scope: "col", class: n > 1 ? "far" : "" }, make("b", {}, each.label ?? "?"), "clean row")));
     const table = make("table", { class: "compare" }, make("caption", { class: "unseen" }, "The row beside its nearest clean rows"),
       make("thead", {}, head), make("tbody", {}, ...lines));
-    const more = make("button", { type: "button", onclick: () => { table.classList.add("all"); more.remove(); } }, `Show all ${lines.length} columns`);
+    const more = make("button", { type: "button", onclick: () => { table.classList.add("all"); more.remove(); } }, `Show ${lines.length - LINES} more columns`);
     const says = near.length
       ? `Beside it: its nearest clean rows. A bar and a colour mark values that differ; columns that tell the two classes apart come first.`
       : card.blind ? "Blind: no other rows are shown." : "There are no clean rows to compare it with.";
@@ -69,7 +71,7 @@ LabelLoop.cards = (() => {
   function small(look, order = []) {
     if (!look) return make("p", { class: "nothing" }, "nothing is kept of this row");
     if (look.kind === "image") return picture(look, false);
-    if (look.kind === "text") return make("blockquote", { tabindex: "0" }, look.text);
+    if (look.kind === "text") return make("blockquote", { tabindex: "0", dir: "auto" }, look.text);
     const values = order.length === look.values.length ? order.map((k) => look.values[k]) : look.values;
     return make("dl", {}, ...values.slice(0, LINES).flatMap(([name, value]) => [make("dt", {}, ...breakable(name)), make("dd", {}, value === "" ? "(blank)" : value)]));
   }
@@ -84,14 +86,14 @@ LabelLoop.cards = (() => {
   function why(card) {
     const counts = new Map();
     for (const each of card.near) counts.set(each.label, (counts.get(each.label) ?? 0) + 1);
-    const votes = [...counts].sort((a, b) => b[1] - a[1]).map(([label, rows]) => `${rows} ${label}`);
-    const of = card.of_given;
+    const votes = [...counts].sort((a, b) => b[1] - a[1]).map(([label, rows]) => `${rows} ${own(label)}`);
+    const of = card.of_given, given = own(card.given), proposed = own(card.proposed);
     const lines = [
-      ...(card.votes ?? []).map((vote) => `${vote.who}: ${vote.label} (${percent(vote.p, 0)})`),
+      ...(card.votes ?? []).map((vote) => `${vote.who}: ${own(vote.label)} (${percent(vote.p, 0)})`),
       votes.length ? `the ${card.near.length} nearest clean rows: ${votes.join(", ")}` : null,
-      of ? `the noise: of all rows given ${card.given}, about ${percent(of.right, 0)} are ${card.given}` + (card.given === card.proposed ? "" : ` and ${percent(of.proposed, 0)} are ${card.proposed}`) : null,
+      of ? `the noise: of all rows given ${given}, about ${percent(of.right, 0)} are ${given}` + (given === proposed ? "" : ` and ${percent(of.proposed, 0)} are ${proposed}`) : null,
     ].filter((line) => line !== null);
-    const odds = (card.likely ?? []).filter(([, p]) => p !== null).slice(0, 2).map(([name, p]) => `${name} ${percent(p, 0)}`);
+    const odds = (card.likely ?? []).filter(([, p]) => p !== null).slice(0, 2).map(([name, p]) => `${own(name)} ${percent(p, 0)}`);
     const sum = odds.length ? make("li", {}, make("b", {}, `weighed by the clean rows: ${odds.join(", ")}`)) : null;
     return lines.length ? make("div", {}, make("ul", {}, ...lines.map((line) => make("li", {}, line)), sum), card.votes?.length ? make("p", { class: "says" }, "Learners have learnt from the given labels too, errors included; clean rows show how far to believe them.") : null) : make("p", { class: "nothing" }, "The run keeps nothing that could say it.");
   }

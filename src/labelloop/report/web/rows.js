@@ -64,7 +64,7 @@ LabelLoop.rows = async (data, place) => {
       return make("img", { src: `data:image/${kind};base64,${images[at]}`, alt: `row ${id(at)}` });
     }
     if (shown[at] === undefined) return make("span", { class: "nothing" }, packed.kind === "text" ? "no text kept" : "no values kept");
-    if (packed.kind === "text") return make("span", { class: "text", title: shown[at] }, shown[at]);
+    if (packed.kind === "text") return make("span", { class: "text", dir: "auto", title: shown[at] }, shown[at]);
     const filled = packed.names.map((each, k) => [each, shown[at][k]]).filter(([, value]) => value); // blanks are in the whole row
     return make("span", { class: "text" }, ...filled.map(([each, value]) => make("span", { class: "pair" }, make("b", {}, each), ` ${value} `)));
   }
@@ -76,8 +76,8 @@ LabelLoop.rows = async (data, place) => {
     return make("div", { class: "line", role: "row", "aria-rowindex": place + 2, style: `top:${place * HEIGHT}px`, onclick: () => detail(at) },
       make("span", { role: "cell", class: "id", title: id(at) }, make("button", { type: "button", class: "link", "aria-label": `row ${id(at)}: show all of it` }, id(at))),
       looks ? make("span", { role: "cell", class: "look" }, look(at)) : null,
-      make("span", { role: "cell", class: "given" }, name(given[at])),
-      make("span", { role: "cell", class: "corrected" }, name(corrected[at])),
+      make("span", { role: "cell", class: "given", title: name(given[at]) }, name(given[at])),
+      make("span", { role: "cell", class: "corrected", title: name(corrected[at]) }, name(corrected[at])),
       make("span", { role: "cell", class: "number" }, percent(confidence[at]), bar));
   }
 
@@ -85,7 +85,7 @@ LabelLoop.rows = async (data, place) => {
   const box = make("dialog", { "aria-label": "One row" });
   function detail(at) {
     const close = make("button", { type: "button", onclick: () => box.close() }, "Close");
-    const whole = shown[at] === undefined ? [look(at)] : packed.kind === "text" ? [make("blockquote", {}, shown[at])]
+    const whole = shown[at] === undefined ? [look(at)] : packed.kind === "text" ? [make("blockquote", { dir: "auto" }, shown[at])]
       : [make("table", {}, make("tbody", {}, ...packed.names.map((each, k) => make("tr", {}, make("th", { scope: "row" }, each), make("td", {}, shown[at][k] || "(blank)")))))];
     box.replaceChildren(make("h3", {}, `row ${id(at)}`),
       make("p", {}, "given ", make("b", { class: "given" }, name(given[at])), ", returned ", make("b", { class: "corrected" }, name(corrected[at])), ` with ${percent(confidence[at])}; the given label has ${percent(score[at])}.`),
