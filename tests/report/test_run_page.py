@@ -30,9 +30,7 @@ def test_the_answer_comes_first(tmp_path):
     labels = pq.read_table(tmp_path / "run" / "labels.parquet")
     changed = int((labels["changed"].to_numpy() & ~labels["verified"].to_numpy()).sum())
     assert f"Changed {changed}" in page.text
-    assert (
-        "Wrong as given 10 to 65% With 95% certainty; so few clean rows do not tell it closer." in page.text
-    )
+    assert "Wrong as given 10 to 65% With 95% certainty; so few clean rows do not tell it closer." in page.text
     assert "Right now 90.0% Between 80.0% and 95.0%, with 95% certainty. Before: 35 to 90%." in page.text
     assert "Be careful about Only 12 clean rows judge these labels" in page.text
     assert "right on 90.0% of 9 rows not used for training" in page.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -143,7 +144,7 @@ def _bar(name: str, found: Mapping[str, Any] | None) -> str:
 
 def next_steps(run: Survey, found: Facts) -> list[str]:
     """What to do next, as HTML, the most useful first."""
-    folder = escape(_quoted(str(run.path or "RUN")))
+    folder = escape(shlex.quote(str(run.path or "RUN")))
     state = run.record.get("state")
     if run.record and state not in (None, "finished"):
         return [
@@ -185,11 +186,6 @@ def _why_random(found: Facts) -> str:
     if width <= WIDE or not 0 < left <= WORTH:
         return ""
     return f"the interval of “right now” would shrink from {100 * width:.0f} to about {100 * width * left:.0f} points"
-
-
-def _quoted(text: str) -> str:
-    plain = all(letter.isalnum() or letter in "/._-+" for letter in text)
-    return text if plain else "'" + text.replace("'", "'\\''") + "'"
 
 
 def careful(run: Survey, found: Facts, rows: RowFacts | None) -> list[str]:

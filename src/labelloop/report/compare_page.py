@@ -9,14 +9,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from labelloop.report.facts import Facts, Share, facts, is_bounded, percent, row_facts, with_interval
-from labelloop.report.page import bullets, data_block, page, table
+from labelloop.report.page import bullets, data_block, figures, page, table
 from labelloop.runs.survey import Survey
 
-TITLES = {
-    "compare": ("Labels that are right", "Given and corrected, by held-out clean rows, with 95% intervals."),
-    "tests": ("Test accuracy", "After the last epoch. One dot per run; the bar is the mean over seeds."),
-    "curves": ("Test accuracy by epoch", "One line per run."),
-}
+PICTURES = ("compare", "tests", "curves")
 SCRIPTS = ("plot.js", "unpack.js", "pictures.js", "rows.js", "report.js")
 MOST_SOURCES, MOST_SETTINGS = 5, 8  # in the head of the page; in the table of the runs
 
@@ -32,22 +28,18 @@ def compare_page(runs: Sequence[Survey]) -> str:
     groups = _groups(settings, differing)
     sources = list(dict.fromkeys(str(_data(run).get("source") or "unknown data") for run in runs))
     about = " · ".join(sources[:MOST_SOURCES] + ["…"] * (len(sources) > MOST_SOURCES))
-    figures = "".join(
-        f"<figure data-picture='{name}'><h3 id='title-{name}'>{title}</h3><p class='says'>{says}</p>"
-        "<div class='chart'><noscript>The pictures need JavaScript.</noscript></div></figure>"
-        for name, (title, says) in TITLES.items()
-    )
+    drawn = _pictures(runs, names, found, groups)
     gaps = [escape(f"{name}: {text}") for run, name in zip(runs, names, strict=True) for text in run.missing]
     body = (
         f"<header><h1>{len(runs)} runs side by side</h1><p class='about'>{escape(about)}</p></header><main>"
         "<section id='answer'><h2>The answer</h2><p class='says'>Mean ± standard deviation over seeds, in %. Settings"
         f" are named by what differs between the runs.</p>{_spread(groups, found, runs)}</section>"
-        f"<section id='pictures'><h2>Pictures</h2><div class='pictures'>{figures}</div></section>"
+        f"<section id='pictures'><h2>Pictures</h2>{figures(PICTURES, drawn)}</section>"
         f"<section id='runs'><h2>The runs</h2>{_runs(runs, names, found, settings, differing)}</section>"
         + (f"<section id='missing'><h2>What is missing</h2>{bullets(gaps)}</section>" if gaps else "")
         + "</main>"
     )
-    data = {"classes": [], "pictures": _pictures(runs, names, found, groups), "rows": None}
+    data = {"classes": [], "pictures": drawn, "rows": None}
     return page(
         f"{len(runs)} runs · LabelLoop",
         body,
@@ -131,7 +123,7 @@ def _pictures(
     runs: Sequence[Survey], names: Sequence[str], found: Sequence[Facts], groups: Mapping[str, Sequence[int]]
 ) -> dict[str, Any]:
     setting = {place: name for name, places in groups.items() for place in places}
-    points: dict[str, list[dict[str, Any]]] = {name: [] for name in TITLES}
+    points: dict[str, list[dict[str, Any]]] = {name: [] for name in PICTURES}
     for place, (run, name, fact) in enumerate(zip(runs, names, found, strict=True)):
         mine = {"run": name, "setting": setting[place]}
         for what, share in (("given", fact.before), ("corrected", fact.after)):

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -97,6 +97,12 @@ def table(name: str, head: Sequence[str], lines: Iterable[Sequence[str]], kind: 
         f"<div class='wide' tabindex='0' role='region' aria-label='{escape(name, quote=True)}'><table class='{kind}'>"
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
+
+
+def figures(names: Iterable[str], drawn: Mapping[str, Any]) -> str:
+    """Places for the pictures that have data. pictures.js fills them."""
+    places = "".join(f"<figure data-picture='{name}'></figure>" for name in names if drawn[name] is not None)
+    return f"<div class='pictures'>{places}<noscript>The pictures need JavaScript.</noscript></div>"
 
 
 def _finite(content: Any) -> Any:

@@ -150,41 +150,34 @@ def _dynamics(run: Survey) -> Picture:
 
 
 def _weights(run: Survey) -> Picture:
-    """The combination weights of every round: the given label or the first labels, then each round's correction."""
+    """The combination weights of every round, the given label or the first labels first; else those of the sources."""
     rounds = [each for each in run.record.get("rounds") or [] if each.get("weights")]
-    if rounds and any(max(each["weights"]) < 0.999 for each in rounds):  # else bars of one colour each
-        last = dict(
-            sorted(((_name(rounds[-1], c), w) for c, w in enumerate(rounds[-1]["weights"])), key=lambda x: -x[1])
-        )
-        name = next(iter(last))
-        return {
-            "here": f"In the last round, {name} counts for {percent(last[name], 0)} of the labels.",
-            "kind": "rounds",
-            "bars": [
-                {"round": each.get("round", k), "component": _name(each, c), "weight": _number(weight, 4)}
-                for k, each in enumerate(rounds, start=1)
-                for c, weight in enumerate(each["weights"])
-                if weight >= 0.0005
-            ],
-        }
+    by_round = any(max(each["weights"]) < 0.999 for each in rounds)  # else bars of one colour each
     named = run.record.get("weights")
-    if not isinstance(named, dict) or not named:
+    if by_round:
+        parts: dict[Any, dict[str, float]] = {
+            each.get("round", k): {_name(each, c): weight for c, weight in enumerate(each["weights"])}
+            for k, each in enumerate(rounds, start=1)
+        }
+        last = list(parts.values())[-1]
+    elif isinstance(named, dict) and named:
+        parts = {"with a given label": named, "without one": run.record.get("weights_without_label") or {}}
+        last = named
+    else:
         return None
-    parts = {"with a given label": named, "without one": run.record.get("weights_without_label") or {}}
     bars = [
-        {"round": rows, "component": str(name), "weight": _number(weight, 4)}
-        for rows, weights in parts.items()
+        {"round": part, "component": str(name), "weight": _number(weight, 4)}
+        for part, weights in parts.items()
         for name, weight in weights.items()
         if weight >= 0.0005
     ]
-    if len({bar["weight"] for bar in bars}) < 2:
+    if not by_round and len({bar["weight"] for bar in bars}) < 2:
         return None  # a picture of one number, or of equal ones, shows nothing
-    name, weight = max(named.items(), key=lambda pair: pair[1])
-    return {
-        "kind": "sources",
-        "bars": bars,
-        "here": f"Where a row has a given label, “{name}” counts for {percent(weight, 0)}.",
-    }
+    name, weight = max(last.items(), key=lambda pair: pair[1])
+    here = f"Where a row has a given label, “{name}” counts for {percent(weight, 0)}."
+    if by_round:
+        here = f"In the last round, {name} counts for {percent(weight, 0)} of the labels."
+    return {"kind": "rounds" if by_round else "sources", "bars": bars, "here": here}
 
 
 def _name(entry: dict[str, Any], number: int) -> str:

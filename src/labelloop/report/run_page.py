@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from labelloop.report.answer import answer, class_table, method_lines, sentence
 from labelloop.report.facts import Facts, RowFacts, facts, row_facts
-from labelloop.report.page import data_block, page
+from labelloop.report.page import bullets, data_block, figures, page
 from labelloop.report.pictures import packed, pictures
 from labelloop.report.review.looks import Looks
 from labelloop.runs.survey import Survey
@@ -28,39 +28,8 @@ SMALL, SIDE = 4_000, 128  # bytes of an image that is small enough, and pixels o
 MOST_LETTERS = 12_000_000  # of texts and values, before they are compressed
 NONE = 65_535  # a class that is missing, in the columns of a page
 
-TITLES = {  # each with what it shows, and what a click does where there are changed rows
-    "map": (
-        "Map of the rows",
-        "Rows that are alike tend to lie together.",
-        "A ring marks a changed label. Draw around dots to see them in the table.",
-    ),
-    "noise": (
-        "What was confused",
-        "Of the rows of each true class, the share in % that came with each given label.",
-        "Click a cell to see its changes.",
-    ),
-    "flows": (
-        "Where labels went",
-        "Changed labels, from the given class to the corrected one.",
-        "Click one to see its rows.",
-    ),
-    "coverage": (
-        "How many changes to trust",
-        "The higher the least confidence, the fewer changes are left, and the more of them are right.",
-        "",
-    ),
-    "reliability": (
-        "Are the confidences right?",
-        "On the diagonal, labels that are 80% sure are right in 80 of 100 rows. Beside a dot stands its number of clean"
-        " rows (at least 5), and a line for its 95% interval.",
-        "",
-    ),
-    "dynamics": ("Training", "By epoch. Dotted: a round of correction. Dashed: the learning rate drops.", ""),
-    "weights": ("What the labels are made of", "The weight of each part in the corrected labels.", ""),
-    "seconds": ("Time", "Seconds of every phase, over all epochs.", ""),
-}
-METHOD = ("dynamics", "weights", "seconds")  # pictures of how it was done
-FULL = ("map",)
+SHOWN = ("map", "noise", "flows", "coverage", "reliability")  # pictures of the labels
+METHOD = ("dynamics", "weights", "seconds")  # and of how they were made
 STYLES = ("design.css", "report.css")
 SCRIPTS = ("plot.js", "unpack.js", "pictures.js", "map.js", "rows.js", "report.js")
 
@@ -69,7 +38,7 @@ def packed_rows(run: Survey, rows: RowFacts | None, most: int = MOST_ROWS) -> di
     """The data of the table of changes, and a description of the rows and images in it.
 
     Returns:
-        "columns" and "images" as text for the page, "count", "changes" and "notes". None without labels.
+        "columns" and "images" as text for the page, "count" and "notes". None without labels.
     """
     if rows is None or run.labels is None or len(run.classes) >= NONE:
         return None
@@ -89,10 +58,9 @@ def packed_rows(run: Survey, rows: RowFacts | None, most: int = MOST_ROWS) -> di
         "names": [] if run.preview is None else [run.preview.columns[k] for k in order],
     }
     return {
-        "columns": _deflated(columns),
+        "columns": base64.b64encode(zlib.compress(json.dumps(columns, ensure_ascii=False).encode(), 6)).decode(),
         "images": images,
         "count": len(chosen),
-        "changes": len(changed),
         "notes": [*notes, *about],
     }
 
@@ -119,7 +87,8 @@ def _looks(run: Survey, chosen: NDArray, order: list[int]) -> tuple[str, list[An
     picked = known if len(known) <= limit else [*known[:half], *known[-half:]]
     shown: dict[int, Any] = {}
     size = 0
-    for place in _from_both_ends(picked):
+    for k in sorted(range(len(picked)), key=lambda k: min(k, len(picked) - 1 - k)):  # from both ends
+        place = picked[k]
         look: Any = looks[int(chosen[place])]
         if kind == "image":
             look = _smaller(look)
@@ -153,31 +122,17 @@ def _smaller(image: bytes) -> bytes:
     return place.getvalue()
 
 
-def _from_both_ends(places: list[int]) -> list[int]:
-    """The most confident first, then the most doubtful, the second most confident and so on."""
-    half = (len(places) + 1) // 2
-    first, last = places[:half], places[half:][::-1]
-    mixed = [place for pair in zip(first, last, strict=False) for place in pair]
-    return mixed + first[len(last) :]
-
-
 def _ids(run: Survey, chosen: NDArray) -> list[str] | None:
     """The ids of the rows, or None if they are just the row numbers."""
     assert run.labels is not None
     if "id" not in run.labels.column_names:
         return None
-    ids = run.labels["id"].take(chosen).to_pylist()
-    return (
-        None if all(name == str(row) for name, row in zip(ids, chosen.tolist(), strict=True)) else list(map(str, ids))
-    )
+    ids = [str(name) for name in run.labels["id"].take(chosen).to_pylist()]
+    return None if ids == [str(row) for row in chosen.tolist()] else ids
 
 
 def _classes(labels: NDArray) -> str:
     return packed(np.where(labels == MISSING, NONE, labels), np.uint16)
-
-
-def _deflated(columns: dict[str, Any]) -> str:
-    return base64.b64encode(zlib.compress(json.dumps(columns, ensure_ascii=False).encode(), 6)).decode()
 
 
 def run_page(run: Survey, most_rows: int = MOST_ROWS) -> str:
@@ -190,16 +145,15 @@ def run_page(run: Survey, most_rows: int = MOST_ROWS) -> str:
     rows = row_facts(run)
     found = facts(run, rows)
     drawn = pictures(run, rows)
-    table_data = packed_rows(run, rows, most_rows)
-    table = None if table_data is None else {key: table_data[key] for key in ("columns", "images", "count")}
+    table = packed_rows(run, rows, most_rows)
     body = "".join(
         [
             '<a class="skip" href="#rows">To the changed rows</a>',
             f"<header><h1>{escape(run.name)}</h1><p class='about'>{_about(run, found)}</p></header><main>",
             f"<section id='answer'><h2 class='unseen'>The answer</h2>{answer(run, found, rows)}</section>",
             class_table(run, rows),
-            _rows_section(table_data),
-            f"<section id='pictures'><h2>Pictures</h2>{_figures(drawn, False, found)}</section>",
+            _rows_section(table),
+            f"<section id='pictures'><h2>Pictures</h2>{figures(SHOWN, drawn)}</section>",
             _method(run, found, drawn),
             "</main>",
         ]
@@ -227,17 +181,6 @@ def _about(run: Survey, found: Facts) -> str:
     return " · ".join([parts[0], *(escape(str(part)) for part in parts[1:] if part)])
 
 
-def _figures(drawn: dict[str, Any], method: bool, found: Facts) -> str:
-    made = "".join(
-        f"<figure data-picture='{name}' class='{'full' if name in FULL else ''}'><h3>{title}</h3>"
-        f"<p class='here'>{escape(drawn[name]['here'])}</p><p class='says'>{says} {click if found.changed else ''}</p>"
-        "<div class='chart'><noscript>The pictures need JavaScript.</noscript></div></figure>"
-        for name, (title, says, click) in TITLES.items()
-        if (name in METHOD) == method and drawn[name] is not None
-    )
-    return f"<div class='pictures'>{made}</div>"
-
-
 def _rows_section(table: dict[str, Any] | None) -> str:
     head = "<section id='rows' tabindex='-1'><h2>The changed rows</h2>"
     if table is None:
@@ -250,13 +193,12 @@ def _rows_section(table: dict[str, Any] | None) -> str:
 
 def _method(run: Survey, found: Facts, drawn: dict[str, Any]) -> str:
     told = "".join(f"<p>{escape(line)}</p>" for line in method_lines(run, found))
-    notes = "".join(f"<li>{escape(sentence(note))}</li>" for note in found.notes)
-    estimate = f"<h3>How to read the estimates</h3><ul>{notes}</ul>" if notes else ""
+    notes = bullets(escape(sentence(note)) for note in found.notes)
+    estimate = f"<h3>How to read the estimates</h3>{notes}" if found.notes else ""
     names = ("method", "seed", "stop_reason", "config", "versions")
-    settings = escape(
-        json.dumps({key: run.record[key] for key in names if key in run.record}, indent=1, ensure_ascii=False)
-    )
+    kept = {key: run.record[key] for key in names if key in run.record}
+    settings = escape(json.dumps(kept, indent=1, ensure_ascii=False))
     return (
-        f"<section id='method'><h2>Method</h2>{told}{estimate}{_figures(drawn, True, found)}"
+        f"<section id='method'><h2>Method</h2>{told}{estimate}{figures(METHOD, drawn)}"
         f"<details><summary>Settings and versions</summary><pre tabindex='0'>{settings}</pre></details></section>"
     )

@@ -298,20 +298,13 @@ class Session:
         """The first rows not reserved by another seat, now reserved for this one."""
         chosen: dict[int, None] = {}
         for row in rows:
-            if self._take(row, seat):
+            now, (holder, since) = self._clock(), self._leases.get(row, (seat, 0.0))
+            if holder == seat or now - since >= LEASE:
+                self._leases[row] = (seat, now)
                 chosen[row] = None
             if len(chosen) >= count:
                 break
         return list(chosen)
-
-    def _take(self, row: int, seat: Seat) -> bool:
-        """Reserves a row for a seat, unless another seat has reserved it."""
-        now = self._clock()
-        held = self._leases.get(row)
-        if held is not None and held[0] != seat and now - held[1] < LEASE:
-            return False
-        self._leases[row] = (seat, now)
-        return True
 
     def _checked(self, reviewer: str, one: Mapping[str, Any]) -> Answer:
         row, action, label = one.get("row"), one.get("action"), one.get("label")

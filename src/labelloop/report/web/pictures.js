@@ -290,10 +290,39 @@ LabelLoop.pictures = (() => {
     return { head: ["run", "last epoch", "test accuracy"], lines: [...last.values()].map((d) => [d.run, d.epoch, percent(d.value)]) };
   }
 
+  // Of every picture: its title, what it shows, what a click does where there are changed rows; how it is drawn, and its
+  // numbers. The map draws itself.
   const kinds = {
-    noise: [noise, noiseTable], flows: [flows, flowsTable], dynamics: [dynamics, dynamicsTable],
-    weights: [weights, weightsTable], reliability: [reliability, reliabilityTable], coverage: [coverage, coverageTable],
-    seconds: [seconds, secondsTable], compare: [compare, compareTable], tests: [tests, testsTable], curves: [curves, curvesTable],
+    map: {
+      title: "Map of the rows", says: "Rows that are alike tend to lie together.", full: true,
+      click: "A ring marks a changed label. Draw around dots to see them in the table.",
+    },
+    noise: {
+      title: "What was confused", says: "Of the rows of each true class, the share in % that came with each given label.",
+      click: "Click a cell to see its changes.", picture: noise, numbers: noiseTable,
+    },
+    flows: {
+      title: "Where labels went", says: "Changed labels, from the given class to the corrected one.",
+      click: "Click one to see its rows.", picture: flows, numbers: flowsTable,
+    },
+    coverage: {
+      title: "How many changes to trust", picture: coverage, numbers: coverageTable,
+      says: "The higher the least confidence, the fewer changes are left, and the more of them are right.",
+    },
+    reliability: {
+      title: "Are the confidences right?", picture: reliability, numbers: reliabilityTable,
+      says: "On the diagonal, labels that are 80% sure are right in 80 of 100 rows. Beside a dot stands its number of clean rows (at least 5), and a line for its 95% interval.",
+    },
+    dynamics: {
+      title: "Training", says: "By epoch. Dotted: a round of correction. Dashed: the learning rate drops.", picture: dynamics, numbers: dynamicsTable,
+    },
+    weights: { title: "What the labels are made of", says: "The weight of each part in the corrected labels.", picture: weights, numbers: weightsTable },
+    seconds: { title: "Time", says: "Seconds of every phase, over all epochs.", picture: seconds, numbers: secondsTable },
+    compare: {
+      title: "Labels that are right", says: "Given and corrected, by held-out clean rows, with 95% intervals.", picture: compare, numbers: compareTable,
+    },
+    tests: { title: "Test accuracy", says: "After the last epoch. One dot per run; the bar is the mean over seeds.", picture: tests, numbers: testsTable },
+    curves: { title: "Test accuracy by epoch", says: "One line per run.", picture: curves, numbers: curvesTable },
   };
 
   function table({ head, lines, note }, title) {
@@ -316,23 +345,20 @@ LabelLoop.pictures = (() => {
     }
   }
 
+  function frame(figure, { title, says, click, full }, here) {
+    figure.classList.toggle("full", full === true);
+    const words = `${says} ${hasRows && click ? click : ""}`;
+    figure.append(make("h3", {}, title), ...(here ? [make("p", { class: "here" }, here)] : []), make("p", { class: "says" }, words), make("div", { class: "chart" }));
+  }
+
   function draw(figure, data) {
-    const name = figure.dataset.picture;
-    if (!kinds[name]) return; // the map draws itself
+    const name = figure.dataset.picture, kind = kinds[name], found = data.pictures[name];
+    if (!figure.firstChild) frame(figure, kind, found.here);
+    if (!kind.picture) return;
     const place = figure.querySelector(".chart");
-    const found = data.pictures[name];
-    if (!place) return;
-    if (!found) {
-      place.replaceChildren(make("p", { class: "nothing" }, "The runs have nothing to show here."));
-      return;
-    }
-    const [picture, numbers] = kinds[name];
-    const title = figure.querySelector("h3").textContent;
-    const width = Math.max(280, Math.floor(place.clientWidth));
-    const chart = picture(found, width);
-    place.replaceChildren(chart);
-    label(place, title);
-    if (!figure.querySelector("details.numbers")) figure.append(table(numbers(found), title));
+    place.replaceChildren(kind.picture(found, Math.max(280, Math.floor(place.clientWidth))));
+    label(place, kind.title);
+    if (!figure.querySelector("details.numbers")) figure.append(table(kind.numbers(found), kind.title));
   }
 
   return (data) => {
