@@ -39,7 +39,7 @@ def compare_page(runs: Sequence[Survey]) -> str:
         + (f"<section id='missing'><h2>What is missing</h2>{bullets(gaps)}</section>" if gaps else "")
         + "</main>"
     )
-    data = {"classes": [], "pictures": drawn, "rows": None}
+    data: dict[str, Any] = {"classes": [], "pictures": drawn, "rows": None}
     return page(
         f"{len(runs)} runs · LabelLoop",
         body,
