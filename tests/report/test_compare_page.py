@@ -32,6 +32,16 @@ def test_an_ablation_is_named_by_what_differs(tmp_path):
     assert "epochs 4" not in page.text
 
 
+def test_bounds_are_no_number(tmp_path):
+    bounds = {"value": 0.75, "low": 0.6, "high": 0.9, "rows": 40, "how": "bounded"}
+    runs = [made_run(tmp_path / "a"), made_run(tmp_path / "b", estimate={"corrected_label_accuracy": bounds})]
+    page = Page(write_report(runs, tmp_path / "both.html").read_text(encoding="utf-8"))
+    assert "60.0 to 90.0%" in page.text
+    assert "75.0" not in page.text
+    points = {each["run"]: each for each in page.data["pictures"]["compare"]["points"] if each["what"] == "corrected"}
+    assert (points["a"]["value"], points["b"]["value"], points["b"]["low"]) == (0.9, None, 0.6)
+
+
 def test_a_broken_run_among_others_is_said(tmp_path):
     runs = [made_run(tmp_path / "a"), made_run(tmp_path / "<b>", state="failed", stop_reason="disk full")]
     page = Page(write_report(runs, tmp_path / "both.html").read_text(encoding="utf-8"))

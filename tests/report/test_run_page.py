@@ -99,9 +99,11 @@ def test_where_nothing_was_changed_the_numbers_agree_and_say_why(tmp_path):
     ],
 )
 def test_the_next_step_is_what_helps_most(tmp_path, right, low, rows, first):
-    estimate = {"corrected_label_accuracy": {"value": right, "low": low, "high": 0.995, "rows": rows}}
+    share = {"value": right, "low": low, "high": 0.995, "rows": rows}
+    estimate = {"given_label_accuracy": share, "corrected_label_accuracy": share}
     page = page_of(made_run(tmp_path / "run", estimate=estimate))
     assert f"What to do next {first}" in page.text
+    assert ("random rows in labelloop review" in page.text) == (rows == 20)  # elsewhere 50 rows would tell little more
 
 
 def test_the_doubtful_rows_hold_a_share_of_what_is_wrong(tmp_path):
