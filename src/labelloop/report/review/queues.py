@@ -148,7 +148,7 @@ class Queues:
         """All ids, and the texts or values that the run keeps with their rows, in small letters."""
         run, preview = self._run, self._run.preview
         assert run.labels is not None
-        ids = pc.utf8_lower(run.labels["id"])
+        ids = pc.utf8_lower(run.labels["id"]).fill_null("").combine_chunks()
         if preview is None or preview.kind == "image":
             return ids, pa.array([], pa.string()), np.array([], np.int64)
         kept = [(row, look) for row, look in zip(preview.rows, preview.shown, strict=True) if 0 <= row < len(ids)]
@@ -158,4 +158,4 @@ class Queues:
 
 def _contain(texts: Any, words: str) -> NDArray[np.bool_]:
     """Which texts contain the words: where `find_substring` finds a place, in half the time of `match_substring`."""
-    return np.asarray(pc.find_substring(texts, words).fill_null(-1).to_numpy(zero_copy_only=False)) >= 0
+    return np.asarray(pc.find_substring(texts, words)) >= 0
