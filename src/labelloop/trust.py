@@ -14,6 +14,7 @@ import re
 import stat
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,8 +41,11 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # for `os.open`: a link that a stranger 
 LONGEST, LONGEST_PART = 4000, 255  # letters that a path and a name of a file may have
 # What numpy raises for a damaged header.
 NO_HEADER = (ValueError, EOFError, SyntaxError, RecursionError, MemoryError, OverflowError, TypeError, TokenError)
+# What zipfile raises for a damaged archive.
+NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError, OverflowError)
 SUSPICIOUS = 2**30  # bytes; an archive that grows beyond this and by more than MOST_GROWTH is a bomb
 MOST_GROWTH = 200
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of archives that numpy and exports write
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?")
 
@@ -365,8 +369,8 @@ def check_archive(archive: zipfile.ZipFile, size: int, *, compressed: bool = Tru
         raise ValueError(f"it claims {total} bytes of arrays, but has {size}")
     check_growth(size, total)
     for info in listed:
-        if info.flag_bits & 1:
-            raise ValueError(f"{info.filename} is encrypted")
+        if info.flag_bits & 1 or info.compress_type not in COMPRESSIONS:
+            raise ValueError(f"{info.filename} is encrypted, or compressed as no array is")
         if info.filename.endswith(".npy"):
             with archive.open(info) as member:
                 check_header(member, info.file_size, info.filename, objects=compressed)
@@ -383,7 +387,7 @@ def load_arrays(path: Path) -> dict[str, NDArray]:
             check_archive(archive, path.stat().st_size, compressed=False)
         with memory_errors(), np.load(path, allow_pickle=False) as file:
             found: dict[str, Any] = dict(file)
-    except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, OverflowError) as error:
+    except NO_ARCHIVE as error:
         raise ValueError(str(error)) from None
     if not all(isinstance(values, np.ndarray) for values in found.values()):
         raise ValueError("it holds something that is not an array")

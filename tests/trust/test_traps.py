@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import EpsImagePlugin
-from strangers import corrected_run, told
+from strangers import change, corrected_run, told
 
 from labelloop import trust
 from labelloop.data.image_files import load_images
@@ -70,6 +71,73 @@ def test_archives_that_grow_without_end_are_refused(tmp_path: Path, small: None)
     (tmp_path / "sheet.xlsx").write_bytes(zipped("xl/sharedStrings.xml", 2**25))
     with pytest.raises(DataError, match="would become"):
         read_xlsx(tmp_path / "sheet.xlsx")
+
+
+def damaged_archive(case: str) -> bytes:
+    """An .npz file of a table, cut, compressed or damaged in some way."""
+    place, rows = io.BytesIO(), np.random.default_rng(0)
+    arrays = {"x": rows.random((40, 3), np.float32), "y": np.arange(40) % 2, "y_clean": np.arange(40) % 2}
+    if case == "a single value":
+        np.savez(place, **arrays | {"y": np.zeros(())})
+        return place.getvalue()
+    if case == "lzma":
+        with zipfile.ZipFile(place, "w", zipfile.ZIP_LZMA) as archive:
+            archive.writestr("x.npy", bytes(10))
+        return place.getvalue()
+    np.savez_compressed(place, **arrays)
+    content = place.getvalue()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        start = archive.getinfo("y.npy").header_offset + 40
+    cases = {"empty": b"", "cut": content[:-40], "no stream": content[:start] + b"\xff" * 20 + content[start + 20 :]}
+    return cases[case]
+
+
+@pytest.mark.parametrize("command", ["fit", "correct"])
+@pytest.mark.parametrize("case", ["empty", "cut", "no stream", "lzma", "a single value"])
+def test_a_damaged_archive_of_arrays_is_one_line(tmp_path: Path, case: str, command: str) -> None:
+    (tmp_path / "rows.npz").write_bytes(damaged_archive(case))
+    ended = told(command, tmp_path / "rows.npz", "--dry-run")
+    assert (ended.code, ended.err.count("\n")) == (1, 1), ended
+    assert "rows.npz" in ended.err
+
+
+def test_labels_that_are_a_single_value_are_one_line(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    np.save(tmp_path / "y.npy", np.zeros(()))
+    ended = told("fit", tmp_path / "x.npy", "--labels", tmp_path / "y.npy", "--dry-run")
+    assert (ended.code, "y.npy: holds a single value" in ended.err) == (1, True), ended
+
+
+@pytest.mark.parametrize("command", ["fit", "correct", "noise"])
+def test_a_text_that_is_none_is_one_line(tmp_path: Path, command: str) -> None:
+    """In a Parquet file, whose texts the library takes as they are."""
+    names = ["cat", "dog"] * 20
+    table = pa.table({"a": list(range(40)), "label": names, "clean_label": names})
+    pq.write_table(table, tmp_path / "rows.parquet", compression="none", use_dictionary=False, write_statistics=False)
+    content = (tmp_path / "rows.parquet").read_bytes()
+    (tmp_path / "rows.parquet").write_bytes(content.replace(b"cat", b"\xffat"))
+    more = ["--noise", "symmetric", "--output", tmp_path / "noisy.parquet"] if command == "noise" else ["--dry-run"]
+    ended = told(command, tmp_path / "rows.parquet", *more)
+    assert (ended.code, ended.err.count("\n"), "Invalid UTF8" in ended.err) == (1, 1, True), ended
+
+
+def test_a_damaged_data_set_is_one_line(tmp_path: Path) -> None:
+    """The library maps the file and checks nothing: a wrong length in it would end the process."""
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict({"text": ["hello there"] * 9, "label": ["cat"] * 9}).save_to_disk(tmp_path / "data")
+    [file] = (tmp_path / "data").glob("*.arrow")
+    file.write_bytes(file.read_bytes().replace(b"cat", b"\xffat"))
+    ended = told("fit", tmp_path / "data", "--dry-run")
+    assert (ended.code, ended.err.count("\n"), "cannot be read as a data set" in ended.err) == (1, 1, True), ended
+
+
+def test_a_message_is_one_line_whatever_it_quotes(tmp_path: Path) -> None:
+    run = corrected_run(tmp_path / "run")
+    change(run / "run.json", lambda record: record.update(seconds={"\nlabelloop: all is well\x1b[2J": "x"}))
+    ended = told("export", run, "--to", "issues", "--output", tmp_path / "issues.csv")
+    [line] = [line for line in ended.err.splitlines() if "warning" not in line]
+    assert (ended.code, "run.json: seconds" in line, "\x1b" in line) == (1, True, False), ended
 
 
 def test_no_image_starts_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,7 @@ FLAGS = {
 }
 INTERRUPTED = 130
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+ONE_LINE = CONTROL | {ord(mark): " " for mark in "\n\t"}  # of a message, which may quote a library or a stranger
 ENDED = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -177,7 +178,7 @@ def with_flags(message: object) -> str:
     text = str(message)
     for name, flag in FLAGS.items():
         text = re.sub(rf"(?<![\w-]){name}(?!\w)", flag, text)
-    return text.translate(CONTROL)
+    return text.strip().translate(ONE_LINE)
 
 
 class Plain:

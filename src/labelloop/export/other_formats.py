@@ -114,7 +114,9 @@ def corrected_dataset(run: Run, source: Path, decision: Decision, replace: bool)
         raise DataError(f"{name} is a file or folder here; if the run was made from it, say so with --input {name}")
     try:
         data = datasets.load_dataset(name) if on_hub(source) else datasets.load_from_disk(name)
-    except (OSError, ValueError) as error:
+        for part in data.values() if isinstance(data, dict) else (data,):
+            part.data.table.validate(full=True)  # a damaged file would end the process once it is looked at
+    except Exception as error:  # every layer below raises its own kind of error
         raise DataError(f"{source} cannot be read as a data set ({error}); save it again") from None
     if not isinstance(data, datasets.DatasetDict):
         return _corrected(data, run, source, decision, replace)

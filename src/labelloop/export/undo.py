@@ -9,14 +9,13 @@ import re
 import shutil
 import stat
 import zipfile
-import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from labelloop.errors import DataError
 from labelloop.runs.files import fresh_folder, sha256_of, sweep, write_atomically
-from labelloop.trust import files_of, inside, is_inside
+from labelloop.trust import COMPRESSIONS, NO_ARCHIVE, files_of, inside, is_inside
 
 SCHEMA_VERSION = 1
 ABOUT = "undo.json"
@@ -53,8 +52,9 @@ def read_about(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
 
 
 def _check_sizes(listed: list[zipfile.ZipInfo], path: Path) -> None:
-    if len({one.filename for one in listed}) < len(listed):
-        raise DataError(f"{path} holds two files of one name; nothing was restored")
+    strange = any(one.compress_type not in COMPRESSIONS for one in listed)
+    if strange or len({one.filename for one in listed}) < len(listed):
+        raise DataError(f"{path} holds two files of one name, or compressed as no export does; nothing was restored")
     total, free = sum(one.file_size for one in listed), shutil.disk_usage(path.parent).free
     if total > free:
         raise DataError(f"{path} says that it holds {total} bytes, more than the {free} that are free here")
@@ -189,7 +189,7 @@ def undo(path: Path, output: Path | None = None) -> str:
             place = _place(about, path, output)
             restore = _restore_file if about["kind"] == "file" else _restore_tree
             return restore(archive, about, place, path)
-    except (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+    except NO_ARCHIVE as error:
         raise DataError(f"{path} is damaged or not an undo file ({error}); nothing was restored") from None
 
 

@@ -26,6 +26,7 @@ from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.run_json import RunRecord, versions
+from labelloop.trust import NO_ARCHIVE
 from labelloop.types import Floats
 from labelloop.workflows.correct import CorrectionResult, correct_table
 from labelloop.workflows.encode import hint, read_inputs
@@ -268,7 +269,7 @@ def _column_names(path: Any, options: ReadOptions) -> list[str]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return list(archive.files)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, *NO_ARCHIVE):
         return []
 
 

@@ -20,7 +20,7 @@ from labelloop.data.questions import ask_about_markers
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, nearest
 from labelloop.large_arrays import is_large, mapped_file, row_chunks, zeros
-from labelloop.trust import check_archive, load_array
+from labelloop.trust import NO_ARCHIVE, check_archive, load_array
 
 INPUT_KEYS = ("X", "x", "features", "embeddings", "embedding", "images")
 LABEL_KEYS = ("y", "label", "labels")
@@ -106,6 +106,8 @@ def read_array(path: Path) -> NDArray:
         loaded = _load(file, path, is_large(path.stat().st_size))
         if not isinstance(loaded, np.ndarray):
             raise DataError(f"{path}: holds several named arrays; rename it to end in .npz")
+    if not loaded.ndim:
+        raise DataError(f"{path}: holds a single value; give one for every row")
     return loaded
 
 
@@ -167,7 +169,7 @@ def _load(file: BinaryIO, path: Path, large: bool = False) -> Any:
             with zipfile.ZipFile(path) as archive:
                 check_archive(archive, path.stat().st_size)
         return np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (ValueError, OSError, *NO_ARCHIVE) as error:
         raise DataError(
             f"{path}: cannot be read as arrays ({error}); write it with np.save or np.savez, text labels as an array"
             " of dtype str and not of objects"
@@ -177,7 +179,7 @@ def _load(file: BinaryIO, path: Path, large: bool = False) -> Any:
 def archive_member(path: Path, archive: Any, key: str) -> NDArray:
     try:
         return _in_chunks(archive, key)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, *NO_ARCHIVE) as error:
         raise DataError(
             f"{path}: array {key!r} cannot be read ({error}); save text labels as an array of dtype str, not of objects"
         ) from error
@@ -189,6 +191,8 @@ def _in_chunks(archive: Any, key: str) -> NDArray:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(file)
+        if not shape:
+            raise ValueError("it is a single value")
         size = math.prod(shape) * dtype.itemsize
         if fortran or dtype.hasobject or len(shape) < 2 or not is_large(size):
             return archive[key]

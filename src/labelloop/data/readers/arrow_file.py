@@ -70,12 +70,12 @@ def read_parquet(path: Path) -> pa.Table:
     try:
         if is_large(sum(_bytes_of(pq.read_metadata(part)) for part in parts)):
             return _mapped(parts)
-        tables = [pq.read_table(part) for part in parts]
+        arrow = pa.concat_tables([pq.read_table(part) for part in parts])
+        arrow.validate(full=True)  # or a text that is none is found where it is read
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         if _is_full(error):
             raise
         raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
-    arrow = pa.concat_tables(tables)
     return plain_columns(arrow)
 
 
@@ -115,6 +115,7 @@ def _batches(parts: Sequence[Path]) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(part, buffer_size=READ, pre_buffer=False) as file:
             rows = current_limit().bytes // SHARE * file.metadata.num_rows // max(_bytes_of(file.metadata), 1)
             for batch in file.iter_batches(batch_size=min(max(rows, 1), ROWS)):
+                batch.validate(full=True)
                 yield batch
                 pa.default_memory_pool().release_unused()
 

@@ -98,9 +98,11 @@ def _load(path: Path) -> Any:
     datasets = _datasets()
     name = str(path)
     try:
-        if name.startswith(PREFIX):
-            return datasets.load_dataset(name.removeprefix(PREFIX))
-        return datasets.load_from_disk(name)
+        on_hub = name.startswith(PREFIX)
+        data = datasets.load_dataset(name.removeprefix(PREFIX)) if on_hub else datasets.load_from_disk(name)
+        for split in data.values() if isinstance(data, dict) else (data,):
+            split.data.table.validate(full=True)  # a damaged file would end the process once it is looked at
+        return data
     except Exception as error:  # every layer below, network or disk, raises its own kind of error
         advice = "check its name and the network" if name.startswith(PREFIX) else "save it again"
         raise DataError(f"{path}: cannot be read as a data set ({type(error).__name__}: {error}); {advice}") from error
