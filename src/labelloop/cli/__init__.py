@@ -42,30 +42,13 @@ COMMANDS = {
     "paper": "labelloop.cli.paper",
     "demo": "labelloop.cli.demo",
 }
-COLUMNS = (
-    *("label_column", "clean_column", "id_column", "feature_columns", "embedding_column", "split_column"),
-    *("category_columns", "trust_columns"),
+ARGUMENTS = (  # that messages name, and that have a flag of the same name
+    "label_column clean_column id_column feature_columns embedding_column split_column category_columns trust_columns"
+    " leave_out extra_columns file_name_column clean_file clean_folder image_size max_unreadable max_memory"
+    " allow_overlap train_encoder trust_code"
 )
-FLAGS = {
-    name: f"--{name.replace('_', '-')}"
-    for name in (
-        *COLUMNS,
-        "extra_columns",
-        "allow_overlap",
-        "file_name_column",
-        "image_size",
-        "max_unreadable",
-        "clean_file",
-        "clean_folder",
-        "max_memory",
-        "trust_code",
-    )
-} | {
-    "labels_path": "--labels",
-    "text_columns": "--text",
-    "leave_out": "--leave-out",
-    "train_encoder": "--train-encoder",
-}
+FLAGS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
+FLAGS |= {"labels_path": "--labels", "text_columns": "--text"}
 INTERRUPTED = 130
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 ONE_LINE = CONTROL | {ord(mark): " " for mark in "\n\t"}  # of a message, which may quote a library or a stranger
@@ -156,7 +139,7 @@ def make_parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
             description=command.DESCRIPTION,
             allow_abbrev=False,  # an abbreviated flag is probably a typo
         )
-        flags.set_defaults(run=command.run, kept=_nothing_kept)
+        flags.set_defaults(run=command.run, kept=lambda options: "")
         command.add_flags(flags)
     return parser
 
@@ -167,10 +150,6 @@ def _kept(options: argparse.Namespace) -> str:
         return str(options.kept(options))
     except Exception:  # a library that was imported halfway can fail in any way
         return ""
-
-
-def _nothing_kept(options: argparse.Namespace) -> str:
-    return ""
 
 
 def with_flags(message: object) -> str:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_jobs, add_trust, processes
+from labelloop.cli.flags import add, add_trust, add_workers, flag, switch
 
 HELP = "run a grid of experiments and print its table"
 DESCRIPTION = "Run the experiments of GRID, a TOML file, that have no result yet, in parallel, and print the table."
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("grid", type=Path, metavar="GRID")
-    parser.add_argument(
-        "--output-dir", type=Path, metavar="FOLDER", help="the folder of the results (default: runs/GRID)"
-    )
-    add_jobs(parser)
+    flag(parser, "grid", "GRID", None, Path)
+    flag(parser, "--output-dir", "FOLDER", "the folder of the results (default: runs/GRID)", Path)
+    add(parser, "--jobs")
     add_trust(parser, "GRID")
-    parser.add_argument(
-        "--workers", type=processes, default=0, help="processes per run that decode image files (default 0)"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="check the grid and list what would run")
-    parser.set_defaults(kept=_kept)
+    add_workers(parser, "processes per run that decode image files")
+    switch(parser, "--dry-run", "check the grid and list what would run")
+    parser.set_defaults(kept=lambda options: "; finished runs are kept, and the same command continues")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,7 +35,3 @@ def run(options: argparse.Namespace) -> int:
     outcome = run_bench(experiments, folder, options.jobs, workers=options.workers)
     print(bench_report(outcome))
     return 1 if outcome.failures else 0
-
-
-def _kept(options: argparse.Namespace) -> str:
-    return "; finished runs are kept, and the same command continues"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli import flags
+from labelloop.cli.flags import COLUMNS, MISSING, add, add_text, flag, names, passed, read_options, switch
 
 HELP = "correct the labels of a file in seconds, without training"
 DESCRIPTION = (
@@ -15,32 +15,21 @@ DESCRIPTION = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "data", type=Path, metavar="DATA", help="a table, a folder of Parquet parts, or a Hugging Face data set"
-    )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="the labels, as .parquet or .csv")
-    parser.add_argument("--output-dir", type=Path, metavar="RUN", help="a run folder, for `labelloop export`")
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE, or the run in RUN")
-    parser.add_argument(
-        "--pred-probs-column",
-        metavar="A[,B]",
-        type=flags.names,
-        help="a column of lists, an array of an .npz, or a column for every class (guessed: pred_probs, p_...)",
-    )
-    flags.add_columns(parser)
-    flags.add_missing(parser)
-    flags.add_text(parser)
-    flags.add_encoder(parser)
-    flags.add_memory(parser)
-    parser.add_argument("--clean-column", metavar="NAME", help="the clean label (guessed: clean_label, y_clean)")
-    parser.add_argument("--clean-file", type=Path, metavar="FILE", help="clean labels, joined by id")
-    parser.add_argument(
-        "--class-names", metavar="A,B", type=flags.names, help="the classes in the order of probabilities"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="same seed, same result (default 0)")
-    parser.add_argument("--dry-run", action="store_true", help="only read the data, and say how it was understood")
-    parser.add_argument("--quiet", action="store_true", help="no summary")
-    flags.add_report(parser)
+    flag(parser, "data", "DATA", "a table, a folder of Parquet parts, or a Hugging Face data set", Path)
+    flag(parser, "--output", "FILE", "the labels, as .parquet or .csv", Path)
+    flag(parser, "--output-dir", "RUN", "a run folder, for `labelloop export`", Path)
+    switch(parser, "--overwrite", "replace FILE, or the run in RUN")
+    about = "a column of lists, an array of an .npz, or a column for every class (guessed: pred_probs, p_...)"
+    flag(parser, "--pred-probs-column", "A[,B]", about, names, dest="pred_probs_columns")
+    add(parser, *COLUMNS, *MISSING)
+    add_text(parser)
+    add(parser, "--max-memory", "--clean-column")
+    flag(parser, "--clean-file", "FILE", "clean labels, joined by id", Path)
+    flag(parser, "--class-names", "A,B", "the classes in the order of probabilities", names)
+    add(parser, "--seed")
+    switch(parser, "--dry-run", "only read the data, and say how it was understood")
+    switch(parser, "--quiet", "no summary")
+    add(parser, "--no-report")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,13 +37,9 @@ def run(options: argparse.Namespace) -> int:
 
     summary = correct_file(
         options.data,
-        flags.read_options(options),
+        read_options(options),
         Outputs(options.output, options.output_dir, options.overwrite, not options.no_report),
-        pred_probs_columns=options.pred_probs_column,
-        class_names=options.class_names,
-        seed=options.seed,
-        dry_run=options.dry_run,
-        max_memory=options.max_memory,
+        **passed(options, "pred_probs_columns", "class_names", "seed", "dry_run", "max_memory"),
     )
     if not options.quiet or options.dry_run:
         print(summary)

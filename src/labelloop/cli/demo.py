@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from labelloop.cli.flags import flag
+
 HELP = "see it work on real data in less than a minute"
 DESCRIPTION = (
     "Corrupt the labels of scikit-learn's digits, train, and compare with the true labels. No download needed."
@@ -12,8 +14,8 @@ DESCRIPTION = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output-dir", type=Path, default=Path("labelloop-demo"), metavar="FOLDER")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="how many seeds (default 3)")
+    flag(parser, "--output-dir", "FOLDER", None, Path, Path("labelloop-demo"))
+    flag(parser, "--seeds", "N", "how many seeds (default 3)", int, 3)
 
 
 def run(options: argparse.Namespace) -> int:

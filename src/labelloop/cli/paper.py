@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from labelloop.cli.flags import add_jobs, processes
+from labelloop.cli.flags import add, add_workers, flag, switch
 from labelloop.errors import UsageError
 
 HELP = "show the tables and figures of the paper, from stored runs or new ones"
@@ -14,27 +14,17 @@ DESCRIPTION = "Without NAME: list every table and figure of the paper, which run
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name", nargs="?", default="", metavar="NAME", help="table1 to table9, figure1 to figure7, weights"
-    )
-    parser.add_argument(
-        "--scale",
-        choices=("small", "full"),
-        default="small",
-        help="small runs on a CPU; full is the paper's protocol and needs a GPU",
-    )
+    flag(parser, "name", "NAME", "table1 to table9, figure1 to figure7, weights", str, "", nargs="?")
+    about = "small runs on a CPU; full is the paper's protocol and needs a GPU"
+    flag(parser, "--scale", None, about, str, "small", choices=("small", "full"))
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--rerun", action="store_true", help="run it again and compare with the stored runs")
-    how.add_argument("--dry-run", action="store_true", help="list what would run, with all settings")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it to FILE.png and FILE.svg")
-    parser.add_argument(
-        "--output-dir", type=Path, metavar="FOLDER", help="the folder of new runs (default: runs/paper)"
-    )
-    add_jobs(parser)
-    parser.add_argument(
-        "--workers", type=processes, default=0, help="processes per run that decode image files (default 0)"
-    )
-    parser.add_argument("--without-gpu", action="store_true", help="run the full scale on a CPU (takes months)")
+    switch(how, "--rerun", "run it again and compare with the stored runs")
+    switch(how, "--dry-run", "list what would run, with all settings")
+    flag(parser, "--figure", "FILE", "draw it to FILE.png and FILE.svg", Path)
+    flag(parser, "--output-dir", "FOLDER", "the folder of new runs (default: runs/paper)", Path)
+    add(parser, "--jobs")
+    add_workers(parser, "processes per run that decode image files")
+    switch(parser, "--without-gpu", "run the full scale on a CPU (takes months)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import add_run, share_of
+from labelloop.cli.flags import add, flag, share_of
 
 HELP = "choose the rows to label next, and say whether it is worth it"
 DESCRIPTION = (
@@ -15,18 +15,12 @@ DESCRIPTION = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument("--count", type=int, metavar="N", help="how many rows (default 200, or what --max-error takes)")
-    parser.add_argument(
-        "--max-error",
-        type=share_of,
-        metavar="SHARE",
-        help="choose random rows instead, to certify labels as at most this share wrong, such as 2%%",
-    )
-    parser.add_argument(
-        "--certainty", type=share_of, default=0.95, metavar="SHARE", help="of --max-error (default 95%%)"
-    )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="a .csv file (default: verify.csv in RUN)")
+    add(parser, "run_folder")
+    flag(parser, "--count", "N", "how many rows (default 200, or what --max-error takes)", int)
+    about = "choose random rows instead, to certify labels as at most this share wrong, such as 2%%"
+    flag(parser, "--max-error", "SHARE", about, share_of)
+    add(parser, "--certainty")
+    flag(parser, "--output", "FILE", "a .csv file (default: verify.csv in RUN)", Path)
 
 
 def run(options: argparse.Namespace) -> int:

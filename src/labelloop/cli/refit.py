@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import Renamed, add_report, add_run
+from labelloop.cli.flags import Renamed, add, flag, passed, switch
 
 HELP = "correct again with new clean rows, in seconds"
 DESCRIPTION = (
@@ -15,22 +15,15 @@ DESCRIPTION = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument(
-        "--clean-file",
-        type=Path,
-        metavar="FILE",
-        help="clean labels, joined by id (default: the decisions of `labelloop review`)",
-    )
+    add(parser, "run_folder")
+    about = "clean labels, joined by id (default: the decisions of `labelloop review`)"
+    flag(parser, "--clean-file", "FILE", about, Path)
     parser.add_argument("--verified", action=Renamed, now="--clean-file")
-    parser.add_argument(
-        "--random-sample",
-        action="store_true",
-        help="the new clean rows were drawn at random, as `plan --max-error` does, so they judge too",
-    )
-    parser.add_argument("--output-dir", type=Path, metavar="NEW", help="the folder of the new run (default: RUN-refit)")
-    parser.add_argument("--overwrite", action="store_true", help="replace the run in NEW")
-    add_report(parser)
+    about = "the new clean rows were drawn at random, as `plan --max-error` does, so they judge too"
+    switch(parser, "--random-sample", about)
+    flag(parser, "--output-dir", "NEW", "the folder of the new run (default: RUN-refit)", Path)
+    switch(parser, "--overwrite", "replace the run in NEW")
+    add(parser, "--no-report")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,13 +31,6 @@ def run(options: argparse.Namespace) -> int:
     from labelloop.workflows.review import next_folder
 
     output = options.output_dir or next_folder(options.run_folder)
-    text = refit_run(
-        options.run_folder,
-        options.clean_file,
-        output,
-        random_sample=options.random_sample,
-        overwrite=options.overwrite,
-        report=not options.no_report,
-    )
-    print(text)
+    more = passed(options, "random_sample", "overwrite")
+    print(refit_run(options.run_folder, options.clean_file, output, report=not options.no_report, **more))
     return 0

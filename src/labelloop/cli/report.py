@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from labelloop.cli.flags import flag, switch
 from labelloop.progress import clock
 
 HELP = "write the results of a run, or of several side by side, as one HTML page"
@@ -16,11 +17,9 @@ DESCRIPTION = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="the folder of a run")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="the page to write (default: report.html)")
-    parser.add_argument(
-        "--figures", action="store_true", help="also draw reliability.png and .svg into each RUN; needs matplotlib"
-    )
+    flag(parser, "runs", "RUN", "the folder of a run", Path, nargs="+")
+    flag(parser, "--output", "FILE", "the page to write (default: report.html)", Path)
+    switch(parser, "--figures", "also draw reliability.png and .svg into each RUN; needs matplotlib")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import tempfile
 from html import escape
 from pathlib import Path
 
-from labelloop.cli.flags import add_run
+from labelloop.cli.flags import add, flag, switch
 
 HELP = "label the doubtful rows of a run on a local page"
 DESCRIPTION = (
@@ -19,10 +19,10 @@ DESCRIPTION = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument("--port", type=int, default=0, help="the port of the page (default: any free one)")
-    parser.add_argument("--name", metavar="NAME", help="the name of the reviewer; can be changed on the page")
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    add(parser, "run_folder")
+    flag(parser, "--port", None, "the port of the page (default: any free one)", int, 0)
+    flag(parser, "--name", "NAME", "the name of the reviewer; can be changed on the page")
+    switch(parser, "--open", "open the page in a browser")
     parser.set_defaults(kept=lambda options: "; every decision is kept")
 
 

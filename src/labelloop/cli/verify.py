@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from labelloop.cli.flags import flag
+
 HELP = "say which files of a run are whole, damaged, missing or foreign"
 DESCRIPTION = (
     "Compare every file of RUN, or of an exported model, with the checksums that were written with it. Nothing is"
@@ -13,7 +15,7 @@ DESCRIPTION = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the folder of a run or of an exported model")
+    flag(parser, "run_folder", "RUN", "the folder of a run or of an exported model", Path)
 
 
 def run(options: argparse.Namespace) -> int:

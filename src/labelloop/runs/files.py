@@ -69,22 +69,25 @@ def sweep(folder: Path, name: str | None = None) -> None:
     """
     for entry in os.scandir(folder):
         found = PARTIAL.fullmatch(entry.name)
-        if found and found[3] == _host() and (name is None or found[1] == name) and not _lives(int(found[2])):
+        if not found or found[3] != _host() or (name is not None and found[1] != name):
+            continue
+        if int(found[2]) == os.getpid() or not is_alive(found[2]):  # this one writes a file only once at a time
             with suppress(OSError):
                 shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
 
 
-def _lives(pid: int) -> bool:
-    """Whether a process may still be writing; this one writes a file only once at a time."""
-    if pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
+def is_alive(pid: object) -> bool:
+    """Whether there is a process of this number that has not ended, whether or not its parent has collected it."""
+    if os.name == "nt":  # os.kill would end the process there
         return True
-    return True
+    try:
+        os.kill(int(str(pid)), 0)
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except OSError:  # of another user, or not on Linux
+        return True
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def _move(partial: Path, path: Path, new: bool) -> None:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from labelloop.errors import DataError
-from labelloop.runs.files import naming
+from labelloop.runs.files import is_alive, naming
 from labelloop.trust import NO_LINK, small_file
 
 try:
@@ -184,28 +184,7 @@ def _must_be_believed(owner: dict[str, object]) -> bool:
     """Whether a file that the system has not locked is a lock all the same: of another machine, or an older version."""
     if owner["host"] != socket.gethostname():
         return True
-    return not owner.get("flock") and owner["pid"] != os.getpid() and _is_alive(owner["pid"])
-
-
-def _is_alive(pid: object) -> bool:
-    if os.name == "nt":  # os.kill would end the process there
-        return True
-    try:
-        os.kill(int(str(pid)), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return not _has_ended(int(str(pid)))
-
-
-def _has_ended(pid: int) -> bool:
-    """Whether a process is a zombie: it has ended, but its parent has not collected it yet."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not Linux
-        return False
-    return status.rpartition(")")[2].split()[0] == "Z"
+    return not owner.get("flock") and owner["pid"] != os.getpid() and is_alive(owner["pid"])
 
 
 def _forget() -> None:

@@ -7,7 +7,6 @@ import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ def row_arrays(given: Labels, clean: Labels, **inputs: Floats | None) -> RowArra
     for name, values in inputs.items():
         if values is not None:
             wide = name not in ("features", "extra") or _most(values) > float(np.finfo(np.float16).max)
-            narrow = None if wide else by_chunks(partial(_rows_of, values), values.shape, np.float16)
+            narrow = None if wide else by_chunks(values.__getitem__, values.shape, np.float16)
             kept[name] = values.astype(np.float32, copy=False) if narrow is None else narrow
     arrays = RowArrays(given, clean, clean != MISSING, kept)
     return arrays if sum(values.nbytes for values in _by_name(arrays).values()) <= LARGEST else None
@@ -71,10 +70,6 @@ def _most(values: Floats) -> float:
     """The largest of their magnitudes, chunk by chunk."""
     chunks = (values[rows] for rows in row_chunks(*values.shape))
     return max((float(max(chunk.max(initial=0), -chunk.min(initial=0))) for chunk in chunks), default=0.0)
-
-
-def _rows_of(values: Floats, rows: slice) -> Floats:
-    return values[rows]
 
 
 def write_row_arrays(folder: Path, arrays: RowArrays) -> None:
@@ -148,10 +143,14 @@ def read_model(folder: Path, needed: set[str]) -> tuple[dict[str, NDArray], dict
 def copy_model(source: Path, folder: Path) -> None:
     """Copies the model of a run, if it has one."""
     for name in MODEL_FILES:
-        if (source / name).exists():
-            content = checked(source, name).read_bytes()
-            write_atomically(folder / name, lambda path, content=content: path.write_bytes(content))  # type: ignore[misc]
+        _copy(source, folder, name)
     copy_encoder(source, folder)
+
+
+def _copy(source: Path, folder: Path, name: str) -> None:
+    if (source / name).exists():
+        content = checked(source, name).read_bytes()
+        write_atomically(folder / name, lambda place: place.write_bytes(content))
 
 
 def copy_encoder(source: Path, folder: Path) -> None:
@@ -197,9 +196,7 @@ def write_preview(folder: Path, preview: Preview) -> None:
 
 def copy_preview(folder: Path, target: Path) -> None:
     """Copies preview.parquet, if there is one, to another run of the same rows."""
-    if (folder / PREVIEW).exists():
-        content = checked(folder, PREVIEW).read_bytes()
-        write_atomically(target / PREVIEW, lambda place: place.write_bytes(content))
+    _copy(folder, target, PREVIEW)
 
 
 def read_preview(folder: Path) -> Preview:
@@ -212,11 +209,11 @@ def read_preview(folder: Path) -> Preview:
     table = read_parquet(checked(folder, PREVIEW))
     try:
         about = json.loads((table.schema.metadata or {})[b"labelloop"])
-        kind = {"image": "image", "text": "text", "values": "values"}[about["kind"]]
+        kind, shown_as = about["kind"], KINDS[about["kind"]]
         rows, shown = table["row"].to_pylist(), table["shown"].to_pylist()
         columns, types = about.get("columns", []), (table.schema.field("row").type, table.schema.field("shown").type)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it has no {error}") from None
-    if not isinstance(columns, list) or types != (pa.int64(), KINDS[kind]) or None in rows:
+    if not isinstance(columns, list) or types != (pa.int64(), shown_as) or None in rows:
         raise ValueError("its columns are of other types")
     return Preview(kind, rows, shown, tuple(map(str, columns)), str(about.get("sample", "")))

@@ -212,24 +212,14 @@ def _from_version_1(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 def _without_gone(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The settings without those that no longer exist. Refuses one that made a difference."""
-    flat = _flat(config)
+    found = {key: value for key, value in config.items() if key != "corrector"}
+    corrector = dict(config.get("corrector", {}))
     for key, harmless in GONE.items():
-        if (value := flat.pop(key, harmless)) != harmless:
+        place = corrector if key.startswith("corrector.") else found
+        if (value := place.pop(key.removeprefix("corrector."), harmless)) != harmless:
             raise DataError(
                 f"{path}: the run used {key} = {value!r}, a setting that no longer exists; run it again without it"
             )
-    return _nested(flat)
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with those of the corrector flattened: corrector.hidden."""
-    corrector = {f"corrector.{key}": value for key, value in values.get("corrector", {}).items()}
-    return {key: value for key, value in values.items() if key != "corrector"} | corrector
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: value for key, value in values.items() if "." not in key}
-    corrector = {key.removeprefix("corrector."): value for key, value in values.items() if "." in key}
     return found | ({"corrector": corrector} if corrector else {})
 
 
