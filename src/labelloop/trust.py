@@ -320,8 +320,8 @@ def memory_errors() -> Iterator[None]:
         raise MemoryError(str(error)) from None
 
 
-def load_array(path: Path) -> NDArray:
-    """The array of an .npy file.
+def load_array(path: Path, *, mapped: bool = False) -> NDArray:
+    """The array of an .npy file; if `mapped`, read when it is looked at.
 
     Raises:
         ValueError: It is damaged, or claims more than it holds.
@@ -329,15 +329,7 @@ def load_array(path: Path) -> NDArray:
     with memory_errors(), path.open("rb") as file:
         check_header(file, os.fstat(file.fileno()).st_size, path.name)
         file.seek(0)
-        return np.load(file, allow_pickle=False)
-
-
-def mapped_array(path: Path) -> NDArray:
-    """The array of an .npy file, read when it is looked at; see `load_array`."""
-    with memory_errors():
-        with path.open("rb") as file:
-            check_header(file, os.fstat(file.fileno()).st_size, path.name)
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.load(path if mapped else file, mmap_mode="r" if mapped else None, allow_pickle=False)
 
 
 def check_growth(size: int, total: int) -> None:

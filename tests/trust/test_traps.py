@@ -75,8 +75,8 @@ def test_archives_that_grow_without_end_are_refused(tmp_path: Path, small: None)
 
 def damaged_archive(case: str) -> bytes:
     """An .npz file of a table, cut, compressed or damaged in some way."""
-    place, rows = io.BytesIO(), np.random.default_rng(0)
-    arrays = {"x": rows.random((40, 3), np.float32), "y": np.arange(40) % 2, "y_clean": np.arange(40) % 2}
+    place, codes = io.BytesIO(), np.arange(40) % 2
+    arrays: dict[str, Any] = {"x": np.random.default_rng(0).random((40, 3)), "y": codes, "y_clean": codes}
     if case == "a single value":
         np.savez(place, **arrays | {"y": np.zeros(())})
         return place.getvalue()

@@ -97,7 +97,7 @@ def export(
         raise UsageError(
             f"{output} is inside {source}, the input, which must not change; give another path with --output"
         )
-    changes, undo_file = _companions(output)
+    changes, undo_file = (output.with_name(f"{output.name}.{ending}") for ending in ("changes.csv", "undo.zip"))
     with marked(output, (changes, undo_file), what) as done:
         write_data, write_undo = _writers(
             run, to, source, decision, output, replace=replace, copy=copy, safe_cells=safe_cells
@@ -201,11 +201,6 @@ def _same_files(run: Run, folder: Path) -> bool:
     return run.source.get("listing") == listing_of(folder, names)
 
 
-def _companions(output: Path) -> tuple[Path, Path]:
-    """The list of changes and the undo file, next to the output."""
-    return output.with_name(f"{output.name}.changes.csv"), output.with_name(f"{output.name}.undo.zip")
-
-
 def _writers(
     run: Run, to: str, source: Path, decision: Decision, output: Path, *, replace: bool, copy: bool, safe_cells: bool
 ) -> tuple[Callable[[], object], Callable[[Path], object] | None]:
@@ -244,14 +239,12 @@ def _writers(
 def _without_strange_links(run: Run, source: Path, ids: list[str]) -> list[str]:
     """The files of a tree, without links out of it to what the run has not read as an image."""
     root, read, files = os.path.realpath(source), set(ids) - _never_read(run, ids), files_of(source)
-    strange = [name for name in files if name not in read and not _is_below(root, source / name)]
+    strange = [
+        name for name in files if name not in read and not Path(os.path.realpath(source / name)).is_relative_to(root)
+    ]
     if strange:
         warnings.warn(f"{source}: {len(strange)} links to other files are not copied: {some(strange)}", stacklevel=4)
     return [name for name in files if name not in set(strange)]
-
-
-def _is_below(root: str, path: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(root)
 
 
 def _never_read(run: Run, names: list[str]) -> set[str]:

@@ -53,7 +53,9 @@ def table_writer(run: Run, source: Path, to: str, decision: Decision, replace: b
         pieces = _edited_lines(run, source, decision, replace)
     else:
         table = _labelled(run, source, _read(run, source), decision, replace)
-        _check_nesting(table, to)
+        nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+        if nested and to in DELIMITERS:
+            raise UsageError(f"column {nested[0]!r} holds lists, which {to} cannot store; use parquet or jsonl")
         return lambda path: _write(table, to, path)
 
     def write(path: Path) -> None:
@@ -238,12 +240,6 @@ def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
     return pa.array(values, kind)
-
-
-def _check_nesting(table: pa.Table, to: str) -> None:
-    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
-    if nested and to in DELIMITERS:
-        raise UsageError(f"column {nested[0]!r} holds lists, which {to} cannot store; use parquet or jsonl")
 
 
 def _write(table: pa.Table, to: str, path: Path) -> None:

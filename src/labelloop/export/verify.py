@@ -6,14 +6,13 @@ from pathlib import Path
 
 from labelloop.errors import DataError
 from labelloop.runs.files import read_json, sha256_of
-from labelloop.runs.folder import PLAN, REPORT, RUN, UNREADABLE
+from labelloop.runs.folder import CHECKPOINT, PLAN, REPORT, RUN, UNREADABLE, check_holds
 from labelloop.runs.lock import LOCK
 from labelloop.runs.manifest import MANIFEST, Checked, compare
 from labelloop.runs.result_files import MODEL_FILES
 from labelloop.runs.reviews import REVIEWS, read_answers
 from labelloop.trust import inside
 
-CHECKPOINT = "checkpoint"
 LATER = (
     LOCK,
     REPORT,
@@ -33,8 +32,7 @@ def verify(folder: Path) -> tuple[list[Checked], list[str]]:
     Raises:
         DataError: It is neither a run nor a model, or its manifest is damaged.
     """
-    if not folder.is_dir() or not any((folder / name).exists() for name in (RUN, MANIFEST, *MODEL_FILES)):
-        raise DataError(f"{folder} is not a run folder: it has no run.json; give the folder of --output-dir")
+    check_holds(folder, (RUN, MANIFEST, *MODEL_FILES))
     found = compare(folder, LATER)
     remarks = []
     if not (folder / MANIFEST).exists():

@@ -189,6 +189,15 @@ def holds_run(path: Path) -> bool:
     return (path / RUN).exists()
 
 
+def check_holds(path: Path, names: Iterable[str] = (RUN,)) -> None:
+    """Refuses what is no folder, or holds none of these files."""
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "does not exist"
+        raise DataError(f"{path} {what}; give the folder that `labelloop fit --output-dir` wrote")
+    if not any((path / name).exists() for name in names):
+        raise DataError(f"{path} is not a run folder: it has no run.json; give the folder of --output-dir")
+
+
 def is_left_of(path: Path, kind: str | None) -> bool:
     """Whether a folder holds what a killed run of this kind left, and nothing that anybody has worked on since."""
     if kind is None or not holds_run(path) or (path / REVIEWS).exists():

@@ -16,8 +16,6 @@ from labelloop.types import MISSING, Floats, Labels
 BINS = 15  # bins of the expected calibration error, as in most papers
 TINY = 1e-12
 
-CHUNK = 1 << 16  # rows at a time: targets may be a file larger than memory
-
 
 def label_table(
     ids: NDArray, classes: Sequence[Any], given: Labels, clean: Labels, targets: Floats, predicted: Labels
@@ -153,8 +151,8 @@ def label_counts(given: Labels, targets: Floats, num_classes: int) -> NDArray[np
         num_classes: C.
     """
     counts = np.zeros((num_classes, num_classes))
-    for start in range(0, len(given), CHUNK):
-        labels, soft = given[start : start + CHUNK], targets[start : start + CHUNK]
+    for rows in row_chunks(*targets.shape):
+        labels, soft = given[rows], targets[rows]
         counted = (labels != MISSING) & ~np.isnan(soft[:, 0])
         np.add.at(counts.T, labels[counted], soft[counted].astype(np.float64))
     return counts

@@ -12,7 +12,7 @@ import pyarrow as pa
 from labelloop.errors import DataError
 from labelloop.large_arrays import is_large, mapped_file
 from labelloop.runs.files import read_parquet, sha256_of
-from labelloop.runs.folder import LABELS, read_record
+from labelloop.runs.folder import LABELS, TARGETS, check_holds, read_record
 from labelloop.runs.labels import as_now
 from labelloop.runs.manifest import MANIFEST, checked
 from labelloop.runs.result_files import FEATURES, LARGEST, RowArrays, read_row_arrays
@@ -89,11 +89,7 @@ def read_run(path: Path) -> Run:
     Raises:
         DataError: It is not a run folder, it is not finished, or its files do not belong together.
     """
-    if not path.is_dir():
-        what = "is a file" if path.exists() else "does not exist"
-        raise DataError(f"{path} {what}; give the folder that `labelloop fit --output-dir` wrote")
-    if not (path / "run.json").exists():
-        raise DataError(f"{path} is not a run folder: it has no run.json; give the folder of --output-dir")
+    check_holds(path)
     record = read_record(path)
     if record.state != "finished":
         raise DataError(
@@ -101,14 +97,14 @@ def read_run(path: Path) -> Run:
         )
     if not (path / MANIFEST).exists():
         warnings.warn(f"{path} has no {MANIFEST}: an older version wrote it, so damage cannot be noticed", stacklevel=2)
-    lacking = [name for name in ("labels.parquet", "targets.npy") if not (path / name).exists()]
+    lacking = [name for name in (LABELS, TARGETS) if not (path / name).exists()]
     if lacking:
         raise DataError(f"{path} is not a complete run folder: it has no {' and no '.join(lacking)}; {AGAIN}")
     try:
         labels = read_parquet(checked(path, LABELS))
         check_labels(labels, path / LABELS, complete=True)
         labels = as_now(labels)
-        file = checked(path, "targets.npy")
+        file = checked(path, TARGETS)
         targets = mapped_file(file) if is_large(file.stat().st_size) else load_array(file)
     except DataError:
         raise
@@ -120,5 +116,5 @@ def read_run(path: Path) -> Run:
         raise DataError(f"{path / 'run.json'}: data.classes is missing; {AGAIN}")
     run = Run(path, record, labels, targets)
     check_classes(labels, run.classes, path / LABELS)
-    check_targets(targets, len(labels), len(run.classes), path / "targets.npy")
+    check_targets(targets, len(labels), len(run.classes), path / TARGETS)
     return run

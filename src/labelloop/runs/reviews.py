@@ -18,7 +18,7 @@ import numpy as np
 
 from labelloop.errors import DataError
 from labelloop.runs.files import sync_folder
-from labelloop.runs.schema import check
+from labelloop.runs.schema import TEXT_OR_NONE, check
 from labelloop.trust import NO_LINK, file_in
 from labelloop.types import Labels
 
@@ -33,6 +33,9 @@ ACTIONS = ("keep", "accept", "label", "unsure", "skip", "undo")
 IMPROVE, ESTIMATE, GRID, SETTLE = "improve", "estimate", "grid", "settle"  # where an answer was given
 QUEUES = (IMPROVE, ESTIMATE, GRID, SETTLE)
 LATER = ("queue", "batch", "blind")  # left out where they say nothing, so that older versions can read the line
+TEXTS = ("key", "id", "reviewer", "action", "at")
+SHAPE = {**dict.fromkeys(TEXTS, str), "row": int, "label": TEXT_OR_NONE, "blind?": bool}
+SHAPE |= dict.fromkeys(("undoes?", "queue?", "batch?"), TEXT_OR_NONE)
 SETTLED = ""  # stands for the one who settles, beside the names of reviewers
 
 
@@ -160,12 +163,7 @@ def _answer(line: bytes, path: Path) -> Answer | None:
         raise DataError(
             f"{path}: a line is not a reviewer's answer ({error}); a newer version may have written it"
         ) from None
-    texts = (answer.key, answer.id, answer.reviewer, answer.at)
-    named = (answer.label, answer.undoes, answer.queue, answer.batch)
-    right = type(answer.row) is int and type(answer.blind) is bool and all(isinstance(text, str) for text in texts)
-    if not right or not all(text is None or isinstance(text, str) for text in named):
-        raise DataError(f"{path}: a line is not a reviewer's answer (a field is of another type)")
-    check(found, {}, path)
+    check(found, SHAPE, path)
     if answer.action not in ACTIONS or answer.queue not in (None, *QUEUES):
         what = f"action {answer.action!r:.40}" if answer.action not in ACTIONS else f"queue {answer.queue!r:.40}"
         raise DataError(f"{path}: unknown {what}; a newer version may have written it")

@@ -12,16 +12,24 @@ from numpy.typing import NDArray
 
 from labelloop.errors import DataError
 from labelloop.runs.files import read_json, read_parquet
-from labelloop.runs.folder import OUR_FILES, read_metrics
+from labelloop.runs.folder import OUR_FILES, check_holds, read_metrics
 from labelloop.runs.labels import as_now
 from labelloop.runs.manifest import MANIFEST, checked
 from labelloop.runs.result_files import PREVIEW, Preview, read_preview
 from labelloop.runs.run_json import from_json
 from labelloop.runs.schema import check_labels
-from labelloop.trust import mapped_array
+from labelloop.trust import load_array
 from labelloop.types import MISSING, Floats, Labels
 
 COLUMNS = ("id", "given_label", "corrected_label", "corrected_confidence", "verified", "label_score")
+
+UNFINISHED = {
+    "running": "the run is still running, or was killed: its labels come at the end; continue a killed run with"
+    " `labelloop fit --resume`",
+    "failed": "the run failed: {}",
+    "interrupted": "the run was interrupted; continue it with `labelloop fit --resume`",
+}
+UNKNOWN = "run.json does not say how the run ended: it is half-written, or an older version wrote it"
 
 
 @dataclass(frozen=True)
@@ -97,11 +105,7 @@ def survey(folder: Path) -> Survey:
     Raises:
         DataError: It is not a run folder.
     """
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise DataError(f"{folder} {what}; give the folder that `labelloop fit --output-dir` wrote")
-    if not any((folder / name).exists() for name in OUR_FILES):
-        raise DataError(f"{folder} is not a run folder: it has no run.json; give the folder of --output-dir")
+    check_holds(folder, OUR_FILES)
     missing: list[str] = []
     record = _record(folder, missing)
     labels = _labels(folder, missing)
@@ -126,15 +130,8 @@ def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
         missing.append(str(error))
         return {}
     state = found.get("state")
-    if state == "running":
-        missing.append("the run is still running, or was killed: its labels come at the end; continue a killed run with"
-                       " `labelloop fit --resume`")  # fmt: skip
-    elif state == "failed":
-        missing.append(f"the run failed: {found.get('stop_reason') or 'no reason is recorded'}")
-    elif state == "interrupted":
-        missing.append("the run was interrupted; continue it with `labelloop fit --resume`")
-    elif state != "finished":
-        missing.append("run.json does not say how the run ended: it is half-written, or an older version wrote it")
+    if state != "finished":
+        missing.append(UNFINISHED.get(str(state), UNKNOWN).format(found.get("stop_reason") or "no reason is recorded"))
     if state == "finished" and not (folder / MANIFEST).exists():
         missing.append(f"there is no {MANIFEST}: an older version wrote the run, so damage cannot be noticed")
     if state == "finished" and not found.get("estimate"):
@@ -144,11 +141,10 @@ def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
 
 def _metrics(folder: Path, missing: list[str]) -> list[dict[str, Any]]:
     try:
-        found = read_metrics(folder)
+        return read_metrics(folder)
     except (DataError, ValueError) as error:
         missing.append(f"the record of the epochs cannot be read: {error}")
         return []
-    return [row for row in found if isinstance(row, dict) and "epoch" in row]
 
 
 def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
@@ -170,7 +166,7 @@ def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
 
 def _targets(folder: Path, labels: pa.Table | None, missing: list[str]) -> Floats | None:
     try:
-        targets = mapped_array(checked(folder, "targets.npy"))
+        targets = load_array(checked(folder, "targets.npy"), mapped=True)
     except FileNotFoundError:
         missing.append("targets.npy is missing: the noise matrix is unknown")
         return None

@@ -28,7 +28,7 @@ from labelloop.errors import DataError
 from labelloop.large_arrays import by_chunks, is_on_disk, row_chunks
 from labelloop.runs.files import read_json, write_atomically, write_json
 from labelloop.training.averaging import WeightAverage
-from labelloop.trust import file_in, inside, mapped_array
+from labelloop.trust import file_in, inside, load_array
 
 ADVICE = "restore it from a copy, or start again in another folder (nothing was changed)"
 EVERY = 300.0  # seconds between two checkpoints
@@ -246,7 +246,7 @@ def large_file(folder: Path, key: str, array: NDArray, written: Mapping[str, Any
 def read_large(path: Path, expected: Mapping[str, Any]) -> NDArray:
     """Reads an array back, and refuses it if its size or checksum differs."""
     try:
-        stored = mapped_array(file_in(path.parent, path.name))
+        stored = load_array(file_in(path.parent, path.name), mapped=True)
     except FileNotFoundError:
         raise DataError(f"{path} is missing from the checkpoint; {ADVICE}") from None
     except ValueError as error:
