@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import itertools
 import json
 import os
 import resource
@@ -251,14 +252,14 @@ def errors() -> str:
     return Path(os.environ["TORTURE_ERRORS"]).read_text(errors="replace")
 
 
-def everything(names: list[str], step: int, how: str) -> list[dict[str, Any]]:
-    """One record per command."""
+def everything(names: list[str], step: int, ways: list[str]) -> list[dict[str, Any]]:
+    """One record per way and command."""
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         os.environ["TORTURE_ERRORS"] = str(place / "errors.txt")
         os.environ["LABELLOOP_CACHE"] = "cache"  # of the case
         found = []
-        for name in names:
+        for how, name in itertools.product(ways, names):
             if name == "review":
                 found.append(review_stopped(place / "review", step, how))
             else:
@@ -272,6 +273,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--commands", default=",".join((*COMMANDS, "review")))
-    parser.add_argument("--how", choices=("killed", "full", "read-only", "memory", "allocation"), default="killed")
+    parser.add_argument("--how", default="killed", help="killed, full, read-only, memory, allocation, or several")
     options = parser.parse_args()
-    sys.exit(any(one["wrong"] for one in everything(options.commands.split(","), options.step, options.how)))
+    sys.exit(any(one["wrong"] for one in everything(options.commands.split(","), options.step, options.how.split(","))))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import json
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ import torch
 
 from labelloop.cli import main
 from labelloop.models import Normalise, TwoHeadClassifier, build_encoder
+from labelloop.runs.manifest import read_manifest, write_manifest
 from labelloop.trained_model import TrainedModel
 
 ROWS = "id,a,b,label,clean_label\n" + "".join(
@@ -59,11 +64,24 @@ def model(folder: Path) -> Path:
     return folder
 
 
-def corrected_run(folder: Path) -> Path:
-    """A run of `labelloop correct` on a small table, without a report."""
-    (folder.parent / "rows.csv").write_text(ROWS)
-    ended = told("correct", folder.parent / "rows.csv", "--output-dir", folder, "--quiet", "--no-report")
+@cache
+def _made() -> Path:
+    """A folder with rows.csv and the run of `labelloop correct` on it, made once."""
+    place = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    (place / "rows.csv").write_text(ROWS)
+    ended = told("correct", place / "rows.csv", "--output-dir", place / "run", "--quiet", "--no-report")
     assert ended.code == 0, ended.err
+    return place
+
+
+def corrected_run(folder: Path) -> Path:
+    """A run of `labelloop correct` on rows.csv beside it, without a report: a copy that says it was made there."""
+    shutil.copytree(_made() / "run", folder)
+    shutil.copyfile(_made() / "rows.csv", folder.parent / "rows.csv")
+    record = (folder / "run.json").read_text()
+    (folder / "run.json").write_text(record.replace(str(_made()), str(folder.parent)))
+    write_manifest(folder, list(read_manifest(folder) or {}))
     return folder
 
 

@@ -230,6 +230,7 @@ def test_a_file_is_on_disk_before_it_has_its_name_and_gets_it_in_one_step(
 
     def named(old: object, new: object) -> None:
         done.append(("replace", os.stat(str(old)).st_ino))
+        assert Path(str(new)).read_text() == "old"  # until then
         replace(str(old), str(new))
 
     monkeypatch.setattr(os, "replace", named)
