@@ -21,9 +21,11 @@ from made_runs import made_run
 from PIL import Image
 from strangers import ROWS, change, corrected_run, model, told
 
+from labelloop import trust
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
 from labelloop.export.undo import undo, write_tree_undo
+from labelloop.runs import files
 from labelloop.runs.files import read_parquet
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.read import read_run
@@ -355,8 +357,9 @@ def test_a_header_that_claims_80_terabytes_takes_no_memory(tmp_path: Path) -> No
     assert (ended.code, "claims 80000000000000 bytes" in ended.err) == (1, True)
 
 
-def test_an_archive_that_grows_a_thousandfold_is_refused(tmp_path: Path) -> None:
-    size = 2**31
+def test_an_archive_that_grows_a_thousandfold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trust, "SUSPICIOUS", 2**20)
+    size = 2**26
     with (
         zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made,
         made.open("X.npy", "w", force_zip64=True) as member,
@@ -364,7 +367,7 @@ def test_an_archive_that_grows_a_thousandfold_is_refused(tmp_path: Path) -> None
         member.write(npy((size // 8,)))
         for _ in range(size // 2**24):
             member.write(bytes(2**24))
-    assert (tmp_path / "bomb.npz").stat().st_size < 2**22
+    assert (tmp_path / "bomb.npz").stat().st_size < 2**17
     with pytest.raises(ValueError, match="claims"):
         load_arrays(tmp_path / "bomb.npz")
     ended = told("fit", tmp_path / "bomb.npz", "--dry-run")
@@ -372,11 +375,14 @@ def test_an_archive_that_grows_a_thousandfold_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["labels.parquet", "preview.parquet"])
-def test_a_table_that_grows_a_thousandfold_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_table_that_grows_a_thousandfold_is_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Parquet says "the same value a billion times" in a few bytes."""
     run = corrected_run(tmp_path / "run")
+    monkeypatch.setattr(files, "SUSPICIOUS", 2**20)
     schema = pq.read_schema(run / name)
-    rows = 2**24
+    rows = 2**18
     one = pa.table(
         {key: pa.repeat(pa.scalar(None, schema.field(key).type), rows) for key in schema.names}, schema=schema
     )
