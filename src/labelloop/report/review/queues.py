@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from labelloop.runs.survey import Survey
 
 LONGEST_WORDS = 200
 KEPT = 32  # filters whose rows are remembered
+MANY = 20_000  # hits of a search
+END = "\0"  # between two texts
 
 
 @dataclass(frozen=True)
@@ -135,8 +139,8 @@ class Queues:
     def _with_words(self, words: str) -> NDArray[np.bool_]:
         """The rows whose id, text or values contain the words."""
         ids, texts, places = self._searched
-        found = _contain(ids, words)
-        found[places[_contain(texts, words)]] = True
+        found = ids.contain(words)
+        found[places[texts.contain(words)]] = True
         return found
 
     @cached_property
@@ -144,18 +148,32 @@ class Queues:
         return np.nan_to_num(self._rows.confidence)
 
     @cached_property
-    def _searched(self) -> tuple[Any, Any, NDArray[np.int64]]:
-        """All ids, and the texts or values that the run keeps with their rows, in small letters."""
+    def _searched(self) -> tuple[Searched, Searched, NDArray[np.int64]]:
+        """All ids, and the texts or values that the run keeps with their rows."""
         run, preview = self._run, self._run.preview
         assert run.labels is not None
-        ids = pc.utf8_lower(run.labels["id"]).fill_null("").combine_chunks()
-        if preview is None or preview.kind == "image":
-            return ids, pa.array([], pa.string()), np.array([], np.int64)
-        kept = [(row, look) for row, look in zip(preview.rows, preview.shown, strict=True) if 0 <= row < len(ids)]
+        ids = run.labels["id"].to_pylist()
+        kept: list[tuple[int, Any]] = []
+        if preview is not None and preview.kind != "image":
+            kept = [(row, look) for row, look in zip(preview.rows, preview.shown, strict=True) if 0 <= row < len(ids)]
         texts = [look if isinstance(look, str) else " ".join(look or ()) for _, look in kept]
-        return ids, pc.utf8_lower(pa.array(texts, pa.string())), np.array([row for row, _ in kept], np.int64)
+        return Searched(ids), Searched(texts), np.array([row for row, _ in kept], np.int64)
 
 
-def _contain(texts: Any, words: str) -> NDArray[np.bool_]:
-    """Which texts contain the words: where `find_substring` finds a place, in half the time of `match_substring`."""
-    return np.asarray(pc.find_substring(texts, words)) >= 0
+class Searched:
+    """Texts in small letters, to search for words."""
+
+    def __init__(self, texts: Sequence[str | None]) -> None:
+        self._texts = pc.utf8_lower(pa.array(texts, pa.string()).fill_null(""))
+        lowered = self._texts.to_pylist()
+        self._joined = END.join(lowered)
+        self._starts = np.cumsum([0, *(len(text) + 1 for text in lowered)])[:-1]
+
+    def contain(self, words: str) -> NDArray[np.bool_]:
+        """Which texts contain the words. Few hits are found fastest in all texts at once, many text by text."""
+        hits = [hit.start() for hit in islice(re.finditer(re.escape(words), self._joined), MANY)]
+        if len(hits) == MANY or END in words:
+            return np.asarray(pc.find_substring(self._texts, words)) >= 0
+        found = np.zeros(len(self._texts), bool)
+        found[np.searchsorted(self._starts, hits, side="right") - 1] = True
+        return found
