@@ -30,7 +30,7 @@ def test_the_p_value_is_valid_in_every_population(clean, noisy, max_error):
     for k in range(clean + 1):
         labels, wrong = np.zeros(total, int), np.arange(clean) < k
         rows = Judged(labels[:noisy], np.ones(noisy), labels[noisy:], np.ones(clean), wrong)
-        p_values.append(_Sets.of(rows, max_error).p_value(0))
+        p_values.append(_Sets.of(rows, max_error).p_values()[0])
     for wrong in range(total + 1):
         found = []
         for dealt in combinations(range(total), clean):
@@ -38,7 +38,7 @@ def test_the_p_value_is_valid_in_every_population(clean, noisy, max_error):
             rows = Judged(
                 np.zeros(noisy, int), np.ones(noisy), np.zeros(clean, int), np.ones(clean), np.arange(clean) < k
             )
-            p = _Sets.of(rows, max_error).p_value(0)
+            p = _Sets.of(rows, max_error).p_values()[0]
             found.append((p, wrong - k > allowed))
         for level in (0.01, 0.05, 0.1, 0.3, 0.6):
             assert np.mean([p <= level and too_many for p, too_many in found]) <= level + 1e-9
@@ -53,7 +53,7 @@ def test_without_pairs_every_wrong_prediction_may_be_in_the_set():
     assert found.noisy.tolist() == [4]
     # More than 2 of these 4 wrong: 3 wrong predictions among 10 noisy rows, 4 among 15, and at most 1 of the 5 clean.
     none, one = 11 * 10 * 9 * 8 * 7 / (15 * 14 * 13 * 12 * 11), 5 * 4 * 11 * 10 * 9 * 8 / (15 * 14 * 13 * 12 * 11)
-    assert found.p_value(0) == pytest.approx(none + one)
+    assert found.p_values()[0] == pytest.approx(none + one)
 
 
 def certified_errors(draws, choose, seed=0):
@@ -71,8 +71,8 @@ def test_the_certificate_holds_after_the_threshold_was_chosen_and_a_tuned_one_do
 
     def tuned(here):
         sets = _Sets.of(here, 0.2)
-        passed = [j for j in range(len(sets.threshold)) if sets.p_value(j) <= 0.05]
-        return here.score >= sets.threshold[passed[-1]] if passed else np.zeros(len(here.score), bool)
+        passed = np.flatnonzero(sets.p_values() <= 0.05)
+        return here.score >= sets.threshold[passed[-1]] if len(passed) else np.zeros(len(here.score), bool)
 
     ours = certified_errors(250, lambda here: certify_rows(here, 0.2, forecast=False).rows)
     naive = certified_errors(250, tuned)
@@ -118,9 +118,12 @@ def test_why_nothing_is_certified_and_what_would_help():
     assert [step["rows"] for step in found.forecast] == sorted(step["rows"] for step in found.forecast)
     nothing = certify_rows(Judged(*(np.zeros(0, int), np.zeros(0)) * 2, np.zeros(0, bool)), 0.02)
     assert nothing.reason == "there are no labels that could be certified"
-    for bad in (0.0, 1.0):
+    for bad in (0.0, 1.0, np.nan):
         with pytest.raises(UsageError, match="between 0 and 1"):
             certify_rows(here, bad)
+    for look in (-1, -2, 1.5):
+        with pytest.raises(UsageError, match="number the looks 1, 2, 3"):
+            certify_rows(here, 0.05, look=look)
 
 
 def test_looks_share_the_error_probability():
@@ -163,7 +166,7 @@ def test_the_work_does_not_grow_with_the_rows_but_for_a_sort(monkeypatch):
     import labelloop.relabel.certificate as module
 
     calls = []
-    monkeypatch.setattr(module, "at_most", lambda *numbers: calls.append(numbers) or 1.0)
+    monkeypatch.setattr(module, "at_most", lambda k, n, *more: calls.extend(n) or np.ones(len(n)))
     rng = np.random.default_rng(6)
     counts = []
     for rows in (1000, 1_000_000):

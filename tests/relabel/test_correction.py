@@ -179,5 +179,7 @@ def test_a_clean_row_is_predicted_as_if_its_class_had_no_clean_row_where_it_is_t
     scores = np.log(np.maximum(world.probabilities, 1e-7)).astype(np.float32)
     found = relabel(scores, np.where(clean >= 0, -1, world.given), clean, NUM_CLASSES)
     only = np.flatnonzero(found.noise.validation.labels == 0)
-    np.testing.assert_allclose(found.q_oof[only, 0], world.probabilities[rows[:1], 0], atol=1e-5)
-    assert not np.allclose(found.q[rows[:1], 0], world.probabilities[rows[:1], 0], atol=1e-3), "it is learnt from in q"
+    np.testing.assert_allclose(found.q.oof[only, 0], world.probabilities[rows[:1], 0], atol=1e-5)
+    assert not np.allclose(found.q.final[rows[:1], 0], world.probabilities[rows[:1], 0], atol=1e-3), (
+        "it is learnt from in q"
+    )

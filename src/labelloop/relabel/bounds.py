@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, gammaln
 
 from labelloop.types import Floats, Labels
@@ -41,8 +41,8 @@ def finite_interval(hits: float, rows: float, others: int, level: float = LEVEL)
         level: Of the interval; each end holds with (1 + level) / 2.
     """
     tail, k, n = (1 - level) / 2, round(hits), round(rows)
-    low = _first(others, lambda more: 1 - at_most(k - 1, n, k + more, n + others) > tail)
-    high = _first(others, lambda less: at_most(k, n, k + others - less, n + others) > tail)
+    low = _first(others, lambda more: bool(1 - at_most(k - 1, n, k + more, n + others) > tail))
+    high = _first(others, lambda less: bool(at_most(k, n, k + others - less, n + others) > tail))
     return low / others, 1 - high / others
 
 
@@ -55,19 +55,20 @@ def _first(most: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-def at_most(k: int, n: int, good: int, total: int) -> float:
-    """P(X <= k) where X is the number of good ones among n that are drawn from `total` without replacement."""
-    first, last = max(0, n - (total - good)), min(n, good)
-    if k < first:
-        return 0.0
-    if k >= last:
-        return 1.0
-    at = np.arange(first, k + 1, dtype=np.float64)
-    log_p = _choose(good, at) + _choose(total - good, n - at) - _choose(total, np.float64(n))
-    return float(min(np.exp(log_p).sum(), 1.0))
+def at_most(k: ArrayLike, n: ArrayLike, good: ArrayLike, total: ArrayLike) -> NDArray[np.float64]:
+    """P(X <= k) where X is the number of good ones among n that are drawn from `total` without replacement.
+
+    All four are whole numbers, or arrays of them of one shape.
+    """
+    k, n, good, total = (np.asarray(number, np.float64)[..., None] for number in (k, n, good, total))
+    at = np.arange(max(float(k.max(initial=0)), 0) + 1)
+    terms = np.exp(_log_choose(good, at) + _log_choose(total - good, n - at) - _log_choose(total, n))
+    tail = np.minimum(np.where(at <= k, terms, 0.0).sum(axis=-1), 1.0)
+    return np.where((k >= np.minimum(n, good))[..., 0], 1.0, tail)
 
 
-def _choose(n: float, k: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
+def _log_choose(n: NDArray[np.float64], k: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log of n over k; -inf for a k below 0 or above n."""
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 

@@ -9,11 +9,11 @@ hypothesis was rejected is certified. So the clean rows that choose the threshol
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from labelloop.errors import UsageError
 from labelloop.relabel.bounds import at_most
@@ -28,13 +28,8 @@ LUCK = 0.84  # standard errors: a forecast comes true in four of five cases
 MORE = (50, 100, 200, 500, 1000, 2000, 5000, 10000)  # further clean rows of a forecast
 BETS = 20  # of the e-value of weighted rows
 
-COLUMNS = (
-    "label",
-    "support",
-    "alone",
-    "alone_confidence",
-    "counts",
-)  # what a run keeps of every row, to certify its labels
+# What a run keeps of every row, to certify its labels.
+COLUMNS = ("label", "support", "alone", "alone_confidence", "counts")
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,15 @@ class Judged:
     weight: NDArray[np.float64] | None = None
 
     @classmethod
-    def of(cls, kept: Floats, given: Labels, clean: Labels, judges: NDArray[np.bool_], pairs: int) -> Judged:
+    def of(
+        cls,
+        kept: Floats,
+        given: Labels,
+        clean: Labels,
+        judges: NDArray[np.bool_],
+        pairs: int,
+        weight: NDArray[np.float64] | None = None,
+    ) -> Judged:
         """The rows of a run.
 
         Args:
@@ -70,32 +73,28 @@ class Judged:
             clean: Clean labels [n], -1 where missing.
             judges: The clean rows that may judge [n].
             pairs: How many pairs it takes to judge by pairs alone.
+            weight: Of the clean rows [n]; None for a random sample.
         """
-        label, alone = kept[:, 0].astype(np.int64), kept[:, 2].astype(np.int64)
         noisy, judges = np.flatnonzero((given != MISSING) & (clean == MISSING)), judges & (kept[:, 4] > 0)
-        paired = np.flatnonzero(judges & (given != MISSING))
-        if len(paired) >= pairs:
-            return cls(
-                label[noisy], kept[noisy, 1], label[paired], kept[paired, 1], label[paired] != clean[paired], True
-            )
-        rows = np.flatnonzero(judges)
-        score = np.where(label[noisy] == alone[noisy], kept[noisy, 3], -np.inf)
-        return cls(label[noisy], score, alone[rows], kept[rows, 3], alone[rows] != clean[rows], False)
+        paired = int((judges & (given != MISSING)).sum()) >= pairs
+        rows, column = np.flatnonzero(judges & ((given != MISSING) | (not paired))), 0 if paired else 2
+        returned, label, score = kept[noisy, 0].astype(np.int64), kept[:, column].astype(np.int64), kept[:, column + 1]
+        of_noisy = np.where(returned == label[noisy], score[noisy], -np.inf)
+        weight = None if weight is None else weight[rows]
+        return cls(returned, of_noisy, label[rows], score[rows], label[rows] != clean[rows], paired, weight)
 
     def of_class(self, k: int) -> Judged:
         """Only the labels of one class."""
         noisy, clean = self.labels == k, self.clean_labels == k
-        weight = None if self.weight is None else self.weight[clean]
         if self.paired:
+            weight = None if self.weight is None else self.weight[clean]
             return Judged(
                 self.labels[noisy], self.score[noisy], self.clean_labels[clean], self.clean_score[clean],
                 self.wrong[clean], True, weight,
             )  # fmt: skip
         # Without pairs a share of all rows is judged, so other rows stay, and are never in a set.
-        return Judged(
-            self.labels, np.where(noisy, self.score, -np.inf), self.clean_labels,
-            np.where(clean, self.clean_score, -np.inf), self.wrong, False, self.weight,
-        )  # fmt: skip
+        clean_score = np.where(clean, self.clean_score, -np.inf)
+        return replace(self, score=np.where(noisy, self.score, -np.inf), clean_score=clean_score)
 
 
 @dataclass(frozen=True)
@@ -147,15 +146,15 @@ def certify_rows(
     """
     if not 0 < max_error < 1 or not 0 < certainty < 1:
         raise UsageError(f"max_error and certainty lie between 0 and 1, but are {max_error:g} and {certainty:g}")
+    if look < 0 or look != int(look):
+        raise UsageError(f"look is {look}; number the looks 1, 2, 3, or give 0 for a single look")
     level, sets = spent(certainty, look), _Sets.of(judged, max_error)
-    best = -1
+    best, p_values = -1, sets.p_values()
     rest = (1 - FIRST_SHARE) / len(FEW_WRONG)
     orders = [(sets.likeliest(), FIRST_SHARE), *((sets.first_with(few, rest * level), rest) for few in FEW_WRONG)]
     for first, part in orders:
-        for j in range(first, len(sets.threshold)):
-            if sets.p_value(j) > part * level:
-                break
-            best = max(best, j)
+        passed = np.logical_and.accumulate(p_values[first:] <= part * level).sum()
+        best = max(best, first + int(passed) - 1) if passed else best
     rows = np.zeros(len(judged.score), bool) if best < 0 else judged.score >= sets.threshold[best]
     seen, wrong = (sets.clean[best], sets.wrong[best]) if best >= 0 else (len(judged.wrong), judged.wrong.sum())
     ahead = tuple(sets.forecast(level, int(rows.sum()))) if forecast else ()
@@ -180,7 +179,7 @@ def certify_classes(
         if judged.paired:
             rows = np.zeros(len(judged.labels), bool)
             rows[judged.labels == k] = one.rows
-        found.append(Certificate(max_error, certainty, rows, one.clean_rows, one.wrong, one.reason, one.forecast))
+        found.append(replace(one, rows=rows))
     return found
 
 
@@ -219,24 +218,21 @@ class _Sets:
         wrong = np.append(0, judged.wrong[order].cumsum())[clean]
         return cls(judged, max_error, threshold, noisy, doubt, clean, wrong)
 
-    def p_value(self, j: int) -> float:
-        """Of the hypothesis that more labels of the j-th set are wrong than allowed."""
+    def p_values(self) -> NDArray[np.float64]:
+        """Of the hypotheses that more labels of a set are wrong than allowed [J]."""
         if self.judged.weight is not None:
-            return self._weighted(j)
-        return self._p(j, int(self.wrong[j]), int(self.clean[j]), len(self.judged.wrong))
+            return np.array([self._weighted(at) for at in self.threshold])
+        return self._p(self.wrong, self.clean, len(self.judged.wrong))
 
-    def _p(self, j: int, wrong: int, clean: int, all_clean: int) -> float:
-        """P(at most `wrong` of the clean rows) if one label more is wrong than allowed, drawn without replacement."""
-        too_many = int(np.floor(self.max_error * self.noisy[j] + 1e-9)) + 1
+    def _p(self, wrong: ArrayLike, clean: Labels, all_clean: int) -> NDArray[np.float64]:
+        """P(at most `wrong` of the clean rows) if one label more is wrong than allowed, without replacement [J]."""
+        too_many = np.floor(self.max_error * self.noisy + 1e-9) + 1
+        rows, others = clean, self.noisy
         if not self.judged.paired:  # wrong predictions among all rows, wherever they are
-            rows, others = all_clean, len(self.judged.score)
-        else:
-            rows, others = clean, int(self.noisy[j])
-        if too_many > others:
-            return 0.0
-        return at_most(wrong, rows, wrong + too_many, rows + others)
+            rows, others = np.full(len(clean), all_clean), np.full(len(clean), len(self.judged.score))
+        return at_most(wrong, rows, np.minimum(wrong + too_many, rows + others), rows + others)
 
-    def _weighted(self, j: int) -> float:
+    def _weighted(self, threshold: float) -> float:
         """1 / E, where E is the wealth of bets against the hypothesis, one for every clean row (an e-value).
 
         A row pays weight · (wrong - max_error) if it is in the set, which is not below 0 on average if more labels are
@@ -244,7 +240,7 @@ class _Sets:
         """
         judged = self.judged
         assert judged.weight is not None
-        inside = judged.clean_score >= self.threshold[j]
+        inside = judged.clean_score >= threshold
         weight = judged.weight / judged.weight.max()
         paid = weight * inside * (judged.wrong - self.max_error)  # [M]
         bets = np.arange(1, BETS + 1) / (BETS + 1) / (1 - self.max_error)
@@ -256,20 +252,17 @@ class _Sets:
 
         All orders go on with ever larger sets. Where they begin is decided by scores and counts of rows alone.
         """
-        total, likely = len(self.judged.wrong), []
-        for j, clean in enumerate(self.clean.tolist()):
-            rows = clean if self.judged.paired else total * self.noisy[j] / max(len(self.judged.score), 1)
-            expected = int(np.ceil(self.doubt[j] * rows))
-            likely.append(self._p(j, min(expected, clean), clean, total) if clean else 1.0)
-        return int(np.argmin(likely)) if likely else 0
+        total = len(self.judged.wrong)
+        rows = self.clean if self.judged.paired else total * self.noisy / max(len(self.judged.score), 1)
+        expected = np.minimum(np.ceil(self.doubt * rows), self.clean)
+        likely = np.where(self.clean > 0, self._p(expected, self.clean, total), 1.0)
+        return int(np.argmin(likely)) if len(likely) else 0
 
     def first_with(self, few: int, level: float) -> int:
         """The smallest set that passes with a few wrong labels: where an order begins that trusts ranks alone."""
-        total = len(self.judged.wrong)
-        for j, clean in enumerate(self.clean.tolist()):
-            if clean > few and self._p(j, few, clean, total) <= level:
-                return j
-        return len(self.threshold)
+        p_values = self._p(np.full(len(self.clean), few), self.clean, len(self.judged.wrong))
+        passed = np.flatnonzero((self.clean > few) & (p_values <= level))
+        return int(passed[0]) if len(passed) else len(self.threshold)
 
     def forecast(self, level: float, now: int) -> Iterator[dict[str, int]]:
         """How many rows further clean rows would probably certify, where that is more than before."""
@@ -280,9 +273,8 @@ class _Sets:
         for more in MORE:
             clean = np.floor(self.clean * (1 + more / total)).astype(np.int64)
             wrong = np.ceil(rate * clean + LUCK * np.sqrt(rate * (1 - rate) * clean)).astype(np.int64)
-            pairs = zip(wrong.tolist(), clean.tolist(), strict=True)
-            passed = [j for j, (w, c) in enumerate(pairs) if w < c and self._p(j, w, c, total + more) <= level]
-            if passed and self.noisy[passed[-1]] > now:
+            passed = np.flatnonzero((wrong < clean) & (self._p(wrong, clean, total + more) <= level))
+            if len(passed) and self.noisy[passed[-1]] > now:
                 now = int(self.noisy[passed[-1]])
                 yield {"more": more, "rows": now}
 

@@ -64,8 +64,7 @@ class Counts:
 
     def among(self, mask: NDArray[np.bool_]) -> Counts:
         """Only the changes to some validation rows [M]."""
-        mine = mask[self.row]
-        return self._taken(mine)
+        return self._taken(mask[self.row])
 
     def _taken(self, mine: NDArray[np.bool_]) -> Counts:
         return Counts(self.lead[mine], self.fixed[mine], self.broken[mine], self.row[mine], self.model[mine])
@@ -388,14 +387,6 @@ def cross_fit(fold: Labels, choose: Callable[[NDArray[np.bool_]], float], p_valu
     return Tested(p, choose(np.ones(len(fold), bool)), by_row)
 
 
-@dataclass(frozen=True)
-class InputsOnly:
-    """P(y | x) of all rows [n, C], and of the validation rows, learnt without them [M, C]."""
-
-    final: Floats
-    oof: Floats
-
-
 def _simulated(noise: Noise, posterior_given: Callable[[Labels], Floats], rng: np.random.Generator) -> list[Trial]:
     """Drawn given labels: changes must help under either estimate of the noise."""
     draws, trials = DRAWS if (noise.validation.given == MISSING).any() else 1, []
@@ -410,7 +401,7 @@ def look_at_changes(
     noise: Noise,
     answer: Combined,
     noise_only: Combined,
-    alone: InputsOnly,
+    alone: Combined,
     posterior_given: Callable[[Labels], Floats],
     *,
     simulate: bool,
@@ -465,7 +456,7 @@ def look_at_changes(
     return Changes(guard, erased, cross_fitted, expected.astype(np.float32), int(counted.sum()), *shares)
 
 
-def _tests(evidence: Evidence, validation: ValidationRows, alone: InputsOnly, simulate: bool) -> tuple[Tested, Tested]:
+def _tests(evidence: Evidence, validation: ValidationRows, alone: Combined, simulate: bool) -> tuple[Tested, Tested]:
     """The sign test; and the bound, where given labels are simulated and that did not pass."""
     counts, fold, count = evidence.counts, evidence.fold, len(evidence.labels)
     models = 1 + max(trial.model for trial in evidence.trials)

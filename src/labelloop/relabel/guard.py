@@ -43,7 +43,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from labelloop.large_arrays import by_chunks, put
 from labelloop.relabel.learners.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
 
@@ -146,27 +145,17 @@ class Guard:
             noise_only: Soft labels of the noise model alone [n, C]; None if they are `posterior`.
             alone: P(y | x), which is returned where it is confident enough [n, C].
         """
+        kept = (given != MISSING) & (posterior.argmax(axis=1) != given) & ~self.changes(posterior, given, noise_only)
+        found = _keep(posterior.astype(np.float64), np.flatnonzero(kept), given)
+        if alone is not None and self.alone_above < KEEP_ALL:
+            certain = (given != MISSING) & (alone.max(axis=1) > self.alone_above)
+            found[certain] = alone[certain]
+        return self._bounded(found)
 
-        def applied(rows: slice) -> Floats:
-            found, labels = posterior[rows].astype(np.float64), given[rows]
-            lost = self.changes(posterior[rows], labels, None if noise_only is None else noise_only[rows])
-            found = _keep(found, np.flatnonzero((labels != MISSING) & (found.argmax(axis=1) != labels) & ~lost), labels)
-            if alone is not None and self.alone_above < KEEP_ALL:
-                certain = np.flatnonzero((labels != MISSING) & (alone[rows].max(axis=1) > self.alone_above))
-                found[certain] = alone[rows][certain]
-            return self._bounded(found)
-
-        return by_chunks(applied, posterior.shape)
-
-    def give_back(
-        self,
-        out: Floats,
-        posterior: Floats,
-        given: Labels,
-        erased: Array,
-        log_p: Callable[[Labels], Array] | None = None,
-    ) -> tuple[Floats, Array]:
-        """The third and the fifth rule, on what `apply` returns for all rows.
+    def given_back(
+        self, out: Floats, posterior: Floats, given: Labels, erased: Array, log_p: LogP | None = None
+    ) -> tuple[Labels, Array]:
+        """The third and the fifth rule: which rows get back their given label, of what `apply` returns for all rows.
 
         Args:
             out: What it returned [n, C].
@@ -176,7 +165,7 @@ class Guard:
             log_p: Log-probabilities of the given label for some rows [m, C]; without it, no class is a variant.
 
         Returns:
-            Soft labels [n, C], and the least probability of each class with which its label is given back [C].
+            Positions of the rows, and the least probability of each class with which its label is given back [C].
         """
         best, back, least = out.argmax(axis=1), [], np.full(out.shape[1], np.inf)
         protected = self.counts == 0 if self.protected is None else self.protected
@@ -194,11 +183,7 @@ class Guard:
             best[gone] = g  # another class that is protected is owed what this one takes back
             least[g] = posterior[gone, g].min(initial=np.inf)
             back.append(gone)
-        rows = np.sort(np.concatenate(back))
-        kept = _keep(out[rows].astype(np.float64), np.arange(len(rows)), given[rows])
-        changed = by_chunks(lambda some: out[some], out.shape)
-        put(changed, rows, kept)
-        return changed, least
+        return np.sort(np.concatenate(back)), least
 
     def _owed(self, g: int, before: int, after: int, rows: int) -> int:
         """How many labels a protected class gets back, if it had `before` labels and now has `after`."""

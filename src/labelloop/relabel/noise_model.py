@@ -7,13 +7,11 @@ q(y | x) is known: the likelihood of a row is Σ_y q(y | x) P(ỹ | y, x). Pure 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.large_arrays import row_chunks
 from labelloop.relabel.learners.logistic import Array, descend
 from labelloop.types import MISSING, Floats, Labels
 
@@ -78,22 +76,20 @@ def estimate_transition(
     num_classes = q.shape[1]
     prior = transition_prior(given, num_classes) if prior is None else prior
     fixed = prior if pairs is None else prior + pairs
-    chunks = list(_by_label(q, given))
-    total = sum(len(chunk.order) for chunk in chunks)
+    seen = np.flatnonzero(given != MISSING)
+    order = seen[np.argsort(given[seen], kind="stable")]
+    q_rows, labels = np.asarray(q[order], np.float64), given[order]
+    by_label = _Counts(labels, num_classes)
     transition = fixed / fixed.sum(axis=1, keepdims=True) if start is None else start
     best = -np.inf
     for _ in range(steps):
-        counts = fixed.copy()
-        value = float((fixed * np.log(np.maximum(transition, TINY))).sum())
-        for chunk in chunks:
-            q_rows = np.asarray(q[chunk.order], np.float64) if chunk.q_rows is None else chunk.q_rows
-            joint = q_rows * transition[:, chunk.labels].T  # [n, C]
-            likelihood = np.maximum(joint.sum(axis=1, keepdims=True), TINY)
-            value += float(np.log(likelihood).sum())
-            counts[:, chunk.present] += np.add.reduceat(joint / likelihood, chunk.starts, axis=0).T
-        if value - best < TOLERANCE * max(total, 1):
+        joint = q_rows * transition[:, labels].T  # [n, C]
+        likelihood = np.maximum(joint.sum(axis=1, keepdims=True), TINY)
+        value = float((fixed * np.log(np.maximum(transition, TINY))).sum()) + float(np.log(likelihood).sum())
+        if value - best < TOLERANCE * max(len(order), 1):
             break
         best = value
+        counts = fixed + by_label(joint / likelihood)
         transition = counts / counts.sum(axis=1, keepdims=True)
     return transition
 
@@ -105,45 +101,13 @@ def estimate_rate(q: Array | Floats, given: Labels, pairs: Array) -> Array:
     """
     num_classes = q.shape[1]
     matrix = transition_prior(given, num_classes, rows=1.0)
-    total = (given != MISSING).sum() + pairs.sum() + PRIOR_ROWS
+    known = given[given != MISSING]
+    q_rows, total = q[given != MISSING], len(known) + pairs.sum() + PRIOR_ROWS
     for _ in range(RATE_STEPS):
         right = np.trace(pairs) + PRIOR_ROWS * PRIOR_RIGHT
-        for rows in row_chunks(*q.shape):
-            seen = rows.start + np.flatnonzero(given[rows] != MISSING)
-            posterior = label_posterior(q[seen], matrix, given[seen])
-            right += posterior[np.arange(len(seen)), given[seen]].sum()
+        right += label_posterior(q_rows, matrix, known)[np.arange(len(known)), known].sum()
         matrix = transition_prior(given, num_classes, rows=1.0, right=float(right / total))
     return matrix
-
-
-@dataclass(frozen=True)
-class _Labelled:
-    """Some rows that have a given label, sorted by it.
-
-    Attributes:
-        beliefs: q of these rows [n, C], if all rows are one chunk.
-        order: Their positions [n].
-        labels: Their given labels [n].
-        present: The labels that occur.
-        starts: Where the rows of each begin.
-    """
-
-    q_rows: Array | None
-    order: Labels
-    labels: Labels
-    present: Labels
-    starts: Labels
-
-
-def _by_label(q: Array | Floats, given: Labels) -> Iterator[_Labelled]:
-    """The rows in chunks."""
-    for rows in row_chunks(*q.shape):
-        seen = rows.start + np.flatnonzero(given[rows] != MISSING)
-        order = seen[np.argsort(given[seen], kind="stable")]
-        if len(order):
-            labels = given[order]
-            q_rows = np.asarray(q[order], np.float64) if rows.stop - rows.start == len(q) else None
-            yield _Labelled(q_rows, order, labels, *np.unique(labels, return_index=True))
 
 
 @dataclass(frozen=True)

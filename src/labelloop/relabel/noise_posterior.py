@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.large_arrays import by_chunks, soft_dtype
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_model import (
     RowNoise,
@@ -82,10 +81,8 @@ class Noise:
         def predict(rows: Labels, fold: int) -> Floats:
             return combine([component.predict(rows, fold) for component in found], equal)
 
-        everyone = np.arange(len(q.final))
-        final = by_chunks(lambda rows: predict(everyone[rows], EVERYBODY), q.final.shape, soft_dtype())
         oof = combine([component.oof for component in found], equal)
-        return Combined(final, oof, {component.name: 1 / len(found) for component in found}, predict)
+        return Combined.of(predict, oof, {component.name: 1 / len(found) for component in found}, q.final.shape)
 
     def label_probs(self, rows: Labels, labels: Labels) -> list[Array]:
         """P(ỹ | y, x) of rows whose true label is known, under each estimate, [m, C] each."""

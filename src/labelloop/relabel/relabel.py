@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.large_arrays import by_chunks, put
+from labelloop.large_arrays import by_chunks
 from labelloop.relabel.calibration import (
     ALIKE,
     CleanOnly,
@@ -31,8 +31,8 @@ from labelloop.relabel.calibration import (
     side_by_side,
     uncalibrated,
 )
-from labelloop.relabel.evidence import Changes, InputsOnly, look_at_changes
-from labelloop.relabel.guard import KEEP_ALL
+from labelloop.relabel.evidence import Changes, look_at_changes
+from labelloop.relabel.guard import KEEP_ALL, keep_given
 from labelloop.relabel.learners import column_scores
 from labelloop.relabel.learners.logistic import MANY
 from labelloop.relabel.noise_posterior import Noise, estimate_noise
@@ -118,23 +118,19 @@ class Relabelled:
         noise: How labels go wrong, with the validation rows.
         posterior: Soft labels of all rows, and cross-fitted ones of the validation rows.
         noise_only: The same from the noise model alone.
-        q: P(y | x) of all rows, without their given labels [n, C].
-        q_oof: The same for the validation rows, learnt without them [M, C].
-        weights_without_label: The weight of every component of q.
+        q: P(y | x), without given labels.
         enough_pairs: Whether pairs show what a given label is worth; if not, validation rows get simulated ones.
     """
 
     noise: Noise
     posterior: Combined
     noise_only: Combined
-    q: Floats
-    q_oof: Floats
-    weights_without_label: dict[str, float]
+    q: Combined
     enough_pairs: bool
 
     def if_given(self, rows: Labels, labels: Labels) -> Floats:
         """Soft labels of some rows, none of them a clean row that was learnt from, if these were given [m, C]."""
-        found = self.noise.posterior_given(rows, self.q[rows], labels)
+        found = self.noise.posterior_given(rows, self.q.final[rows], labels)
         own = self.noise.validation.observed.given[rows] == labels  # what pairs teach applies to real labels only
         found[own] = self.posterior.final[rows[own]]
         return found
@@ -234,7 +230,7 @@ def relabel(
     posterior = noise_only = noise.posterior(q)
     if pairs >= MIN_PAIRS:
         posterior = _taught_by_pairs(noise, q)
-    return Relabelled(noise, posterior, noise_only, q.final, q.oof, q.weights, pairs >= MIN_PAIRS)
+    return Relabelled(noise, posterior, noise_only, q, pairs >= MIN_PAIRS)
 
 
 def _sample_size(num_classes: int) -> int:
@@ -265,18 +261,20 @@ def guarded(rounds: Sequence[Relabelled], weights: Weights = NEWEST) -> Correcte
         for part in (lambda one: one.posterior, lambda one: one.noise_only)
     )
     changes = look_at_changes(
-        last.noise, posterior, noise_only, InputsOnly(last.q, last.q_oof),
-        lambda labels: mixed(labels, [one.noise.posterior_given(validation.rows, one.q_oof, labels) for one in rounds]),
+        last.noise, posterior, noise_only, last.q,
+        lambda labels: mixed(labels, [one.noise.posterior_given(validation.rows, one.q.oof, labels) for one in rounds]),
         simulate=not last.enough_pairs, rng=stream(observed.seed, "simulated-labels"),
     )  # fmt: skip
-    targets = changes.guard.apply(posterior.final, given, noise_only.final, last.q)
-    targets, least = changes.guard.give_back(targets, posterior.final, given, changes.erased, last.noise.log_p)
+    soft = (posterior.final, given, noise_only.final, last.q.final)
+    targets = by_chunks(lambda rows: changes.guard.apply(*(part[rows] for part in soft)), posterior.final.shape)
+    back, least = changes.guard.given_back(targets, posterior.final, given, changes.erased, last.noise.log_p)
+    targets[back] = keep_given(targets[back], np.arange(len(back)), given[back])
     changes = changes.given_back(posterior.oof, validation.given, least)
     return Corrected(
         targets=targets,
-        predicted=last.q,
+        predicted=last.q.final,
         weights=posterior.weights,
-        weights_without_label=last.weights_without_label,
+        weights_without_label=last.q.weights,
         cross_fitted=_in_rows(changes.cross_fitted, validation.rows, count),
         expected_right=_in_rows(changes.expected_right, validation.rows, count),
         judged=_judged(targets, posterior, changes, last),
@@ -306,11 +304,11 @@ def _judged(targets: Floats, posterior: Combined, changes: Changes, last: Relabe
 
     def of_rows(rows: slice) -> Floats:
         labels = targets[rows].argmax(axis=1)
-        return columns(labels, posterior.final[rows], last.q[rows], np.ones(len(labels)))
+        return columns(labels, posterior.final[rows], last.q.final[rows], np.ones(len(labels)))
 
     found, validation = by_chunks(of_rows, (len(targets), 5)), last.noise.validation
     counts = ~copies(validation.observed, validation.rows)
-    put(found, validation.rows, columns(changes.cross_fitted.argmax(axis=1), posterior.oof, last.q_oof, counts))
+    found[validation.rows] = columns(changes.cross_fitted.argmax(axis=1), posterior.oof, last.q.oof, counts)
     return found
 
 
@@ -322,7 +320,7 @@ def given_or(given: Labels, soft: Floats) -> Floats:
     """One-hot given labels [n, C], and soft labels in rows without one."""
     missing = np.flatnonzero(given == MISSING)
     labels = one_hot(given, soft.shape[1])
-    put(labels, missing, soft[missing])
+    labels[missing] = soft[missing]
     return labels
 
 
@@ -341,7 +339,7 @@ def _taught_by_pairs(noise: Noise, q: Combined) -> Combined:
     whole = combination(pairs, [*learnt, *(component.among(paired) for component in fixed)])
     whole = _keep_absent(whole, pairs)
     final, unlabelled = whole.final, np.flatnonzero(observed.given == MISSING)
-    put(final, unlabelled, q.final[unlabelled])
+    final[unlabelled] = q.final[unlabelled]
     oof = q.oof.copy()
     oof[paired] = whole.oof
     return Combined(final, oof, whole.weights, whole.without)

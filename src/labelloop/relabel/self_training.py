@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labelloop.large_arrays import by_chunks, put
+from labelloop.large_arrays import by_chunks
 from labelloop.relabel.calibration import side_by_side, uncalibrated
 from labelloop.relabel.learners import LEARNERS, MOST_SCORES, Learner
 from labelloop.relabel.learners.logistic import MANY, Array
@@ -74,7 +74,7 @@ def self_train(validation: ValidationRows, q: Combined, posterior: Combined) -> 
     """
     observed = validation.observed
     before = by_chunks(lambda rows: _log(q.final[rows]), q.final.shape)
-    put(before, validation.rows, _log(q.oof))
+    before[validation.rows] = _log(q.oof)
     scores = side_by_side([before, *self_trained_scores(_teaching(validation, posterior))], np.float32)
     informed = replace(validation, observed=replace(observed, scores=scores), learnt={})
     learnt = best_of_each(informed, {SELF_TRAINED: [uncalibrated]}, use_given=False)
@@ -124,7 +124,7 @@ def _cross_fitted(teaching: Teaching, learner: type[Learner]) -> Floats:
     out = by_chunks(scored, (len(inputs), observed.num_classes), width=inputs.shape[1])
     for k in teaching.validation.folds:
         mine, clean_rows = teaching.of_clean(k)
-        put(out, mine, fit_on(clean_rows, k)(inputs[mine]))
+        out[mine] = fit_on(clean_rows, k)(inputs[mine])
     return out
 
 

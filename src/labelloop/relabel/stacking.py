@@ -8,7 +8,7 @@ cross-fitted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -257,23 +257,27 @@ class Combined:
     weights: dict[str, float]
     without: Predict
 
+    @classmethod
+    def of(
+        cls, predict: Predict, oof: Floats, weights: dict[str, float], shape: tuple[int, ...], width: int = 0
+    ) -> Combined:
+        """The combination that predicts in this way; all rows are predicted here, `width` numbers a row at a time."""
+        everyone = np.arange(shape[0])
+        final = by_chunks(lambda rows: predict(everyone[rows], EVERYBODY), shape, soft_dtype(), width=width)
+        return cls(final, oof, weights, predict)
+
     def predict(self, rows: Labels, fold: int) -> Floats:
         """Its predictions for some rows; `fold` is left out [m, C]."""
         return self.final[rows] if fold == EVERYBODY else self.without(rows, fold)
 
     def changed(self, validation: ValidationRows, change: Callable[[Floats, Labels, int], Floats]) -> Combined:
         """The same with all predictions changed, by a function of them, positions of rows and the left-out fold."""
-        everyone, oof = np.arange(len(self.final)), self.oof.copy()
+        oof = self.oof.copy()
         for k in np.unique(validation.fold).tolist():
             mine = validation.fold == k
             oof[mine] = change(self.oof[mine], validation.rows[mine], k)
-        return replace(
-            self,
-            final=by_chunks(
-                lambda rows: change(self.final[rows], everyone[rows], EVERYBODY), self.final.shape, self.final.dtype
-            ),
-            oof=oof,
-            without=lambda rows, fold: change(self.without(rows, fold), rows, fold),
+        return Combined.of(
+            lambda rows, fold: change(self.predict(rows, fold), rows, fold), oof, self.weights, self.final.shape
         )
 
 
@@ -306,15 +310,9 @@ def combination(validation: ValidationRows, components: Sequence[Component]) -> 
         return combine([components[j].predict(rows, fold) for j in used], mine[used])
 
     observed = validation.observed
-    everyone = np.arange(len(observed.given))
     width = observed.scores.shape[1] + (0 if observed.inputs is None else observed.inputs.shape[1])
-    final = by_chunks(
-        lambda rows: predict(everyone[rows], EVERYBODY),
-        (len(everyone), observed.num_classes),
-        soft_dtype(),
-        width=width,
-    )
-    return Combined(final, out, dict(zip((c.name for c in components), weights.tolist(), strict=True)), predict)
+    named = dict(zip((component.name for component in components), weights.tolist(), strict=True))
+    return Combined.of(predict, out, named, (len(observed.given), observed.num_classes), width)
 
 
 def _without_dust(weights: Weights) -> Weights:

@@ -133,10 +133,7 @@ def judged_rows(arrays: RowArrays, weight: NDArray[np.float64] | None = None) ->
     """What a certificate is made from, and the positions of its noisy rows."""
     judges = arrays.validation & (arrays.clean != MISSING)
     kept = np.asarray(arrays.inputs[KEPT])
-    judged = Judged.of(kept, arrays.given, arrays.clean, judges, MIN_PAIRS)
-    if weight is not None:
-        mine = judges & (arrays.given != MISSING) if judged.paired else judges
-        judged = Judged(**{**vars(judged), "weight": weight[mine]})
+    judged = Judged.of(kept, arrays.given, arrays.clean, judges, MIN_PAIRS, weight)
     return judged, np.flatnonzero((arrays.given != MISSING) & (arrays.clean == MISSING))
 
 
@@ -178,7 +175,7 @@ def _weights(record: RunRecord | None, folder: Path | None, column: str, arrays:
         values = np.array([float(cell) if str(cell or "").strip() else np.nan for cell in table[column].to_pylist()])
     except ValueError as error:
         raise DataError(f"{path}: column {column!r} holds something that is no number ({error})") from None
-    bad = np.flatnonzero(arrays.validation & (arrays.clean != MISSING) & ~(values > 0))
+    bad = np.flatnonzero(arrays.validation & (arrays.clean != MISSING) & ~((values > 0) & np.isfinite(values)))
     if len(bad):
         raise DataError(f"{path}: column {column!r} has no positive number in the clean rows {some(bad)}")
     return values
