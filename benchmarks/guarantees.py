@@ -31,7 +31,7 @@ from labelloop.relabel.relabel import MIN_PAIRS, correct_scores
 from labelloop.runs.run_json import versions
 
 try:
-    from labelloop.relabel.certificate import Judged, certify_classes, certify_rows
+    from labelloop.relabel.certificate import HeldOut, certify_classes, certify_rows
     from labelloop.relabel.estimate import inputs_alone
 except ImportError:  # an older version
     certify_rows = None
@@ -135,8 +135,8 @@ def draw(cell: Cell, count: int, paired: bool, seed: int) -> dict:
         "how": found.guard.get("how"), "notes": len(getattr(found, "notes", ())), "worst_class": float(lost.max()),
         "worst_unchecked": float((1 - kept / np.maximum(good, 1))[unchecked].max()) if unchecked.any() else None,
     }  # fmt: skip
-    more = {} if certify_rows is None else {"alone": inputs_alone(found, given, clean, found.judges(chosen))}
-    judges = chosen if certify_rows is None else found.judges(chosen)
+    more = {} if certify_rows is None else {"alone": inputs_alone(found, given, clean, found.counted(chosen))}
+    judges = chosen if certify_rows is None else found.counted(chosen)
     says = estimate(
         found.cross_fitted[judges], given[judges], clean[judges], expected=found.expected_right[judges], **more
     )
@@ -186,23 +186,23 @@ def of_classes(says: dict, key: str, truth: np.ndarray, sizes: np.ndarray) -> li
 def certificates(cell: Cell, found, given, clean, chosen, rest, classes: int) -> dict:
     """Certified rows and the true share of wrong labels among them: ours, by class, and the rivals."""
     true, judges = cell.rows.true, np.isin(np.arange(len(clean)), chosen)
-    judged = Judged.of(found.judged, given, clean, judges, MIN_PAIRS)
+    held_out = HeldOut.of(found.judged, given, clean, judges, MIN_PAIRS)
     alone = found.judged[:, 2].astype(int)
-    without = Judged(
+    without = HeldOut(
         alone[rest], found.judged[rest, 3], alone[chosen], found.judged[chosen, 3], alone[chosen] != clean[chosen]
     )
     ours, alone_wrong = found.targets[rest].argmax(axis=1) != true[rest], alone[rest] != true[rest]
     only, only_wrong = clean_only(cell, clean, chosen, rest)
     out = {}
     for error in ERRORS:
-        by_class = [] if classes > MOST_CLASSES else certify_classes(judged, classes, error, forecast=False)
+        by_class = [] if classes > MOST_CLASSES else certify_classes(held_out, classes, error, forecast=False)
         held = [(int(one.rows.sum()), float(ours[one.rows].mean())) for one in by_class if one.rows.any()]
-        score = judged.score if judged.paired else found.judged[rest, 1]
+        score = held_out.score if held_out.paired else found.judged[rest, 1]
         order = np.argsort(-score, kind="stable")
         doubt = (1 - score[order].astype(np.float64)).cumsum() / np.arange(1, len(order) + 1)
         naive = order[: int((doubt <= error).sum())]
         out[str(error)] = {
-            "ours": _measured(certify_rows(judged, error, forecast=False).rows, ours),
+            "ours": _measured(certify_rows(held_out, error, forecast=False).rows, ours),
             "without given labels": _measured(certify_rows(without, error, forecast=False).rows, alone_wrong),
             "clean rows alone": None
             if only is None
@@ -239,7 +239,7 @@ def clean_only(cell: Cell, clean, chosen, rest):
             oof[folds == k], sure[folds == k] = model.classes_[p.argmax(axis=1)], p.max(axis=1)
         p = model.fit(x[chosen], labels).predict_proba(x[rest])
     predicted = model.classes_[p.argmax(axis=1)]
-    return Judged(predicted, p.max(axis=1), oof, sure, oof != labels), predicted != cell.rows.true[rest]
+    return HeldOut(predicted, p.max(axis=1), oof, sure, oof != labels), predicted != cell.rows.true[rest]
 
 
 def speed() -> dict:
@@ -247,9 +247,9 @@ def speed() -> dict:
     rng = np.random.default_rng(0)
     score, wrong = rng.beta(5, 0.5, 1_001_000), rng.random(1_001_000)
     labels, wrong = np.zeros(len(score), int), wrong > score
-    judged = Judged(labels[:-1000], score[:-1000], labels[-1000:], score[-1000:], wrong[-1000:])
+    held_out = HeldOut(labels[:-1000], score[:-1000], labels[-1000:], score[-1000:], wrong[-1000:])
     start = time.process_time()
-    found = certify_rows(judged, 0.05)
+    found = certify_rows(held_out, 0.05)
     seconds = time.process_time() - start
     return {"rows": 1_000_000, "clean_rows": 1000, "certified": int(found.rows.sum()), "seconds": seconds}
 

@@ -42,9 +42,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "training/ranks.py": "the only file that may know of several processes",
         "workflows/fit.py": "the public function, its result and their documentation",
     },
-    "small_files": {
-        "relabel/learners/clean_rows.py": "a learner; calibration alone asks for it",
-    },
+    "small_files": {},
 }
 
 

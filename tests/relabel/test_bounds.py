@@ -72,8 +72,8 @@ def _exact(found, wrong):
     """The bounds with the errors of h known exactly, in place of clean rows."""
 
     class Known(InputsAlone):
-        def _wrong(self, rows, ignored, level):
-            share = sum(value for at, value in wrong.items() if rows.of(np.array(at)))
+        def _wrong(self, inside, ignored, level):
+            share = sum(value for at, value in wrong.items() if inside(np.array(at)))
             return share, share
 
     known = Known(*(getattr(found, name) for name in found.__dataclass_fields__))

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from labelloop.errors import UsageError
-from labelloop.relabel.certificate import MORE, Judged, _Sets, certify_classes, certify_rows, spent
+from labelloop.relabel.certificate import MORE, HeldOut, _Sets, certify_classes, certify_rows, spent
 
 
-def judged(rng, rows, clean, error_of, classes=2, **more):
+def held_out(rng, rows, clean, error_of, classes=2, **more):
     """Noisy and clean rows with scores, wrong with a probability that depends on the score; and the truth."""
     place = rng.random(rows + clean)
     score = 1 - error_of(place) + 1e-3 * place
     wrong = rng.random(rows + clean) < error_of(place)
     labels = rng.integers(classes, size=rows + clean)
-    here = Judged(labels[:rows], score[:rows], labels[rows:], score[rows:], wrong[rows:], **more)
+    here = HeldOut(labels[:rows], score[:rows], labels[rows:], score[rows:], wrong[rows:], **more)
     return here, wrong[:rows]
 
 
@@ -29,13 +29,13 @@ def test_the_p_value_is_valid_in_every_population(clean, noisy, max_error):
     allowed, p_values = int(np.floor(max_error * noisy + 1e-9)), []
     for k in range(clean + 1):
         labels, wrong = np.zeros(total, int), np.arange(clean) < k
-        rows = Judged(labels[:noisy], np.ones(noisy), labels[noisy:], np.ones(clean), wrong)
+        rows = HeldOut(labels[:noisy], np.ones(noisy), labels[noisy:], np.ones(clean), wrong)
         p_values.append(_Sets.of(rows, max_error).p_values()[0])
     for wrong in range(total + 1):
         found = []
         for dealt in combinations(range(total), clean):
             k = sum(row < wrong for row in dealt)
-            rows = Judged(
+            rows = HeldOut(
                 np.zeros(noisy, int), np.ones(noisy), np.zeros(clean, int), np.ones(clean), np.arange(clean) < k
             )
             p = _Sets.of(rows, max_error).p_values()[0]
@@ -48,7 +48,7 @@ def test_without_pairs_every_wrong_prediction_may_be_in_the_set():
     """Of 10 noisy rows, 4 have labels that the inputs confirm; 1 of 5 predictions of clean rows is wrong."""
     score = np.array([0.9] * 4 + [-np.inf] * 6)
     found = _Sets.of(
-        Judged(np.zeros(10, int), score, np.zeros(5, int), np.ones(5), np.arange(5) < 1, paired=False), 0.5
+        HeldOut(np.zeros(10, int), score, np.zeros(5, int), np.ones(5), np.arange(5) < 1, paired=False), 0.5
     )
     assert found.noisy.tolist() == [4]
     # More than 2 of these 4 wrong: 3 wrong predictions among 10 noisy rows, 4 among 15, and at most 1 of the 5 clean.
@@ -60,7 +60,7 @@ def certified_errors(draws, choose, seed=0):
     """How often a certificate of at most 20% fails where 21% are wrong."""
     rng, failed = np.random.default_rng(seed), 0
     for _ in range(draws):
-        here, wrong = judged(rng, 2000, 150, lambda place: np.full(len(place), 0.21))
+        here, wrong = held_out(rng, 2000, 150, lambda place: np.full(len(place), 0.21))
         rows = choose(here)
         failed += rows.any() and wrong[rows].mean() > 0.2
     return failed / draws
@@ -84,7 +84,7 @@ def test_there_is_one_where_it_should_be():
     rng = np.random.default_rng(1)
     shares = []
     for _ in range(30):
-        here, _ = judged(rng, 3000, 300, lambda place: np.where(place > 0.4, 0.005, 0.3))
+        here, _ = held_out(rng, 3000, 300, lambda place: np.where(place > 0.4, 0.005, 0.3))
         found = certify_rows(here, 0.03)
         shares.append(found.rows.mean())
         assert found.wrong <= found.clean_rows
@@ -93,20 +93,20 @@ def test_there_is_one_where_it_should_be():
 
 def test_classes_by_themselves():
     rng = np.random.default_rng(2)
-    here, _ = judged(rng, 4000, 800, lambda place: np.full(len(place), 0.005), classes=4)
-    here = Judged(here.labels, here.score, here.clean_labels, here.clean_score, here.wrong | (here.clean_labels == 3))
+    here, _ = held_out(rng, 4000, 800, lambda place: np.full(len(place), 0.005), classes=4)
+    here = HeldOut(here.labels, here.score, here.clean_labels, here.clean_score, here.wrong | (here.clean_labels == 3))
     found = certify_classes(here, 4, 0.05)
     assert [one.rows.any() for one in found] == [True, True, True, False]
     for k in range(3):
         assert (here.labels[found[k].rows] == k).all()
     assert "no set of rows is shown" in found[3].reason
-    unpaired = Judged(**{**vars(here), "paired": False})
+    unpaired = HeldOut(**{**vars(here), "paired": False})
     assert [one.rows.any() for one in certify_classes(unpaired, 4, 0.1)] == [True, True, True, False]
 
 
 def test_why_nothing_is_certified_and_what_would_help():
     rng = np.random.default_rng(3)
-    here, _ = judged(rng, 1000, 40, lambda place: np.full(len(place), 0.002))
+    here, _ = held_out(rng, 1000, 40, lambda place: np.full(len(place), 0.002))
     found = certify_rows(here, 0.02)
     assert not found.rows.any()
     assert (
@@ -116,7 +116,7 @@ def test_why_nothing_is_certified_and_what_would_help():
     assert found.forecast
     assert all(step["more"] in MORE and step["rows"] > 0 for step in found.forecast)
     assert [step["rows"] for step in found.forecast] == sorted(step["rows"] for step in found.forecast)
-    nothing = certify_rows(Judged(*(np.zeros(0, int), np.zeros(0)) * 2, np.zeros(0, bool)), 0.02)
+    nothing = certify_rows(HeldOut(*(np.zeros(0, int), np.zeros(0)) * 2, np.zeros(0, bool)), 0.02)
     assert nothing.reason == "there are no labels that could be certified"
     for bad in (0.0, 1.0, np.nan):
         with pytest.raises(UsageError, match="between 0 and 1"):
@@ -131,10 +131,10 @@ def test_looks_share_the_error_probability():
     assert sum(spent(0.95, look) for look in range(1, 100_000)) == pytest.approx(0.05, rel=1e-4)
     rng, failed = np.random.default_rng(4), 0
     for _ in range(60):  # 5 looks at growing numbers of clean rows, where 6% are wrong
-        here, wrong = judged(rng, 3000, 400, lambda place: np.full(len(place), 0.06))
+        here, wrong = held_out(rng, 3000, 400, lambda place: np.full(len(place), 0.06))
         for look in range(1, 6):
             seen = {name: getattr(here, name)[: 80 * look] for name in ("clean_labels", "clean_score", "wrong")}
-            rows = certify_rows(Judged(**{**vars(here), **seen}), 0.05, look=look, forecast=False).rows
+            rows = certify_rows(HeldOut(**{**vars(here), **seen}), 0.05, look=look, forecast=False).rows
             if rows.any() and wrong[rows].mean() > 0.05:
                 failed += 1
                 break
@@ -152,8 +152,8 @@ def test_weights_undo_how_rows_were_chosen():
         verified = rng.random(8000) < chance
         zeros = np.zeros(8000, int)
         parts = (zeros[~verified], score[~verified], zeros[verified], score[verified], wrong[verified])
-        plain += certify_rows(Judged(*parts), 0.08, forecast=False).rows.mean()
-        rows = certify_rows(Judged(*parts, weight=1 / chance[verified]), 0.08, forecast=False).rows
+        plain += certify_rows(HeldOut(*parts), 0.08, forecast=False).rows.mean()
+        rows = certify_rows(HeldOut(*parts, weight=1 / chance[verified]), 0.08, forecast=False).rows
         weighted += rows.mean()
         failed += rows.any() and wrong[~verified][rows].mean() > 0.08
     assert failed <= 25 * 0.05 + 2 * np.sqrt(25 * 0.05)
@@ -170,8 +170,19 @@ def test_the_work_does_not_grow_with_the_rows_but_for_a_sort(monkeypatch):
     rng = np.random.default_rng(6)
     counts = []
     for rows in (1000, 1_000_000):
-        here, _ = judged(rng, rows, 300, lambda place: np.full(len(place), 0.01))
+        here, _ = held_out(rng, rows, 300, lambda place: np.full(len(place), 0.01))
         calls.clear()
         certify_rows(here, 0.05)
         counts.append(len(calls))
     assert 0 < counts[1] <= 1.1 * counts[0]
+
+
+def test_weights_stay_with_their_rows_where_some_clean_rows_are_copies():
+    kept = np.ones((60, 5), np.float32)
+    kept[[3, 7], 4] = 0  # copies
+    clean, weight = np.where(np.arange(60) < 30, 1, -1), np.arange(60.0) + 1
+    for given in (np.ones(60, int), np.where(clean == 1, -1, 1)):
+        found = HeldOut.of(kept, given, clean, clean == 1, 20, weight)
+        assert found.weight is not None
+        assert found.weight.tolist() == [k + 1 for k in range(30) if k not in (3, 7)]
+        assert certify_rows(found, 0.3, 0.8).clean_rows == 28

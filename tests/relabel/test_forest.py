@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from labelloop.relabel.calibration import Observations
+from labelloop.relabel.calibration import Observations, families_without_given
 from labelloop.relabel.learners import trees as forests
 from labelloop.relabel.learners.trees import DRAWN, FEWEST, MOST_WORK, TREES, forest_scores, grow, tree_count, votes
-from labelloop.relabel.relabel import families_without_given
 
 
 def test_the_work_of_a_forest_is_bounded_and_ten_classes_are_within_the_bound():

@@ -390,7 +390,7 @@ def looked_at(labels: np.ndarray, given: np.ndarray, returned: np.ndarray, class
     """Clean rows with a given label each, and what a correction with a lead of 0.8 makes of them."""
     posterior = np.full((len(labels), classes), 0.1 / (classes - 1), np.float32)
     posterior[np.arange(len(labels)), returned] = 0.9
-    trial = Trial(posterior, given, posterior, 0)
+    trial = Trial(posterior, given, 0)
     moved = np.flatnonzero(returned != given)
     right, wrong = (returned == labels)[moved], (given == labels)[moved]
     outcome = Counts(margins(posterior, given)[moved], right * 1.0, wrong * 1.0, moved, np.zeros(len(moved), int))

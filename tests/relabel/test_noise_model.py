@@ -15,7 +15,6 @@ from labelloop.relabel.noise_model import (
     estimate_row_noise,
     estimate_transition,
     label_posterior,
-    log_likelihood,
     transition_prior,
 )
 from labelloop.relabel.noise_posterior import estimate_noise
@@ -32,6 +31,11 @@ def world(n: int = 4000, seed: int = 0, sharp: float = 2.0) -> tuple[np.ndarray,
     q = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     true = draw(q, rng)
     return q, true, draw(T[true], rng)
+
+
+def log_likelihood(q: np.ndarray, transition: np.ndarray, given: np.ndarray) -> float:
+    """Σ_i log Σ_y q_i(y) T[y, ỹ_i]."""
+    return float(np.log((q * transition[:, given].T).sum(axis=1)).sum())
 
 
 def draw(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from labelloop.relabel.calibration import Observations, shared_calibrator
+from labelloop.relabel.calibration import Observations, clean_logistic, shared_calibrator
 from labelloop.relabel.learners import logistic
-from labelloop.relabel.learners.clean_rows import Scale, clean_logistic
 
 CLASSES = 40
 RNG = np.random.default_rng(0)
@@ -19,7 +18,9 @@ SCORES = RNG.normal(size=(400, 2 * CLASSES)) + 3 * np.tile(np.eye(CLASSES)[TRUTH
 
 
 def of_inputs():
-    return clean_logistic(INPUTS[:200], TRUTH[:200], CLASSES, 0.1, Scale.of(INPUTS))(INPUTS[200:])
+    everyone = np.arange(400)
+    observed = Observations(SCORES, GIVEN, TRUTH, everyone[:0], CLASSES, INPUTS)
+    return clean_logistic(observed, everyone[:200], 0.1).predict(observed, everyone[200:], use_given=False)
 
 
 def of_scores():

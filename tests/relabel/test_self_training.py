@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from labelloop.relabel import correct_labels
+from labelloop.relabel import calibration, correct_labels
 from labelloop.relabel import relabel as correction
 from labelloop.relabel import self_training as again
-from labelloop.relabel.calibration import Inputs, Observations
-from labelloop.relabel.learners import clean_rows
+from labelloop.relabel.calibration import Inputs, Observations, families_without_given
 from labelloop.relabel.learners.discriminant import Discriminant
 from labelloop.relabel.noise_posterior import estimate_noise
-from labelloop.relabel.relabel import families_without_given
 from labelloop.relabel.self_training import Teaching, self_train, self_trained_scores
 from labelloop.relabel.stacking import EVERYBODY, Combined, ValidationRows, best_of_each, combination
 
@@ -197,8 +195,8 @@ def test_learners_of_the_clean_rows_alone_are_fitted_once_for_all_rounds(monkeyp
     """A second round with other scores gives bit for bit what it gives without the fits of the first."""
     inputs, _, given, clean = noisy_digits(1)
     first, second = np.random.default_rng(0).normal(size=(2, 900, 10)).astype(np.float32)
-    counts, fit, kept = [], clean_rows.clean_logistic, {}
-    monkeypatch.setattr(clean_rows, "clean_logistic", lambda *args: counts.append(1) or fit(*args))
+    counts, fit, kept = [], calibration.CleanOnly, {}
+    monkeypatch.setattr(calibration, "CleanOnly", lambda predict: counts.append(1) or fit(predict))
     correction.relabel(first, given, clean, 10, inputs=Inputs(inputs), clean_fits=kept)
     assert len(counts) == len(kept) >= 15  # three strengths, without each of five folds
     found = correction.relabel(second, given, clean, 10, inputs=Inputs(inputs), clean_fits=kept)

@@ -17,8 +17,8 @@ import labelloop
 from labelloop.data.datasets.digits import digits
 from labelloop.data.readers import ReadOptions
 from labelloop.errors import DataError, UsageError
-from labelloop.relabel.learning_curve import _power_law
 from labelloop.workflows.correct_file import Outputs, correct_file
+from labelloop.workflows.learning_curve import _power_law
 from labelloop.workflows.plan import plan_run, rows_to_verify
 from labelloop.workflows.refit import read_stored_run, refit_run
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from labelloop.cli import main
 from labelloop.data.readers import read_table
-from labelloop.relabel.estimate import alternatives, by_class
-from labelloop.workflows.summary import CLASSES, result_text, schema_text
+from labelloop.relabel.bounds import InputsAlone
+from labelloop.relabel.estimate import alternatives, by_class, estimate, estimate_lines
+from labelloop.workflows.summary import CLASSES, CorrectedRows, result_text, schema_text
 
 
 def rows(path, count=40):
@@ -134,3 +135,22 @@ def test_classes_at_risk_stand_first_and_one_estimate_is_told():
     assert "80% (70-90)" in lines[6]
     old = result_text(labels, ["NJ", "NY"], {"by_class": None})  # of an earlier version
     assert old.startswith("1 given label was corrected")
+
+
+def test_bounds_without_pairs_are_named_and_no_value_between_them_is_shown():
+    """The estimate, the line that sums it up and the summary say the same."""
+    rng = np.random.default_rng(0)
+    given, clean = np.full(12, -1), rng.integers(2, size=12)
+    noisy = rng.integers(2, size=40)
+    alone = InputsAlone(noisy, np.full(40, 0.8), clean, np.full(12, 0.8), noisy, noisy)
+    found = estimate(np.eye(2, dtype=np.float32)[clean], given, clean, alone=alone)
+    result = CorrectedRows()
+    names, no = ["a", "b"] * 20, [False] * 40
+    result.labels = pa.table({"given_label": names, "corrected_label": names, "verified": no, "changed": no})
+    result.classes = np.array(["a", "b"])
+    result.estimate = found
+    low, high = (100 * found["corrected_label_accuracy"][end] for end in ("low", "high"))
+    assert f"{low:.1f} to {high:.1f}% right (95% bounds without pairs)" in repr(result)
+    assert any(f"{low:.1f}% to {high:.1f}% (95% bounds without pairs" in line for line in estimate_lines(found))
+    said = result_text(result.labels, ["a", "b"], found)
+    assert f"wrong as given: {100 - high:.1f}% to {100 - low:.1f}% (95% bounds without pairs)" in said

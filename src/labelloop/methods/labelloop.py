@@ -215,7 +215,7 @@ class Corrector:
         answers = [rows.relabel(self.scores[k], self.scores[0]) for k in used]
         parts = [rows.of_training_rows(answer) for answer in answers]
         targets, found = combine([self._given_or(parts[-1]), *parts], weights), guarded(answers, weights)
-        judges = found.judges(rows.of_clean)
+        judges = found.counted(rows.of_clean)
         alone = inputs_alone(found, rows.given, rows.clean, judges)
         notes = [*([SECOND_HAND] if len(self.past) > 1 else []), *found.notes]
         of_judges, expected = found.cross_fitted[judges], found.expected_right[judges]

@@ -19,6 +19,8 @@ from labelloop.types import Floats, Labels
 
 LEVEL = 0.95
 
+Inside = Callable[[Floats], NDArray[np.bool_]]  # which confidences are those of a set
+
 
 def interval(hits: float, rows: float, level: float = LEVEL) -> tuple[float, float]:
     """Clopper and Pearson's interval of a share when `hits` of `rows` were right; hits need not be whole."""
@@ -106,16 +108,16 @@ class InputsAlone:
         agree, doubt = labels == self.noisy, 1 - self.confidence.astype(np.float64)
         wrong = self.clean != clean_labels
         above, _ = self._best(agree - doubt)
-        low = float((agree & above.of(self.confidence)).mean()) - self._wrong(above, wrong, level)[1]
+        low = float((agree & above(self.confidence)).mean()) - self._wrong(above, wrong, level)[1]
         apart, gap = self._best(~agree - doubt)
         beyond, excess = self._best(doubt - ~agree, below=True)
         if gap >= excess:
-            least = float((~agree & apart.of(self.confidence)).mean()) - self._wrong(apart, wrong, level)[1]
+            least = float((~agree & apart(self.confidence)).mean()) - self._wrong(apart, wrong, level)[1]
         else:
-            least = self._wrong(beyond, wrong, level)[0] - float((~agree & beyond.of(self.confidence)).mean())
+            least = self._wrong(beyond, wrong, level)[0] - float((~agree & beyond(self.confidence)).mean())
         return max(low, 0.0), 1 - max(least, 0.0)
 
-    def _best(self, gain: NDArray[np.float64], *, below: bool = False) -> tuple[_Set, float]:
+    def _best(self, gain: NDArray[np.float64], *, below: bool = False) -> tuple[Inside, float]:
         """The set of confidences with the largest sum of a number of every noisy row, and that sum per row."""
         order = np.argsort(self.confidence if below else -self.confidence, kind="stable")
         sorted_by = self.confidence[order]
@@ -123,20 +125,10 @@ class InputsAlone:
         total[1:-1][sorted_by[1:] == sorted_by[:-1]] = -np.inf  # rows of the same confidence stay together
         at = int(total.argmax())
         edge = float(sorted_by[at - 1]) if at else (-np.inf if below else np.inf)
-        return _Set(edge, below), float(total[at]) / max(len(order), 1)
+        inside: Inside = (lambda values: values <= edge) if below else (lambda values: values >= edge)
+        return inside, float(total[at]) / max(len(order), 1)
 
-    def _wrong(self, rows: _Set, wrong: NDArray[np.bool_], level: float) -> tuple[float, float]:
+    def _wrong(self, inside: Inside, wrong: NDArray[np.bool_], level: float) -> tuple[float, float]:
         """The interval of the share of noisy rows that are in a set with a wrong prediction."""
-        hits = int((wrong & rows.of(self.clean_confidence)).sum())
+        hits = int((wrong & inside(self.clean_confidence)).sum())
         return finite_interval(hits, len(wrong), len(self.noisy), level)
-
-
-@dataclass(frozen=True)
-class _Set:
-    """All rows whose confidence is at least, or at most, some value."""
-
-    edge: float
-    below: bool
-
-    def of(self, confidence: Floats) -> NDArray[np.bool_]:
-        return confidence <= self.edge if self.below else confidence >= self.edge

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from labelloop.large_arrays import by_chunks
-from labelloop.relabel.learners import clean_rows
-from labelloop.relabel.learners.clean_rows import Scale
-from labelloop.relabel.learners.logistic import Array, descend, fit_logistic, log_softmax, precision
+from labelloop.large_arrays import by_chunks, mean_and_deviation
+from labelloop.relabel.learners.logistic import MANY, Array, descend, fit_logistic, log_softmax, precision
+from labelloop.relabel.learners.trees import grow, votes
 from labelloop.types import MISSING, Floats, Labels
 
 # The penalty on the weight of the constant column, so that a class without clean rows stays possible.
@@ -36,6 +35,9 @@ BIAS_STRENGTH = 1.0  # of that on b, towards 0
 WORTH_STRENGTH = 0.3  # of that on γ, towards its value when the share RIGHT of the labels is right
 ALIKE = (1, 30)  # of the penalty that pulls classes towards each other; the clean rows choose
 RIGHT = 0.7  # the prior share of labels that are right
+STRENGTHS = (3, 30)  # of the penalty that pulls towards the scores as they are; more than two values changed nothing
+TREES = 100  # of a forest of the clean rows
+FOREST_PRIOR = 3.0  # prior rows, spread over all classes, that keep a forest of a few rows from overconfidence
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,29 @@ class Inputs:
 
     rows: Floats
     table: bool = False
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and deviation of every column of all rows [D]."""
+
+    mean: Floats
+    deviation: Floats
+
+    @classmethod
+    def of(cls, inputs: Floats) -> Scale:
+        """Mean and deviation of these rows."""
+        mean, deviation = mean_and_deviation(inputs)
+        return cls(mean, np.maximum(deviation, 1e-6))
+
+    def standardised(self, inputs: Floats) -> Array:
+        """Standardised columns [n, D]."""
+        return ((inputs - self.mean) / self.deviation).clip(-10, 10)
+
+    def with_constant(self, inputs: Floats) -> Array:
+        """The same and a last column of ones [n, D + 1], so that a penalty means the same for any D."""
+        x = self.standardised(inputs)
+        return np.hstack([x / np.sqrt(x.shape[1]), np.ones((len(x), 1))]).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -325,12 +350,64 @@ class CleanOnly:
 def clean_logistic(observed: Observations, rows: Labels, strength: float) -> CleanOnly:
     """Fits a logistic regression to the clean rows."""
     assert observed.inputs is not None
-    inputs, labels = observed.inputs[rows], observed.clean[rows]
-    return CleanOnly(clean_rows.clean_logistic(inputs, labels, observed.num_classes, strength, observed.scale))
+    scale, classes = observed.scale, observed.num_classes
+    x = scale.with_constant(observed.inputs[rows])
+    firm = np.append(np.full(x.shape[1] - 1, strength), CONSTANT_STRENGTH)
+    weights = fit_logistic(x, observed.one_hot(observed.clean[rows]), np.zeros((x.shape[1], classes)), firm)
+    return CleanOnly(lambda inputs: np.exp(log_softmax(scale.with_constant(inputs) @ weights)).astype(np.float32))
 
 
 def clean_forest(observed: Observations, rows: Labels) -> CleanOnly:
-    """Fits a forest to the clean rows."""
+    """Fits a forest to the clean rows, and mixes it with a few prior rows spread over all classes."""
     assert observed.inputs is not None
-    inputs, labels = observed.inputs[rows], observed.clean[rows]
-    return CleanOnly(clean_rows.clean_forest(inputs, labels, observed.num_classes, observed.seed))
+    classes, sure = observed.num_classes, len(rows) / (len(rows) + FOREST_PRIOR)
+    forest = grow(observed.inputs[rows], observed.clean[rows], TREES, observed.seed, leaf=1, oob=False)
+
+    def predict(inputs: Floats) -> Floats:
+        scores = np.full((len(inputs), classes), (1 - sure) / classes, np.float32)
+        if len(inputs):
+            scores[:, forest.classes] += sure * votes(forest, inputs)
+        return scores
+
+    return CleanOnly(predict)
+
+
+Candidate = Callable[[Observations, Labels], Calibrator]  # learns from the clean rows it is given
+NOISE_MODELS: dict[str, list[Candidate]] = {  # used with and without the given label
+    "noise model": [partial(noise_model, influence=1, strength=s) for s in STRENGTHS],
+    "noise model, mostly noisy rows": [partial(noise_model, influence=10, strength=s) for s in STRENGTHS],
+}
+CLEAN_LEARNERS: dict[str, list[Candidate]] = {
+    "clean rows, logistic": [partial(clean_logistic, strength=s) for s in (0.01, 0.1, 1.0)]
+}
+
+
+def families_without_given(observed: Observations) -> dict[str, list[Candidate]]:
+    """Ways to predict the true label from the inputs alone; the best candidate of each family is kept.
+
+    With many classes, only models with few parameters are fitted.
+    """
+    found: dict[str, list[Candidate]] = {
+        "recalibrated": [partial(shared_calibrator, strength=s, use_given=False) for s in ALIKE]
+    }
+    if observed.num_classes <= MANY:
+        found["recalibrated by class"] = [partial(recalibrated, strength=s) for s in STRENGTHS]
+        found |= NOISE_MODELS
+    if observed.inputs is not None:
+        found |= CLEAN_LEARNERS
+        if observed.table and observed.num_classes <= MANY:
+            found["clean rows, forest"] = [clean_forest]
+    return found
+
+
+def families_with_given(observed: Observations) -> dict[str, list[Candidate]]:
+    """Ways to predict the true label from the inputs and the given label, learnt from paired rows."""
+    found: dict[str, list[Candidate]] = {
+        "label corrector": [partial(shared_calibrator, strength=s, use_given=True) for s in ALIKE]
+    }
+    if observed.num_classes <= MANY:
+        found["label corrector by class"] = [
+            partial(label_corrector, strength=s, given_strength=g) for s in STRENGTHS for g in (0.5, 2)
+        ]
+        found |= NOISE_MODELS
+    return found

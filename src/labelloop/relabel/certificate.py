@@ -33,8 +33,8 @@ COLUMNS = ("label", "support", "alone", "alone_confidence", "counts")
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Noisy rows with returned labels, and clean rows that judge them.
+class HeldOut:
+    """Noisy rows with returned labels, and clean rows that their labels are tested on.
 
     Attributes:
         labels: Returned labels of the noisy rows [N].
@@ -61,38 +61,38 @@ class Judged:
         kept: Floats,
         given: Labels,
         clean: Labels,
-        judges: NDArray[np.bool_],
+        validation: NDArray[np.bool_],
         pairs: int,
         weight: NDArray[np.float64] | None = None,
-    ) -> Judged:
+    ) -> HeldOut:
         """The rows of a run.
 
         Args:
             kept: What the run kept of every row, as COLUMNS names it [n, 5].
             given: Given labels [n], -1 where missing.
             clean: Clean labels [n], -1 where missing.
-            judges: The clean rows that may judge [n].
-            pairs: How many pairs it takes to judge by pairs alone.
+            validation: The clean rows that are a random sample [n].
+            pairs: How many pairs it takes to test on pairs alone.
             weight: Of the clean rows [n]; None for a random sample.
         """
-        noisy, judges = np.flatnonzero((given != MISSING) & (clean == MISSING)), judges & (kept[:, 4] > 0)
-        paired = int((judges & (given != MISSING)).sum()) >= pairs
-        rows, column = np.flatnonzero(judges & ((given != MISSING) | (not paired))), 0 if paired else 2
+        noisy, validation = np.flatnonzero((given != MISSING) & (clean == MISSING)), validation & (kept[:, 4] > 0)
+        paired = int((validation & (given != MISSING)).sum()) >= pairs
+        rows, column = np.flatnonzero(validation & ((given != MISSING) | (not paired))), 0 if paired else 2
         returned, label, score = kept[noisy, 0].astype(np.int64), kept[:, column].astype(np.int64), kept[:, column + 1]
         of_noisy = np.where(returned == label[noisy], score[noisy], -np.inf)
         weight = None if weight is None else weight[rows]
         return cls(returned, of_noisy, label[rows], score[rows], label[rows] != clean[rows], paired, weight)
 
-    def of_class(self, k: int) -> Judged:
+    def of_class(self, k: int) -> HeldOut:
         """Only the labels of one class."""
         noisy, clean = self.labels == k, self.clean_labels == k
         if self.paired:
             weight = None if self.weight is None else self.weight[clean]
-            return Judged(
+            return HeldOut(
                 self.labels[noisy], self.score[noisy], self.clean_labels[clean], self.clean_score[clean],
                 self.wrong[clean], True, weight,
             )  # fmt: skip
-        # Without pairs a share of all rows is judged, so other rows stay, and are never in a set.
+        # Without pairs a share of all rows is tested, so other rows stay, and are never in a set.
         clean_score = np.where(clean, self.clean_score, -np.inf)
         return replace(self, score=np.where(noisy, self.score, -np.inf), clean_score=clean_score)
 
@@ -133,12 +133,12 @@ def spent(certainty: float, look: int) -> float:
 
 
 def certify_rows(
-    judged: Judged, max_error: float, certainty: float = CERTAINTY, look: int = 0, *, forecast: bool = True
+    held_out: HeldOut, max_error: float, certainty: float = CERTAINTY, look: int = 0, *, forecast: bool = True
 ) -> Certificate:
     """The largest set of noisy rows that can be certified.
 
     Args:
-        judged: Noisy rows and clean rows.
+        held_out: Noisy rows and clean rows.
         max_error: The largest share of wrong labels, between 0 and 1.
         certainty: The probability that the certificate holds, between 0 and 1.
         look: The number of the look, counted from 1, if clean rows are added and looked at again; 0 for a single look.
@@ -148,22 +148,22 @@ def certify_rows(
         raise UsageError(f"max_error and certainty lie between 0 and 1, but are {max_error:g} and {certainty:g}")
     if look < 0 or look != int(look):
         raise UsageError(f"look is {look}; number the looks 1, 2, 3, or give 0 for a single look")
-    level, sets = spent(certainty, look), _Sets.of(judged, max_error)
+    level, sets = spent(certainty, look), _Sets.of(held_out, max_error)
     best, p_values = -1, sets.p_values()
     rest = (1 - FIRST_SHARE) / len(FEW_WRONG)
     orders = [(sets.likeliest(), FIRST_SHARE), *((sets.first_with(few, rest * level), rest) for few in FEW_WRONG)]
     for first, part in orders:
         passed = np.logical_and.accumulate(p_values[first:] <= part * level).sum()
         best = max(best, first + int(passed) - 1) if passed else best
-    rows = np.zeros(len(judged.score), bool) if best < 0 else judged.score >= sets.threshold[best]
-    seen, wrong = (sets.clean[best], sets.wrong[best]) if best >= 0 else (len(judged.wrong), judged.wrong.sum())
+    rows = np.zeros(len(held_out.score), bool) if best < 0 else held_out.score >= sets.threshold[best]
+    seen, wrong = (sets.clean[best], sets.wrong[best]) if best >= 0 else (len(held_out.wrong), held_out.wrong.sum())
     ahead = tuple(sets.forecast(level, int(rows.sum()))) if forecast else ()
     reason = "" if best >= 0 else sets.reason(level)
     return Certificate(max_error, certainty, rows, int(seen), int(wrong), reason, ahead)
 
 
 def certify_classes(
-    judged: Judged,
+    held_out: HeldOut,
     classes: int,
     max_error: float,
     certainty: float = CERTAINTY,
@@ -174,11 +174,11 @@ def certify_classes(
     """A certificate for the labels of every class; each holds with the stated certainty by itself."""
     found = []
     for k in range(classes):
-        one = certify_rows(judged.of_class(k), max_error, certainty, look, forecast=forecast)
+        one = certify_rows(held_out.of_class(k), max_error, certainty, look, forecast=forecast)
         rows = one.rows
-        if judged.paired:
-            rows = np.zeros(len(judged.labels), bool)
-            rows[judged.labels == k] = one.rows
+        if held_out.paired:
+            rows = np.zeros(len(held_out.labels), bool)
+            rows[held_out.labels == k] = one.rows
         found.append(replace(one, rows=rows))
     return found
 
@@ -188,7 +188,7 @@ class _Sets:
     """Nested sets of rows, the smallest first.
 
     Attributes:
-        judged: The rows.
+        held_out: The rows.
         max_error: The largest share of wrong labels.
         threshold: The least score in each set [J].
         noisy: Noisy rows in it [J].
@@ -197,7 +197,7 @@ class _Sets:
         wrong: How many of them have a wrong label [J].
     """
 
-    judged: Judged
+    held_out: HeldOut
     max_error: float
     threshold: NDArray[np.float64]
     noisy: Labels
@@ -206,30 +206,30 @@ class _Sets:
     wrong: Labels
 
     @classmethod
-    def of(cls, judged: Judged, max_error: float) -> _Sets:
+    def of(cls, held_out: HeldOut, max_error: float) -> _Sets:
         """Sets that hold about equally many more rows each."""
-        score = np.sort(judged.score[judged.score > -np.inf])[::-1].astype(np.float64)
+        score = np.sort(held_out.score[held_out.score > -np.inf])[::-1].astype(np.float64)
         places = np.unique(np.linspace(0, len(score), SETS + 1).round().astype(np.int64))[1:] - 1
         threshold = np.unique(score[places])[::-1] if len(score) else np.zeros(0)
         noisy = np.searchsorted(-score, -threshold, "right")  # rows of equal score stand together
         doubt = np.append(0.0, (1 - score).cumsum())[noisy] / np.maximum(noisy, 1)
-        order = np.argsort(-judged.clean_score, kind="stable")
-        clean = np.searchsorted(-judged.clean_score[order].astype(np.float64), -threshold, "right")
-        wrong = np.append(0, judged.wrong[order].cumsum())[clean]
-        return cls(judged, max_error, threshold, noisy, doubt, clean, wrong)
+        order = np.argsort(-held_out.clean_score, kind="stable")
+        clean = np.searchsorted(-held_out.clean_score[order].astype(np.float64), -threshold, "right")
+        wrong = np.append(0, held_out.wrong[order].cumsum())[clean]
+        return cls(held_out, max_error, threshold, noisy, doubt, clean, wrong)
 
     def p_values(self) -> NDArray[np.float64]:
         """Of the hypotheses that more labels of a set are wrong than allowed [J]."""
-        if self.judged.weight is not None:
+        if self.held_out.weight is not None:
             return np.array([self._weighted(at) for at in self.threshold])
-        return self._p(self.wrong, self.clean, len(self.judged.wrong))
+        return self._p(self.wrong, self.clean, len(self.held_out.wrong))
 
     def _p(self, wrong: ArrayLike, clean: Labels, all_clean: int) -> NDArray[np.float64]:
         """P(at most `wrong` of the clean rows) if one label more is wrong than allowed, without replacement [J]."""
         too_many = np.floor(self.max_error * self.noisy + 1e-9) + 1
         rows, others = clean, self.noisy
-        if not self.judged.paired:  # wrong predictions among all rows, wherever they are
-            rows, others = np.full(len(clean), all_clean), np.full(len(clean), len(self.judged.score))
+        if not self.held_out.paired:  # wrong predictions among all rows, wherever they are
+            rows, others = np.full(len(clean), all_clean), np.full(len(clean), len(self.held_out.score))
         return at_most(wrong, rows, np.minimum(wrong + too_many, rows + others), rows + others)
 
     def _weighted(self, threshold: float) -> float:
@@ -238,11 +238,11 @@ class _Sets:
         A row pays weight · (wrong - max_error) if it is in the set, which is not below 0 on average if more labels are
         wrong than allowed. The noisy rows are taken as very many.
         """
-        judged = self.judged
-        assert judged.weight is not None
-        inside = judged.clean_score >= threshold
-        weight = judged.weight / judged.weight.max()
-        paid = weight * inside * (judged.wrong - self.max_error)  # [M]
+        held_out = self.held_out
+        assert held_out.weight is not None
+        inside = held_out.clean_score >= threshold
+        weight = held_out.weight / held_out.weight.max()
+        paid = weight * inside * (held_out.wrong - self.max_error)  # [M]
         bets = np.arange(1, BETS + 1) / (BETS + 1) / (1 - self.max_error)
         wealth = np.log1p(-np.outer(bets, paid)).sum(axis=1)
         return float(min(1.0, np.exp(-(np.logaddexp.reduce(wealth) - np.log(BETS)))))
@@ -252,21 +252,21 @@ class _Sets:
 
         All orders go on with ever larger sets. Where they begin is decided by scores and counts of rows alone.
         """
-        total = len(self.judged.wrong)
-        rows = self.clean if self.judged.paired else total * self.noisy / max(len(self.judged.score), 1)
+        total = len(self.held_out.wrong)
+        rows = self.clean if self.held_out.paired else total * self.noisy / max(len(self.held_out.score), 1)
         expected = np.minimum(np.ceil(self.doubt * rows), self.clean)
         likely = np.where(self.clean > 0, self._p(expected, self.clean, total), 1.0)
         return int(np.argmin(likely)) if len(likely) else 0
 
     def first_with(self, few: int, level: float) -> int:
         """The smallest set that passes with a few wrong labels: where an order begins that trusts ranks alone."""
-        p_values = self._p(np.full(len(self.clean), few), self.clean, len(self.judged.wrong))
+        p_values = self._p(np.full(len(self.clean), few), self.clean, len(self.held_out.wrong))
         passed = np.flatnonzero((self.clean > few) & (p_values <= level))
         return int(passed[0]) if len(passed) else len(self.threshold)
 
     def forecast(self, level: float, now: int) -> Iterator[dict[str, int]]:
         """How many rows further clean rows would probably certify, where that is more than before."""
-        total = len(self.judged.wrong)
+        total = len(self.held_out.wrong)
         if not total or not len(self.threshold):
             return
         rate = (self.wrong + PRIOR_ROWS * self.doubt) / (self.clean + PRIOR_ROWS)
@@ -284,8 +284,8 @@ class _Sets:
         needed = int(np.ceil(np.log(level) / np.log(1 - self.max_error)))
         if not len(self.threshold):
             return "there are no labels that could be certified"
-        most = len(self.judged.wrong) if not self.judged.paired else int(self.clean[-1])
-        kind = "clean rows with a given label" if self.judged.paired else "clean rows"
+        most = len(self.held_out.wrong) if not self.held_out.paired else int(self.clean[-1])
+        kind = "clean rows with a given label" if self.held_out.paired else "clean rows"
         if most < needed:
             return f"at most {percent} wrong takes {needed} {kind} or more, even if none is wrong; there are {most}"
         wrong = f"{int(self.wrong[-1])} of {int(self.clean[-1])} labels of {kind} are wrong"

@@ -33,6 +33,7 @@ ASSUMED = (
     "if the noise is as estimated from the noisy rows, {value} of the corrected labels are right ({low} to {high});"
     " this is an assumption, which fails where labels go wrong on hard rows"
 )
+BOUNDS = "95% bounds without pairs"  # how every screen names an interval that holds every possibility
 NO_PAIRS = "no clean row has a given label, so how many good labels were broken is unknown"
 WITHOUT_LABEL = (
     "{unpaired} of {rows} clean rows have no given label, so the accuracy is mostly that of correction without one (the"
@@ -73,19 +74,21 @@ def no_estimate(*reasons: str) -> dict[str, Any]:
     }
 
 
-def inputs_alone(found: Corrected, given: Labels, clean: Labels, judges: Labels) -> InputsAlone:
+def inputs_alone(found: Corrected, given: Labels, clean: Labels, validation: Labels) -> InputsAlone:
     """What the estimate needs to know about noisy rows.
 
     Args:
         found: What relabelling returned.
         given: Given labels of all rows [n], -1 where missing.
         clean: Clean labels of all rows [n], -1 where missing.
-        judges: Positions of the clean rows that the estimate is made from, in its order [M].
+        validation: Positions of the clean rows that the estimate is made from, in its order [M].
     """
     noisy = np.flatnonzero((given != MISSING) & (clean == MISSING))
     label, confidence = found.judged[:, 2].astype(np.int64), found.judged[:, 3]
     returned = found.targets[noisy].argmax(axis=1)
-    return InputsAlone(label[noisy], confidence[noisy], label[judges], confidence[judges], given[noisy], returned)
+    return InputsAlone(
+        label[noisy], confidence[noisy], label[validation], confidence[validation], given[noisy], returned
+    )
 
 
 def estimate(
@@ -222,9 +225,7 @@ def estimate_lines(found: dict[str, Any]) -> list[str]:
         if number := found.get(key):
             value, low, high = (f"{100 * number[part]:.1f}" for part in ("value", "low", "high"))
             if number.get("how") == "bounded":
-                lines.append(
-                    f"  {title}: {low}% to {high}% (95% bounds without pairs, from {number['rows']} clean rows)"
-                )
+                lines.append(f"  {title}: {low}% to {high}% ({BOUNDS}, from {number['rows']} clean rows)")
             else:
                 lines.append(f"  {title}: {value}% (95% interval {low}% to {high}%, from {number['rows']} clean rows)")
     others = [f"{name} {100 * value:.1f}%" for name, value in found.get("alternatives", {}).items()]

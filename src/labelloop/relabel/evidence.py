@@ -100,7 +100,6 @@ class Trial:
 
     posterior: Floats
     given: Labels
-    noise_only: Floats  # from the noise model alone
     model: int  # the noise model that it was drawn from
 
 
@@ -392,8 +391,7 @@ def _simulated(noise: Noise, posterior_given: Callable[[Labels], Floats], rng: n
     draws, trials = DRAWS if (noise.validation.given == MISSING).any() else 1, []
     for _ in range(draws):
         for k, drawn in enumerate(noise.draw(rng)):
-            posterior = posterior_given(drawn)
-            trials.append(Trial(posterior, drawn, posterior, k))
+            trials.append(Trial(posterior_given(drawn), drawn, k))
     return trials
 
 
@@ -421,8 +419,7 @@ def look_at_changes(
     validation = noise.validation
     labels, given = validation.labels, validation.given
     classes = np.bincount(labels, minlength=validation.observed.num_classes)
-    real = Trial(answer.oof, given, noise_only.oof, 0)
-    trials = _simulated(noise, posterior_given, rng) if simulate else [real]
+    trials = _simulated(noise, posterior_given, rng) if simulate else [Trial(answer.oof, given, 0)]
     evidence = Evidence.of(validation, trials, classes)
     passed, bounded = _tests(evidence, validation, alone, simulate)
     sizes = answer.final.sum(axis=0, dtype=np.float64)
@@ -445,7 +442,7 @@ def look_at_changes(
         cross_fitted[mine] = keep_given(returned, np.flatnonzero(held), given[mine])
         own = mine[open_rows[mine]]
         for trial in trials if len(own) else ():
-            handed = without.apply(trial.posterior[own], trial.given[own], trial.noise_only[own], alone.oof[own])
+            handed = without.apply(trial.posterior[own], trial.given[own], alone=alone.oof[own])
             shown = trial.given[own]
             hits = np.where(unchecked[own, shown], shown, handed.argmax(axis=1)) == labels[own]
             expected[own, trial.model] += hits * expected.shape[1] / len(trials)

@@ -39,13 +39,6 @@ def transition_prior(given: Labels, num_classes: int, rows: float = PRIOR_ROWS, 
     return rows * (right * np.eye(num_classes) + (1 - right) * others)
 
 
-def log_likelihood(q: Array, transition: Array, given: Labels) -> float:
-    """Σ_i log Σ_y q_i(y) T[y, ỹ_i] over the rows that have a given label."""
-    seen = given != MISSING
-    joint = q[seen] * transition[:, given[seen]].T  # [n, C]
-    return float(np.log(np.maximum(joint.sum(axis=1), TINY)).sum())
-
-
 def label_posterior(q: Array | Floats, transition: Array, given: Labels) -> Array:
     """P(y | x, ỹ) ∝ q(y | x) T[y, ỹ] of every row [n, C]; q itself where no label is given."""
     return _posterior(np.asarray(q, np.float64), transition[:, given].T, given)

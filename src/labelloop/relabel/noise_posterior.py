@@ -119,29 +119,18 @@ def estimate_noise(validation: ValidationRows, q: Floats) -> Noise:
     q_rows, labels = q[sample].astype(np.float64), observed.given[sample]
     true, given = validation.labels, validation.given
 
-    def pairs(mask: NDArray[np.bool_]) -> Array:
-        counts = np.zeros((classes, classes))
-        chosen = mask & (given != MISSING)
-        np.add.at(counts, (true[chosen], given[chosen]), 1)
-        return counts
+    paired, few = given != MISSING, len(sample) < classes * classes  # fewer rows than a matrix has numbers
 
-    paired = given != MISSING
-    if len(sample) < classes * classes:  # fewer rows than a matrix has numbers
-        transition = estimate_rate(q_rows, labels, pairs(paired))
-        without = [estimate_rate(q_rows, labels, pairs(validation.fold != k)) for k in validation.folds if paired.any()]
-        return Noise(validation, transition, without or [transition] * len(validation.folds))
-    transition = estimate_transition(q_rows, labels, pairs=pairs(paired), steps=STEPS)
-    without = [transition] * len(validation.folds)
-    if paired.any():
-        without = [
-            estimate_transition(q_rows, labels, pairs=pairs(validation.fold != k), start=transition, steps=AGAIN)
-            for k in validation.folds
-        ]
-    if classes > ROW_CLASSES:
+    def fitted(mask: NDArray[np.bool_], start: Array | None = None) -> Array:
+        pairs, chosen = np.zeros((classes, classes)), mask & paired
+        np.add.at(pairs, (true[chosen], given[chosen]), 1)
+        if few:
+            return estimate_rate(q_rows, labels, pairs)
+        return estimate_transition(q_rows, labels, pairs=pairs, start=start, steps=STEPS if start is None else AGAIN)
+
+    transition = fitted(paired)
+    without = [fitted(validation.fold != k, transition) if paired.any() else transition for k in validation.folds]
+    if few or classes > ROW_CLASSES:
         return Noise(validation, transition, without)
-    return Noise(
-        validation,
-        transition,
-        without,
-        estimate_row_noise(q_rows, observed.log_given(sample), labels, start=transition),
-    )
+    by_row = estimate_row_noise(q_rows, observed.log_given(sample), labels, start=transition)
+    return Noise(validation, transition, without, by_row)

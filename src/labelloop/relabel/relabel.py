@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,29 +17,22 @@ from numpy.typing import NDArray
 
 from labelloop.large_arrays import by_chunks
 from labelloop.relabel.calibration import (
-    ALIKE,
     CleanOnly,
     Inputs,
     Observations,
-    clean_forest,
-    clean_logistic,
-    label_corrector,
-    noise_model,
-    recalibrated,
-    shared_calibrator,
+    families_with_given,
+    families_without_given,
     side_by_side,
     uncalibrated,
 )
 from labelloop.relabel.evidence import Changes, look_at_changes
 from labelloop.relabel.guard import KEEP_ALL, keep_given
 from labelloop.relabel.learners import column_scores
-from labelloop.relabel.learners.logistic import MANY
 from labelloop.relabel.noise_posterior import Noise, estimate_noise
 from labelloop.relabel.sample import copies, differ
 from labelloop.relabel.self_training import self_train
 from labelloop.relabel.stacking import (
     EVERYBODY,
-    Candidate,
     Combined,
     Component,
     ValidationRows,
@@ -60,17 +52,6 @@ ENOUGH = 20  # clean rows, to choose among learners
 
 SAMPLE = 5000  # noisy rows that noise models are fitted to: more change nothing and take time
 MOST_SAMPLED = 20_000  # where a noise matrix has more entries than SAMPLE, as many rows as entries, up to this
-
-STRENGTHS = (3, 30)  # of the penalty that pulls towards the scores as they are; more than two values changed nothing
-
-
-NOISE_MODELS: dict[str, list[Candidate]] = {  # used with and without the given label
-    "noise model": [partial(noise_model, influence=1, strength=s) for s in STRENGTHS],
-    "noise model, mostly noisy rows": [partial(noise_model, influence=10, strength=s) for s in STRENGTHS],
-}
-CLEAN_LEARNERS: dict[str, list[Candidate]] = {
-    "clean rows, logistic": [partial(clean_logistic, strength=s) for s in (0.01, 0.1, 1.0)]
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +86,7 @@ class Corrected:
     guard: dict[str, Any]
     notes: tuple[str, ...]
 
-    def judges(self, rows: Labels) -> Labels:
+    def counted(self, rows: Labels) -> Labels:
         """Those of some clean rows that count: all but copies."""
         return rows[self.judged[rows, 4] > 0]
 
@@ -134,37 +115,6 @@ class Relabelled:
         own = self.noise.validation.observed.given[rows] == labels  # what pairs teach applies to real labels only
         found[own] = self.posterior.final[rows[own]]
         return found
-
-
-def families_without_given(observed: Observations) -> dict[str, list[Candidate]]:
-    """Ways to predict the true label from the inputs alone; the best candidate of each family is kept.
-
-    With many classes, only models with few parameters are fitted.
-    """
-    found: dict[str, list[Candidate]] = {
-        "recalibrated": [partial(shared_calibrator, strength=s, use_given=False) for s in ALIKE]
-    }
-    if observed.num_classes <= MANY:
-        found["recalibrated by class"] = [partial(recalibrated, strength=s) for s in STRENGTHS]
-        found |= NOISE_MODELS
-    if observed.inputs is not None:
-        found |= CLEAN_LEARNERS
-        if observed.table and observed.num_classes <= MANY:
-            found["clean rows, forest"] = [clean_forest]
-    return found
-
-
-def families_with_given(observed: Observations) -> dict[str, list[Candidate]]:
-    """Ways to predict the true label from the inputs and the given label, learnt from paired rows."""
-    found: dict[str, list[Candidate]] = {
-        "label corrector": [partial(shared_calibrator, strength=s, use_given=True) for s in ALIKE]
-    }
-    if observed.num_classes <= MANY:
-        found["label corrector by class"] = [
-            partial(label_corrector, strength=s, given_strength=g) for s in STRENGTHS for g in (0.5, 2)
-        ]
-        found |= NOISE_MODELS
-    return found
 
 
 def correct_scores(

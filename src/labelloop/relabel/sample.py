@@ -21,8 +21,9 @@ RIDGE = 0.1
 MOST_COLUMNS = 200  # more are projected at random
 CLEAR, LARGE = 4.0, 0.6  # standard errors above ½, and a share of pairs, from which on a difference is named
 
+DIFFER = "clean rows differ from the others"
 DIFFERENT = (
-    "clean rows differ from the others: a classifier tells them apart in {share:.0%} of pairs (50% would be chance), so"
+    DIFFER + ": a classifier tells them apart in {share:.0%} of pairs (50% would be chance), so"
     " they are hardly a random sample, and neither the estimate nor a certificate may hold; verify random rows"
 )
 

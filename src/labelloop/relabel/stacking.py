@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 
 from labelloop.errors import UsageError
 from labelloop.large_arrays import by_chunks, row_chunks, soft_dtype
-from labelloop.relabel.calibration import Calibrator, Observations
+from labelloop.relabel.calibration import Calibrator, Candidate, Observations
 from labelloop.relabel.sample import copies, first_alike
 from labelloop.splits import deal
 from labelloop.types import MISSING, Floats, Labels
@@ -29,7 +29,6 @@ Weights = NDArray[np.float64]
 EVERYBODY = -1  # no fold is left out
 DUST = 1e-6  # a weight that the solver leaves in place of zero
 
-Candidate = Callable[[Observations, Labels], Calibrator]  # learns from the clean rows it is given
 Predict = Callable[[Labels, int], Floats]  # predictions for rows, learnt without the clean rows of a fold, or EVERYBODY
 
 

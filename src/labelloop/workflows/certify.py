@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError, UsageError, some
-from labelloop.relabel.certificate import CERTAINTY, Certificate, Judged, certify_classes, certify_rows
+from labelloop.relabel.certificate import CERTAINTY, Certificate, HeldOut, certify_classes, certify_rows
 from labelloop.relabel.relabel import MIN_PAIRS
+from labelloop.relabel.sample import DIFFER
 from labelloop.runs.read import read_run
 from labelloop.runs.result_files import RowArrays
 from labelloop.runs.run_json import RunRecord
@@ -65,8 +66,8 @@ class Certified:
         for one in self.certificates:
             name = f"  {one['class']}: " if "class" in one else "  "
             if one["rows"]:
-                judged = f"{one['wrong']} of {one['clean_rows']} clean rows like them"
-                lines.append(f"{name}{one['rows']} labels; {judged} have a wrong label")
+                like_them = f"{one['wrong']} of {one['clean_rows']} clean rows like them"
+                lines.append(f"{name}{one['rows']} labels; {like_them} have a wrong label")
             for step in one["forecast"][:3]:
                 lines.append(f"{name}{step['more']} more random clean rows would probably certify {step['rows']}")
         return lines + [f"  {note}" for note in self.notes]
@@ -103,14 +104,16 @@ def certify(
     """
     arrays, classes, record, folder = _what_is_known(of)
     weight = None if clean_weight is None else _weights(record, folder, clean_weight, arrays)
-    judged, rows = judged_rows(arrays, weight)
+    held_out, rows = held_out_rows(arrays, weight)
     if by_class:
-        found = certify_classes(judged, len(classes), max_error, certainty, look)
+        found = certify_classes(held_out, len(classes), max_error, certainty, look)
     else:
-        found = [certify_rows(judged, max_error, certainty, look)]
+        found = [certify_rows(held_out, max_error, certainty, look)]
     mask = np.zeros(len(arrays.given), bool)
     mask[rows[np.any([one.rows for one in found], axis=0)]] = True
-    notes = [RANDOM] if judged.paired else [UNPAIRED, RANDOM]
+    estimate = (of.estimate if record is None else record.estimate) or {}  # type: ignore[union-attr]
+    warned = [note for note in estimate.get("notes", ()) if note.startswith(DIFFER)]
+    notes = [*warned, RANDOM] if held_out.paired else [*warned, UNPAIRED, RANDOM]
     if by_class:
         notes.insert(0, "the certainty is that of every class by itself")
     return Certified(
@@ -119,7 +122,7 @@ def certify(
         certainty,
         tuple(_named(found, classes)),
         tuple(notes),
-        "measured" if judged.paired else "bounded",
+        "measured" if held_out.paired else "bounded",
     )
 
 
@@ -129,12 +132,12 @@ def _named(found: list[Certificate], classes: list[Any]) -> list[dict[str, Any]]
     return [{"class": classes[k], **one.to_json()} for k, one in enumerate(found)]
 
 
-def judged_rows(arrays: RowArrays, weight: NDArray[np.float64] | None = None) -> tuple[Judged, NDArray[np.int64]]:
+def held_out_rows(arrays: RowArrays, weight: NDArray[np.float64] | None = None) -> tuple[HeldOut, NDArray[np.int64]]:
     """What a certificate is made from, and the positions of its noisy rows."""
-    judges = arrays.validation & (arrays.clean != MISSING)
+    validation = arrays.validation & (arrays.clean != MISSING)
     kept = np.asarray(arrays.inputs[KEPT])
-    judged = Judged.of(kept, arrays.given, arrays.clean, judges, MIN_PAIRS, weight)
-    return judged, np.flatnonzero((arrays.given != MISSING) & (arrays.clean == MISSING))
+    held_out = HeldOut.of(kept, arrays.given, arrays.clean, validation, MIN_PAIRS, weight)
+    return held_out, np.flatnonzero((arrays.given != MISSING) & (arrays.clean == MISSING))
 
 
 def _what_is_known(of: Any) -> tuple[RowArrays, list[Any], RunRecord | None, Path | None]:

@@ -258,7 +258,7 @@ def correct_table(
         given, clean, len(classes), pred_probs=pred_probs, embeddings=embeddings, table=trees, seed=seed
     )
     rows = np.flatnonzero(clean != MISSING)
-    judges, targets = found.judges(rows), found.targets  # [n, C]
+    judges, targets = found.counted(rows), found.targets  # [n, C]
     judged = estimate(
         found.cross_fitted[judges], given[judges], clean[judges], found.notes, found.expected_right[judges],
         inputs_alone(found, given, clean, judges),

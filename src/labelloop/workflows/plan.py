@@ -17,12 +17,12 @@ from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError, UsageError
 from labelloop.progress import clock
 from labelloop.relabel.estimate import MIN_CLEAN
-from labelloop.relabel.learning_curve import learning_curve
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN
 from labelloop.seeds import stream
 from labelloop.types import MISSING, Labels
 from labelloop.workflows.certify import certify
+from labelloop.workflows.learning_curve import learning_curve
 from labelloop.workflows.refit import LAST_EPOCH, StoredRun, has_row_numbers, read_stored_run
 
 COUNT = 200

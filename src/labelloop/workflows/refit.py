@@ -326,7 +326,7 @@ def _judged(stored: StoredRun, posterior: Floats, found: Corrected | None) -> di
     if found is None:
         return estimate(posterior[validation], stored.given[validation], stored.clean[validation], notes)
     rows, given, clean = stored.known, stored.given[stored.known], stored.clean[stored.known]
-    judges = found.judges(np.flatnonzero(validation[rows]))
+    judges = found.counted(np.flatnonzero(validation[rows]))
     alone = inputs_alone(found, given, clean, judges)
     notes += found.notes
     expected, of_judges = found.expected_right[judges], found.cross_fitted[judges]

@@ -17,6 +17,7 @@ from labelloop.data.frames import in_their_type
 from labelloop.data.problem import classes_of, encoded
 from labelloop.data.table import Table
 from labelloop.errors import some
+from labelloop.relabel.estimate import BOUNDS
 from labelloop.runs.run_json import export_name
 from labelloop.types import MISSING
 
@@ -175,10 +176,9 @@ def _at_risk(classes: Sequence[Any], estimate: Mapping[str, Any]) -> list[str]:
 def _wrong(right: Mapping[str, Any]) -> str:
     """The share of wrong labels with its interval, from the share of right ones."""
     value, low, high = (100 * (1 - right[part]) for part in ("value", "high", "low"))
-    how = {"bounded": ", as far as it is known", "assumed": ", if the noise is as assumed"}.get(
-        right.get("how", ""), ""
-    )
-    return f"{value:.1f}% ({low:.1f}% to {high:.1f}%{how})"
+    if right.get("how") == "bounded":
+        return f"{low:.1f}% to {high:.1f}% ({BOUNDS})"
+    return f"{value:.1f}% ({low:.1f}% to {high:.1f}%)"
 
 
 def _percent(share: Mapping[str, Any] | None) -> str:
@@ -203,7 +203,8 @@ class CorrectedRows:
         good = ""
         if (right := self.estimate.get("corrected_label_accuracy")) is not None:
             value, low, high = (f"{100 * right[part]:.1f}" for part in ("value", "low", "high"))
-            good = f", {value}% right ({low} to {high})"
+            bounded = right.get("how") == "bounded"
+            good = f", {low} to {high}% right ({BOUNDS})" if bounded else f", {value}% right ({low} to {high})"
         counts = f"{len(self.labels)} rows, {len(self.classes)} classes, {_count(changed, 'label')} corrected{good}"
         return f"<{type(self).__name__}: {counts}>"
 

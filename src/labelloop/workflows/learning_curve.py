@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.progress import bar
 from labelloop.relabel.bounds import interval
-from labelloop.relabel.estimate import MIN_CLEAN, Correct
+from labelloop.relabel.estimate import MIN_CLEAN
 from labelloop.relabel.relabel import MIN_PAIRS
 from labelloop.seeds import stream
 from labelloop.splits import deal
 from labelloop.types import MISSING, Labels
+from labelloop.workflows.refit import StoredRun
 
 SHARES = (0.25, 0.5, 1.0)  # of the clean rows outside a fold
 FOLDS = 3  # nine corrections in all, so that a plan takes less time than the run
@@ -23,29 +23,7 @@ DRAWS = 500  # bootstrap samples of the clean rows, for the uncertainty of the e
 FLATTEST, STEEPEST = 0.0, 1.0  # bounds of the power law's exponent
 
 
-class Refittable(Protocol):
-    """A finished run whose labels can be corrected again from other clean rows."""
-
-    @property
-    def given(self) -> Labels: ...
-
-    @property
-    def clean(self) -> Labels: ...
-
-    @property
-    def validation(self) -> NDArray[np.bool_]: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def relabels(self) -> bool: ...
-
-    @property
-    def on(self) -> Callable[[Labels], Correct]: ...
-
-
-def learning_curve(stored: Refittable, more: int, progress: bool | None = None) -> dict[str, Any]:
+def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -> dict[str, Any]:
     """Accuracy of the corrected labels for several numbers of clean rows, each counted on held-out rows.
 
     Args:
@@ -77,7 +55,7 @@ def learning_curve(stored: Refittable, more: int, progress: bool | None = None) 
     }
 
 
-def _hits(stored: Refittable, progress: bool | None) -> tuple[Labels, NDArray[np.bool_], list[int]]:
+def _hits(stored: StoredRun, progress: bool | None) -> tuple[Labels, NDArray[np.bool_], list[int]]:
     """The validation rows, whether each is right by the number of clean rows learnt from [S, J], and those numbers."""
     seed = stored.seed
     clean = np.flatnonzero(stored.clean != MISSING)
