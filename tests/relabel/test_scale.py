@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from labelloop.relabel.learners.clean_rows import Scale
+from labelloop.relabel.calibration import Scale
 
 
 def test_columns_are_centred_divided_by_their_deviation_and_by_the_root_of_their_number():

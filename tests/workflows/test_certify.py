@@ -68,6 +68,8 @@ def test_what_correct_returned_without_pairs(world):
     assert found.rows.any()
     assert (result.corrected_labels != true)[found.rows].mean() <= 0.15
     assert "have no given labels" in found.notes[0]
+    result.estimate["notes"].append("clean rows differ from the others: as `correct` warned")
+    assert labelloop.certify(result, max_error=0.15).notes[0].startswith("clean rows differ")
     with pytest.raises(labelloop.UsageError, match="give the folder of a run"):
         labelloop.certify(result, clean_weight="w")
 

@@ -215,8 +215,11 @@ def guarded(rounds: Sequence[Relabelled], weights: Weights = NEWEST) -> Correcte
         lambda labels: mixed(labels, [one.noise.posterior_given(validation.rows, one.q.oof, labels) for one in rounds]),
         simulate=not last.enough_pairs, rng=stream(observed.seed, "simulated-labels"),
     )  # fmt: skip
-    soft = (posterior.final, given, noise_only.final, last.q.final)
-    targets = by_chunks(lambda rows: changes.guard.apply(*(part[rows] for part in soft)), posterior.final.shape)
+
+    def returned(rows: slice) -> Floats:
+        return changes.guard.apply(posterior.final[rows], given[rows], noise_only.final[rows], last.q.final[rows])
+
+    targets = by_chunks(returned, posterior.final.shape)
     back, least = changes.guard.given_back(targets, posterior.final, given, changes.erased, last.noise.log_p)
     targets[back] = keep_given(targets[back], np.arange(len(back)), given[back])
     changes = changes.given_back(posterior.oof, validation.given, least)
