@@ -13,7 +13,7 @@ STORE = ROOT / "evidence" / "guarantees"
 
 def test_the_page_is_what_is_stored():
     speed = json.loads((STORE / "speed.json").read_text(encoding="utf-8"))
-    text = PAGE["page"](PAGE["read"]("runs.jsonl"), PAGE["read"]("before.jsonl"), speed)
+    text = PAGE["page"](PAGE["read"]("runs.jsonl"), PAGE["read"]("certificates.jsonl"), speed)
     assert (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8") == text
     assert speed["rows"] == 1_000_000
     assert speed["seconds"] < 1
@@ -42,10 +42,12 @@ RUN = {
 
 def test_a_line_by_hand():
     line = PAGE["intervals"]([RUN]).splitlines()[2]
-    assert line == "| 30 clean rows, paired | 1 | 100.0 | 20.0 | 0.0 | 10.0 | 50.0 | – |"
+    assert line == "| 30 clean rows, paired | 1 | 100.0 | 20.0 | 0.0 | 10.0 | 0.0 to 97.5 | 50.0 | – |"
     assert PAGE["sureness"]([RUN]).splitlines()[2] == "| measured | 95 to 99% | 1 | 0.0 | -10.0 |"
-    before = RUN | {"ours": 0.85, "worst_class": 0.0, "changed": 0}
-    line = PAGE["guard"]([RUN], [before]).splitlines()[2]
-    assert line.endswith("| 1 | 80.0 | 85.0 | 0 | 0 | 0 | 70.0 | 100 | 1 | 1 |")
+    assert PAGE["guard"]([RUN]).splitlines()[2].endswith("| 1 | 80.0 | 70.0 | 100 | 1 | 1 |")
+    block = {"data": "a", "noise": "b", "draws": 250, "counts": {"x: claimed": 200, "x: held": 190, "x: rows": 5}}
+    few = {"data": "c", "noise": "d", "draws": 250, "counts": {"x: claimed": 50, "x: held": 0}}
+    line = PAGE["last_step"]([block, few]).splitlines()[2]
+    assert line == "| x | 250 | 76.00% | 70.2 to 81.2 | 95.0% of 200 (a, b) |"
     assert "In 1 draws" in PAGE["unchecked"]([RUN])
     assert "In 1 of them" in PAGE["unchecked"]([RUN])
