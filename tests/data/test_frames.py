@@ -117,8 +117,9 @@ def test_fit_and_predict_take_one(tmp_path):
     data = frame()
     given = np.where(data["colour"] == "red", "r", "b")
     clean = np.where(np.arange(40) < 24, given, "")
-    config = {"epochs": 4, "rounds": 1}
-    result = labelloop.fit(data, given, clean, config=config, output_dir=tmp_path / "run", progress=False)
+    config = {"epochs": 1, "rounds": 0, "learners": "networks"}
+    run = {"output_dir": tmp_path / "run", "report": False, "progress": False}
+    result = labelloop.fit(data, given, clean, config=config, **run)
     assert result.model.predict(data).shape == (40,)
     np.testing.assert_array_equal(labelloop.load_model(tmp_path / "run").predict(data), result.model.predict(data))
 
@@ -136,3 +137,34 @@ def test_test_rows_have_the_columns_of_the_rows_that_were_fitted():
     )  # fmt: skip
     assert "test_accuracy" in result.history[-1]
     assert result.record.data["test"]["rows"] == 20
+
+
+def test_dates_of_a_frame_and_of_a_text_are_the_same_to_a_model():
+    days, made = frame()["day"], {}
+    for name, column in {"times": days, "texts": days.dt.strftime("%Y-%m-%d")}.items():
+        made[name] = from_arrays(frame().assign(day=column), ["a", "b"] * 20)
+    for fitted in made.values():
+        for column in (days, days.dt.strftime("%Y-%m-%d"), days.dt.strftime("%Y-%m-%dT%H:%M")):
+            again = from_arrays(frame().assign(day=column), encoding=fitted.encoding)
+            np.testing.assert_array_equal(again.inputs, fitted.inputs)
+
+
+@pytest.mark.parametrize("inputs", ["rows.csv", {"x": [1, 2]}])
+def test_what_is_no_rows_is_refused(inputs):
+    with pytest.raises(DataError, match="give a data frame, an array or a dataset"):
+        from_arrays(inputs)
+
+
+def test_clean_labels_of_another_length_are_refused():
+    with pytest.raises(DataError, match="40 rows of inputs, but 9 clean_labels"):
+        from_arrays(frame(), ["a", "b"] * 20, ["a"] * 9)
+
+
+def test_a_lazy_frame_is_read_without_a_warning_and_a_type_that_arrow_lacks_is_refused():
+    polars = pytest.importorskip("polars")
+    data = polars.DataFrame({"size": range(40), "label": ["a", "b"] * 20})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", polars.exceptions.PerformanceWarning)
+        assert len(read_table(data.lazy())) == 40
+    with pytest.raises(DataError, match="a type of column that Arrow does not have"):
+        read_table(data.with_columns(polars.col("size").cast(polars.Int128)))

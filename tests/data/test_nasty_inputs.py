@@ -90,6 +90,14 @@ KINDS = {
         rows(lambda i: f"202{3 + VERIFIED[i]}-01-{1 + i % 28:02d}"),
         "'more' tells which rows are clean",
     ),
+    "the score of a model that saw the labels": (
+        rows(lambda i: round(GIVEN[i] + SIZE[i] / 100, 4)),
+        "'more' .follows the given label, even where",
+    ),
+    "such a score of one class": (
+        rows(lambda i: round((GIVEN[i] == 1) + SIZE[i] / 100, 4)),
+        "'more' .follows the given label, even where",
+    ),
     # numbers that are none
     "-999": (rows(lambda i: every(i, 9, -999, i % 40)), "'more' holds -999 in 14 rows, .* read as missing"),
     "99999": (rows(lambda i: every(i, 9, 99999, 20 + i % 40)), "'more' holds 99999 in 14 rows, .* read as missing"),
@@ -113,6 +121,11 @@ KINDS = {
         "'zip' is a code by its name: read as categories",
     ),
     "leading zeros": (rows(lambda i: f"0{i % 50:03d}"), "'more' is read as numbers, without its leading zeros"),
+    "versions": (
+        rows(lambda i: f"1.{i % 11}"),
+        "'more' is read as numbers, '1.10' as 1.1; if these are versions, name it with --category-columns",
+    ),
+    "lists as text": (rows(lambda i: f"[{i}. {i % 5}. 3.5]"), "'more' holds lists of numbers as text; save them"),
     "a row number": (rows(lambda i: i), "'more' holds each number from 0 to 119 once"),
     "a constant": (rows(lambda i: 7), "'more' holds the same number in every row"),
     "an id by its name": (rows(lambda i: 5000 + 3 * i).replace("more", "user_id"), "'user_id' .an id by its name"),
@@ -144,6 +157,7 @@ KINDS = {
         "'more' is read as dd/mm/yyyy, but no day is above 12",
     ),
     "years of two digits": (rows(lambda i: f"{1 + i % 12}/{1 + i % 28:02d}/24"), "'more' .date mm/dd/yy,"),
+    "months by their names": (rows(lambda i: f"{1 + i % 28}-Jan-24"), "'more' .date dd-mon-yy, as year"),
     "dates as whole numbers": (
         rows(lambda i: 20240101 + 100 * (i % 12) + i % 28),
         "'more' holds dates such as 20240101; for numbers, name it with --trust-columns",

@@ -201,6 +201,7 @@ def test_json_in_another_encoding_is_read_and_said(tmp_path, codec, ending):
     [
         ('{"x": [1, "a"], "label": ["a", "b"]}', "column 'x' holds several types"),
         ('{"x": [1], "label": ["a", "b"]}', "columns of different lengths ('x' 1, 'label' 2)"),
+        ('[{"x": 1, "x": 2, "label": "a"}]', "key 'x' stands twice in an object"),
     ],
 )
 def test_json_that_cannot_be_a_table_names_the_column(tmp_path, content, words):
@@ -229,3 +230,20 @@ def test_labels_of_a_sheet_may_be_numbers_and_text(tmp_path):
     table = read_table(tmp_path / "rows.xlsx")
     assert table.labels[:4].tolist() == [0, 1, 0, 1]
     assert table.clean_labels[:2].tolist() == [0, 1]
+
+
+def test_formulas_without_values_and_durations_of_a_sheet(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["took", "label"])
+    for i in range(40):
+        book.active.append([datetime.timedelta(hours=i, minutes=30), "ab"[i % 2]])
+    book.save(tmp_path / "rows.xlsx")
+    table = read_table(tmp_path / "rows.xlsx")
+    assert table.inputs[[0, 30], 0].tolist() == [0.5, 30.5]
+    assert "'took' is read as numbers: '10:30:00' as 10.5" in schema_text(table)
+    for i in range(40):
+        book.active.cell(i + 2, 1).value = f"=ROW({i})"
+    book.save(tmp_path / "rows.xlsx")
+    with pytest.raises(DataError, match=r"column 'took' holds formulas without values, such as =ROW\(0\)"):
+        read_table(tmp_path / "rows.xlsx")

@@ -4,6 +4,7 @@ as the user wrote them.
 
 from __future__ import annotations
 
+import re
 import shlex
 import warnings
 from collections import Counter
@@ -29,7 +30,8 @@ ALMOST_ALL = 0.9  # a text column with this share of numbers is a column of numb
 ONE_HOT = 384  # columns for the categories of all columns with many, at most
 EMBEDDINGS = 16_384  # rows read at a time
 SHOWN = 6  # texts among numbers that are named
-LOOKED_AT = 1000  # texts, to look for numbers with units
+LOOKED_AT = 1000  # texts, to look for numbers with units or in lists
+LIST = re.compile(r"[\[(]\s*-?\d[-+\d.eE]*([\s,;]+-?\d[-+\d.eE]*)+\s*[\])]")
 WORDS = 96  # numbers for the texts of all columns, at most
 # What people write in a column that says whether a row was verified.
 FLAG_WORDS = "true false yes no y n t f x ok 0 1 done checked verified none nan"
@@ -92,6 +94,8 @@ def kind_of(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_], as
     kind, remark = "category" if encoding.are_categories(values, train) else "text", ""
     if units := encoding.mixed_units(known[:LOOKED_AT], ALMOST_ALL):
         remark = f"{name!r} is not read as numbers: their units differ ({some(map(repr, units))}); convert them to one"
+    elif known and all(LIST.fullmatch(text) for text in known[:LOOKED_AT]):
+        remark = f"{name!r} holds lists of numbers as text; save them as lists in Parquet, or a column for each number"
     return Kind(name, kind, values, remark=remark)
 
 

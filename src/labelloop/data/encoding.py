@@ -25,8 +25,9 @@ TIME = (*DATE, "hour")
 MIDDLE = {"month": 6.5, "day": 15.5, "weekday": 3.0, "hour": 12.0}  # replaces a missing date
 # Day first if the order is ambiguous, as in most of the world; the user is told.
 DATES = (
-    *("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%b %d %Y", "%b %d, %Y"),
-    *("%d %b %Y", "%d-%b-%Y", "%B %d %Y", "%B %d, %Y", "%d %B %Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%Y%m%d"),
+    *("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%y"),
+    *("%b %d %Y", "%b %d, %Y", "%d %b %Y", "%d-%b-%Y", "%B %d %Y", "%B %d, %Y", "%d %B %Y", "%d/%m/%y", "%m/%d/%y"),
+    *("%d.%m.%y", "%Y%m%d"),
 )
 ISO = (" %H:%M:%S", "T%H:%M:%S", " %H:%M", " %H:%M:%S.%f", "T%H:%M:%S.%f", "T%H:%M:%S%z", " %H:%M:%S%z")
 TIMES = [f"%Y-%m-%d{time}" for time in ISO]
@@ -159,7 +160,7 @@ def dates_as_numbers(values: NDArray, form: str, year: float) -> tuple[Floats, N
     middle = [MIDDLE.get(part, year) for part in parts]
     for row, text in enumerate(values):
         if text is not None and text not in known:
-            date = _read(text, form)
+            date = _read(text, form) or (_read(text, ANY_ISO) if form.startswith("%Y-%m-%d") else None)
             known[text] = [] if date is None else [float(_part(date, part)) for part in parts]
         found = known[text] if text is not None else []
         gone[row] = not found
@@ -246,11 +247,7 @@ def fit_category(name: str, values: NDArray, train: NDArray[np.bool_], most: int
     rare = counts < (2 if len(levels) > MANY_LEVELS else max(2, RARE * len(seen)))
     rare[np.argsort(-counts, kind="stable")[most:]] = True
     return Column(
-        name,
-        "category",
-        levels=tuple(levels[~rare].tolist()),
-        other=bool(rare.any()),
-        missing=len(known) < len(seen),
+        name, "category", levels=tuple(levels[~rare].tolist()), other=bool(rare.any()), missing=len(known) < len(seen)
     )
 
 

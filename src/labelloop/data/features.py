@@ -332,11 +332,11 @@ def _leave_out_idle(found: _Fitted, source: Source, labelled: Labelled) -> None:
     for name in idle_columns(found.columns, found.raw, named, labelled.given, source.train):
         place = next(j for j, column in enumerate(found.columns) if column.name == name)
         column = found.columns.pop(place)
-        found.remarks.pop(place)
+        remark = found.remarks.pop(place)
         found.raw.pop(name)
         kind = "text_columns" if column.kind == "text" else "category_columns"
         why = f"as a {column.kind} it does not help to predict the given label; to use it all the same, name it with"
-        found.left_out.append(LeftOut(name, f"{why} {kind}"))
+        found.left_out.append(LeftOut(name, f"{why} {kind}{'; ' if remark else ''}{remark}"))
 
 
 def _why_not(source: Source, name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ SECONDS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of a duration
 
 def is_frame(values: Any) -> bool:
     """Whether this is a table with named columns, of pandas, polars or Arrow."""
-    if isinstance(values, pa.Table | pa.RecordBatch):
-        return True
-    return hasattr(values, "columns") and (hasattr(values, "iloc") or _is_polars(values))
+    if isinstance(values, pa.Table | pa.RecordBatch) or _is_polars(values):
+        return type(values).__name__ != "Series"
+    return hasattr(values, "columns") and hasattr(values, "iloc")
 
 
 def is_path(values: Any) -> bool:
@@ -48,7 +49,10 @@ def arrow_of(frame: Any, source: str) -> pa.Table:
         UserWarning: A column holds text and numbers, which are read as text.
     """
     if _is_polars(frame):
-        arrow = (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
+        try:
+            arrow = (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{source}: a type of column that Arrow does not have ({error}); cast it") from error
     elif isinstance(frame, pa.Table):
         arrow = frame
     elif isinstance(frame, pa.RecordBatch):
@@ -95,9 +99,12 @@ def _mixed(values: list[Any], what: str, error: Exception) -> pa.Array:
 
 
 def in_text(value: Any) -> str | None:
-    """A cell as text: 3 for 3.0."""
+    """A cell as text: 3 for 3.0, and a duration as hours, minutes and seconds."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    if isinstance(value, timedelta) and value >= timedelta():
+        minutes, seconds = divmod(int(value.total_seconds()), 60)
+        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
     return None if value is None else str(value)
 
 
@@ -170,16 +177,16 @@ def in_their_type(labels: pa.Table, rows: Any) -> Any:
     """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
-    own = [str(name) for name in rows.columns] if _is_polars(rows) or (hasattr(rows, "iloc") and is_frame(rows)) else []
-    own = rows.column_names if isinstance(rows, pa.Table) else own
-    labels = labels if rows is None or not own else labels.drop_columns(["id"])
+    rows = rows.collect() if hasattr(rows, "collect") else rows  # a LazyFrame
+    own = getattr(rows, "column_names", getattr(rows, "columns", ())) if is_frame(rows) else ()
+    own = [str(name) for name in own]
+    labels = labels.drop_columns(["id"]) if own else labels
     labels = labels.rename_columns([_free(name, own) for name in labels.column_names])
     if isinstance(rows, pa.Table):
         return pa.table([*rows.columns, *labels.columns], names=[*rows.column_names, *labels.column_names])
     if _is_polars(rows):
         polars = import_module("polars")
         found = polars.from_arrow(labels)
-        rows = rows.collect() if hasattr(rows, "collect") else rows
         return found if not own else polars.concat([rows, found], how="horizontal")
     try:
         pandas = import_module("pandas")

@@ -115,6 +115,8 @@ def why_a_copy(kind: Kind, labelled: Labelled | None) -> str | None:
         codes = _mentions(kind.values[rows], labelled.names)
         named = _same(codes, labelled.given) and _follows_errors(codes, labelled)
         return "holds the name of the given label, even where that is wrong" if named else None
+    if kind.kind == "number" and levels > few and _scores_follow_errors(kind.values, labelled):
+        return "follows the given label, even where that is wrong"
     if not 2 <= levels <= few:
         return None
     if _same(codes, labelled.given) and (_follows_errors(codes, labelled) or _named_alike(kind, labelled)):
@@ -183,6 +185,24 @@ def _follows_errors(codes: Labels, labelled: Labelled) -> bool:
     wrong = known & (labelled.clean >= 0) & (usual[labelled.given] != usual[labelled.clean])
     follows = (usual[labelled.given] == codes)[wrong]
     return len(follows) >= 3 and float(follows.mean()) > 0.5
+
+
+def _scores_follow_errors(values: Floats, labelled: Labelled) -> bool:
+    """The same for ranges of numbers, as for the score of a model that has seen the given labels."""
+    usable = (labelled.given >= 0) & np.isfinite(values)
+    pairs = usable & (labelled.clean >= 0)
+    if (labelled.given != labelled.clean)[pairs].sum() < 3:
+        return False
+    from sklearn.tree import DecisionTreeClassifier  # slow to import
+
+    rows = np.union1d(np.flatnonzero(pairs)[:ROWS], np.flatnonzero(usable)[:ROWS])
+    part = replace(labelled, given=labelled.given[rows], clean=labelled.clean[rows])
+    scores = values[rows, None]
+    for leaves in {2, max(len(np.unique(part.given)), 2)}:
+        tree = DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=0).fit(scores, part.given)
+        if _follows_errors(tree.apply(scores), part):
+            return True
+    return False
 
 
 def _codes(kind: Kind) -> Labels:

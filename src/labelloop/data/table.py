@@ -122,8 +122,7 @@ def from_arrays(
     fitted: tuple[Column, ...] = ()
     schema_summary = None
     if is_frame(inputs) or are_texts(inputs):
-        labelled = None if encoding else Labelled.of(_array(labels), _array(clean_labels), MISSING_TEXT, source)
-        found = _features(inputs, source, encoding, labelled)
+        found = _features(inputs, source, encoding, (labels, clean_labels))
         inputs, column_names, fitted = found.values, column_names or found.names, found.encoding
         schema_summary = SchemaSummary((), found.used, found.left_out, found.remarks)
     names = column_names if column_names is not None else getattr(inputs, "columns", None)
@@ -149,25 +148,23 @@ def from_arrays(
     return table
 
 
-def _array(labels: ArrayLike | None) -> NDArray | None:
-    """Labels that may be compared; those of a wrong shape are refused elsewhere."""
-    array = None if labels is None else np.asarray(labels)
-    return None if array is None or array.ndim != 1 else array
-
-
-def _features(inputs: Any, source: str, encoding: Sequence[Column] | None, labelled: Labelled | None) -> Features:
+def _features(
+    inputs: Any, source: str, encoding: Sequence[Column] | None, labels: tuple[ArrayLike | None, ArrayLike | None]
+) -> Features:
     """The features of a data frame, or of texts; without labels, numbers without gaps are the numbers as they are."""
     if not is_frame(inputs):
         name = next((column.name for column in encoding or () if column.kind == "text"), "text")
         inputs = pa.table({name: pa.array([str(text) for text in inputs], pa.string())})
         return features_of(_source(inputs, source, ReadOptions(text_columns=(name,), encoding=encoding or None)))
     arrow = arrow_of(inputs, source)
+    both = [None if values is None else np.asarray(values) for values in labels]
+    known = [None if one is None or one.shape != (arrow.num_rows,) else one for one in both]  # others: refused later
+    labelled = None if encoding else Labelled.of(*known, MISSING_TEXT, source)
     plain = not encoding and arrow.num_columns > 0 and are_plain_numbers(arrow)
     if plain and labelled is None:
         values = to_float32(np.column_stack([column.to_numpy() for column in arrow.columns]))
         used = tuple(Feature(name, "number") for name in arrow.column_names)
         return Features(values, arrow.column_names, used=used)
-    labelled = labelled if labelled is not None and len(labelled.given) == arrow.num_rows else None
     found = features_of(_source(arrow, source, ReadOptions(encoding=encoding or None), labelled))
     return replace(found, encoding=()) if plain and list(found.names or ()) == arrow.column_names else found
 
@@ -214,6 +211,8 @@ def split_names(values: ArrayLike, source: str) -> NDArray:
 
 def _inputs(inputs: Any, source: str) -> Any:
     check_not_sparse(inputs, source)
+    if isinstance(inputs, str | bytes | Path | Mapping):
+        raise DataError(f"{source}: inputs of type {type(inputs).__name__}; give a data frame, an array or a dataset")
     if not isinstance(inputs, list | tuple) and hasattr(inputs, "__getitem__") and not hasattr(inputs, "__array__"):
         inputs = _read_whole(inputs, source)
         if not isinstance(inputs, np.ndarray):

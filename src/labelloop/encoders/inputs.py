@@ -22,7 +22,7 @@ import numpy as np
 from labelloop.encoders import library_encoders
 from labelloop.encoders.encode import encode_rows
 from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded, to_numbers
-from labelloop.encoders.library_encoders import FORMAT, device_of, state_version
+from labelloop.encoders.library_encoders import FORMAT, device_of, of_module, state_version
 from labelloop.errors import UsageError, nearest
 from labelloop.trust import WORDS
 from labelloop.types import EncoderForm, RawInputs
@@ -207,16 +207,9 @@ def _loaded(made: Any, kind: str, device: str, name: str) -> Loaded:
             f"encoder {name!r} is a torch module without `preprocess`; give it a method or attribute of that name"
             f" that turns a list of {_WHAT[kind]} into a batch for the module"
         )
-    import torch
-
     place = device_of(device)
-    module = made.to(place).eval()
-
-    def encode(items: list[Any]) -> Any:
-        with torch.inference_mode():
-            return module(torch.as_tensor(preprocess(items)).to(place))
-
-    return Loaded(encode, IMAGES, preprocessing={"factory": name}, module=module, prepare=preprocess)
+    module, about = made.to(place).eval(), {"factory": name}
+    return Loaded(of_module(module, preprocess, place), IMAGES, None, about, module, preprocess)
 
 
 def _signature(found: Loaded, kind: str) -> bytes:

@@ -121,16 +121,15 @@ def _of_texts(model: Any, tokenizer: Any, device: str) -> Loaded:
         with torch.inference_mode():
             return network.features(batch["input_ids"], batch["attention_mask"])
 
-    def prepare(texts: list[Any]) -> Any:
-        return tokenizer(texts, truncation=True, max_length=limit, padding=False)["input_ids"]
-
     about = {"tokens": limit, "pooling": "mean"}
-    return Loaded(encode, BATCH, limit, about, network, prepare, _saver(model, tokenizer))
+    return Loaded(encode, BATCH, limit, about, network, _tokens(tokenizer, limit), _saver(model, tokenizer))
+
+
+def _tokens(tokenizer: Any, limit: int) -> Callable[[list[Any]], Any]:
+    return lambda texts: tokenizer(texts, truncation=True, max_length=limit, padding=False)["input_ids"]
 
 
 def _of_images(model: Any, processor: Any, device: str, has_pooler: bool) -> Loaded:
-    import torch
-
     from labelloop.encoders.network import ImageNetwork
 
     network = ImageNetwork(model, has_pooler)
@@ -140,13 +139,20 @@ def _of_images(model: Any, processor: Any, device: str, has_pooler: bool) -> Loa
         found = processor(images=images, return_tensors="pt", input_data_format="channels_last")
         return found["pixel_values"]
 
-    def encode(images: list[Any]) -> Any:
-        with torch.inference_mode():
-            return network(prepare(images).to(device))
-
     about = {key: value for key, value in processor.to_dict().items() if _is_plain(value)}
     about["pooling"] = "of the network" if has_pooler else "mean"
-    return Loaded(encode, BATCH, None, about, network, prepare, _saver(model, processor))
+    return Loaded(of_module(network, prepare, device), BATCH, None, about, network, prepare, _saver(model, processor))
+
+
+def of_module(module: Any, prepare: Callable[[list[Any]], Any], device: str) -> Callable[[list[Any]], Any]:
+    """Encodes texts or images with a network, without gradients."""
+    import torch
+
+    def encode(items: list[Any]) -> Any:
+        with torch.inference_mode():
+            return module(torch.as_tensor(prepare(items)).to(device))
+
+    return encode
 
 
 def _saver(model: Any, reader: Any) -> Any:
@@ -183,13 +189,10 @@ def _load_sentences(name: str, place: str, device: str, options: dict[str, Any])
         from sentence_transformers import SentenceTransformer
 
         model = SentenceTransformer(place, device=device, **options).eval()
-    tokenizer, limit = model.tokenizer, model.max_seq_length or 512
+    limit = model.max_seq_length or 512
 
     def encode(texts: list[Any]) -> Any:
         return model.encode(texts, batch_size=BATCH, show_progress_bar=False)
-
-    def prepare(texts: list[Any]) -> Any:
-        return tokenizer(texts, truncation=True, max_length=limit, padding=False)["input_ids"]
 
     def save(folder: Path) -> None:
         with quiet():
@@ -198,7 +201,7 @@ def _load_sentences(name: str, place: str, device: str, options: dict[str, Any])
     from labelloop.encoders.network import SentenceNetwork
 
     about = {"tokens": limit, "pooling": [type(part).__name__ for part in list(model)[1:]]}
-    return Loaded(encode, ROWS, limit, about, SentenceNetwork(model), prepare, save)
+    return Loaded(encode, ROWS, limit, about, SentenceNetwork(model), _tokens(model.tokenizer, limit), save)
 
 
 def open_timm(name: str, place: str, kind: str, device: str, with_weights: bool) -> Encoder:
@@ -227,12 +230,8 @@ def _load_timm(name: str, place: str, device: str, with_weights: bool) -> Loaded
     def prepare(images: list[Any]) -> Any:
         return torch.stack([transform(image) for image in images])
 
-    def encode(images: list[Any]) -> Any:
-        with torch.inference_mode():
-            return model(prepare(images).to(device))
-
     about = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-    return Loaded(encode, BATCH, None, about, model, prepare)
+    return Loaded(of_module(model, prepare, device), BATCH, None, about, model, prepare)
 
 
 def need(module: str, extra: str, name: str) -> None:

@@ -83,36 +83,24 @@ def correct_file(
         dry_run: Only read the file, and return how it was understood.
         max_memory: As in `fit`.
     """
-    with memory_limit(max_memory, to.folder or to.file):
-        return _correct_file(path, options, to, pred_probs_columns, class_names, seed, dry_run)
-
-
-def _correct_file(
-    path: Path,
-    options: ReadOptions,
-    to: Outputs,
-    pred_probs_columns: Sequence[str] | None,
-    class_names: Sequence[str] | None,
-    seed: int,
-    dry_run: bool,
-) -> str:
     if not dry_run and to.file is None and to.folder is None:
         raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
     if not dry_run and to.file is not None and to.file.exists() and not to.overwrite:
         raise DataError(f"{to.file} exists; give another name, or --overwrite")
-    found = read_sources(path, options, pred_probs_columns, class_names)
-    table = found.table
-    if dry_run:
-        return f"{schema_text(table)}\nnothing was corrected or written (--dry-run)"
-    with clock("correcting labels", options.progress):
-        result = correct_table(table, found.probabilities, found.features, seed, named=found.named)
-    if to.folder is not None:
-        _write_run(RunFolder(to.folder, overwrite=to.overwrite, replaces="correct"), table, result, seed)
-        leave_report(to.folder, to.report, options.progress)
-    if to.file is not None:
-        write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
-        write_atomically(to.file, lambda place: write(result.labels, place))
-    return f"{schema_text(table)}\n{_summary(result)}\n{_ending(to, found.inputs)}"
+    with memory_limit(max_memory, to.folder or to.file):
+        found = read_sources(path, options, pred_probs_columns, class_names)
+        table = found.table
+        if dry_run:
+            return f"{schema_text(table)}\nnothing was corrected or written (--dry-run)"
+        with clock("correcting labels", options.progress):
+            result = correct_table(table, found.probabilities, found.features, seed, named=found.named)
+        if to.folder is not None:
+            _write_run(RunFolder(to.folder, overwrite=to.overwrite, replaces="correct"), table, result, seed)
+            leave_report(to.folder, to.report, options.progress)
+        if to.file is not None:
+            write = pq.write_table if to.file.suffix == ".parquet" else pa.csv.write_csv
+            write_atomically(to.file, lambda place: write(result.labels, place))
+        return f"{schema_text(table)}\n{_summary(result)}\n{_ending(to, found.inputs)}"
 
 
 @dataclass(frozen=True)
@@ -229,11 +217,7 @@ def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: 
         stop_reason="nothing to train",
         labels_from="correct",
         estimate=result.estimate,
-        about={
-            "weights": result.weights,
-            "weights_without_label": result.weights_without_label,
-            "guard": result.guard,
-        },
+        about={"weights": result.weights, "weights_without_label": result.weights_without_label, "guard": result.guard},
     )
     with folder.recording(record):
         folder.write_targets(result.corrected_proba)

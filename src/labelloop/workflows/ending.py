@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from labelloop.data.image_files import ImageFiles
+from labelloop.data.pillow import open_image, to_rgb
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.data.table import Table
 from labelloop.errors import DataError
@@ -87,9 +88,9 @@ def _looks(table: Table) -> Looks | None:
     if raw is not None and raw.kind == "text":
         return "text", (), lambda rows: [_cut(raw.items[row], _letters(rows)) for row in rows.tolist()]
     if raw is not None:
-        return "image", (), lambda rows: [_thumbnail_of_any(raw.items[row], _side(rows)) for row in rows.tolist()]
+        return "image", (), lambda rows: [_thumbnail_of(raw.items[row], _side(rows)) for row in rows.tolist()]
     if isinstance(inputs, ImageFiles):
-        return "image", (), lambda rows: [_thumbnail_of_file(inputs.path(row), _side(rows)) for row in rows.tolist()]
+        return "image", (), lambda rows: [_thumbnail_of(inputs.path(row), _side(rows)) for row in rows.tolist()]
     if isinstance(inputs, np.ndarray) and inputs.ndim == 4:
         if find_spec("PIL") is None:
             return None
@@ -137,7 +138,7 @@ def _own_columns(origin: Mapping[str, Any]) -> pa.Table | None:
     """The columns of the file that the rows came from; None if it has none or no longer exists."""
     path, kind = Path(str(origin.get("path", ""))), origin.get("kind")
     try:
-        if kind in ("csv", "tsv", "parquet", "jsonl", "json"):
+        if kind in ("csv", "tsv", "parquet", "jsonl", "json", "xlsx"):
             return own_columns(path)
     except (OSError, ValueError, DataError):
         warnings.warn(f"{path}: the rows cannot be read again to show them in the report", stacklevel=2)
@@ -196,28 +197,16 @@ def _thumbnail(pixels: NDArray, scale: tuple[float, float], side: int) -> bytes 
     return _encoded(Image.fromarray(values[..., :3] if values.ndim == 3 else values), side)
 
 
-def _thumbnail_of_file(path: Path, side: int) -> bytes | None:
-    """A thumbnail; None if the image no longer exists or cannot be decoded."""
-    from PIL import Image
-
+def _thumbnail_of(item: Any, side: int) -> bytes | None:
+    """The same of an image in any form that an encoder takes; None if it is gone or cannot be decoded."""
     try:
-        if not path.is_file():  # a pipe would be waited for
-            return None
-        with Image.open(path) as image:
+        if not isinstance(item, Path | bytes):
+            from labelloop.encoders.encoder import opened
+
+            return _encoded(opened(item), side)
+        with open_image(item) as image:
             image.draft("RGB", (2 * side, 2 * side))
-            return _encoded(image.convert("RGB"), side)
-    except Exception:  # a damaged image can fail in any way
-        return None
-
-
-def _thumbnail_of_any(item: Any, side: int) -> bytes | None:
-    """The same for an image in any form that an encoder takes."""
-    try:
-        if isinstance(item, Path):
-            return _thumbnail_of_file(item, side)
-        from labelloop.encoders.encoder import opened
-
-        return _encoded(opened(item), side)
+            return _encoded(to_rgb(image), side)
     except Exception:  # a damaged image can fail in any way
         return None
 

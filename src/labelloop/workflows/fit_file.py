@@ -112,13 +112,7 @@ def fit_file(
             text = f"{processes_text(run.ranks)}{schema_text(table)}"
             run = replace(run, before=lambda: print(text, flush=True))
         result = fit_table(
-            table,
-            config,
-            run,
-            method=settings.method,
-            test=test_table,
-            y_true=true_labels,
-            allow_overlap=allow_overlap,
+            table, config, run, method=settings.method, test=test_table, y_true=true_labels, allow_overlap=allow_overlap
         )
         return summary(table, result) if run.ranks.is_first else ""
 

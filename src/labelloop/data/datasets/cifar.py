@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,38 +14,6 @@ from labelloop.data.datasets.labelled import LabelledData, check_flags, checked_
 
 # Its own name, so that a result on part of the rows cannot pass for one on all of them.
 SUBSET = "cifar100-subset"
-
-
-def cifar10(
-    root: str | Path | None = None,
-    *,
-    limit: int | None = None,
-    test_limit: int | None = None,
-    verify: bool = True,
-    hub: bool = False,
-) -> LabelledData:
-    """CIFAR-10: 50,000 + 10,000 colour images of 32 x 32 pixels, 10 classes.
-
-    Args:
-        root: The folder that holds it in any of its forms, or the archive itself; by default LABELLOOP_DATA.
-        limit: Use only the first training rows.
-        test_limit: Use only the first test rows.
-        verify: Compare the checksum of a .tar.gz with the published one. Use False for an archive you packed yourself.
-        hub: Load it from the hub by name instead.
-    """
-    return _load(CIFAR10, root, limit, test_limit, verify, hub)
-
-
-def cifar100(
-    root: str | Path | None = None,
-    *,
-    limit: int | None = None,
-    test_limit: int | None = None,
-    verify: bool = True,
-    hub: bool = False,
-) -> LabelledData:
-    """CIFAR-100: like CIFAR-10, with 100 classes in 20 super-classes. The arguments are those of `cifar10`."""
-    return _load(CIFAR100, root, limit, test_limit, verify, hub)
 
 
 def cifar100_subset(root: str | Path | None = None, *, limit: int | None = None) -> LabelledData:
@@ -64,8 +33,24 @@ def cifar100_subset(root: str | Path | None = None, *, limit: int | None = None)
 
 
 def _load(
-    variant: Variant, root: str | Path | None, limit: int | None, test_limit: int | None, verify: bool, hub: bool
+    variant: Variant,
+    root: str | Path | None = None,
+    *,
+    limit: int | None = None,
+    test_limit: int | None = None,
+    verify: bool = True,
+    hub: bool = False,
 ) -> LabelledData:
+    """50,000 + 10,000 colour images of 32 x 32 pixels, of 10 classes, or of 100 in 20 super-classes.
+
+    Args:
+        variant: Which of the two.
+        root: The folder that holds it in any of its forms, or the archive itself; by default LABELLOOP_DATA.
+        limit: Use only the first training rows.
+        test_limit: Use only the first test rows.
+        verify: Compare the checksum of a .tar.gz with the published one. Use False for an archive you packed yourself.
+        hub: Load it from the hub by name instead.
+    """
     checked_limit(limit)
     checked_limit(test_limit, name="test_limit")
     check_flags(verify=verify, hub=hub)
@@ -82,6 +67,9 @@ def _load(
         f"{variant.archive}, or the folder {variant.folder} it unpacks to, or a folder {variant.name} with the hub's"
         f" train-*.parquet and test-*.parquet{f' (only {SUBSET} is there: ask for it by that name)' if subset else ''}",
     )
+
+
+cifar10, cifar100 = partial(_load, CIFAR10), partial(_load, CIFAR100)
 
 
 def _read(variant: Variant, place: Path, limit: int | None, verify: bool) -> tuple[Cifar, Path] | None:

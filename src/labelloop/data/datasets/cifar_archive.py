@@ -99,8 +99,7 @@ class Cifar:
 def concatenated(parts: list[Split]) -> Split:
     """The rows of all parts, in order."""
     return Split(
-        np.concatenate([part.images for part in parts]),
-        np.concatenate([np.asarray(part.labels) for part in parts]),
+        np.concatenate([part.images for part in parts]), np.concatenate([np.asarray(part.labels) for part in parts])
     )
 
 

@@ -153,10 +153,7 @@ def _part(batch: Any, variant: Variant, path: Path, first_row: int) -> Split:
             f"{path}: column {IMAGE_COLUMN!r} is {batch.column(IMAGE_COLUMN).type}, not a struct with the 'bytes' of an"
             " image: use the hub's own files"
         ) from error
-    return Split(
-        decode_all(encoded, SIZE, str(path), first_row),
-        _numbers(batch, variant.label_column),
-    )
+    return Split(decode_all(encoded, SIZE, str(path), first_row), _numbers(batch, variant.label_column))
 
 
 def _numbers(batch: Any, column: str) -> np.ndarray:
@@ -202,7 +199,4 @@ def read_hub(variant: Variant, limit: int | None = None) -> Cifar:
 
 def _split(columns: dict[str, list[Any]], variant: Variant) -> Split:
     encoded = [image["bytes"] for image in columns[IMAGE_COLUMN]]
-    return Split(
-        decode_all(encoded, SIZE, variant.hub_name),
-        columns[variant.label_column],
-    )
+    return Split(decode_all(encoded, SIZE, variant.hub_name), columns[variant.label_column])

@@ -13,6 +13,7 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -142,7 +143,7 @@ class ColumnFile:
         untyped: Whether the format has no types, so that a label 3 is only text that looks like a number.
         remarks: What was decided while opening it.
         delimiter: The delimiter, if it is not the one that the extension implies.
-        padded: Columns of numbers that may be codes or have thousands separators, and an example of each.
+        padded: Columns of numbers that may be meant in another way, and how they are read.
     """
 
     names: list[str]
@@ -202,14 +203,10 @@ def _csv(path: Path) -> ColumnFile:
     )
 
 
-def _jsonl(path: Path) -> ColumnFile:
-    arrow = csv_file.read_jsonl(path)
-    return ColumnFile(arrow.column_names, "jsonl", lambda *_: arrow)
-
-
 def _json(path: Path) -> ColumnFile:
-    arrow = csv_file.read_json_table(path)
-    return ColumnFile(arrow.column_names, "json", lambda *_: arrow)
+    kind = csv_file.ending_of(path).removeprefix(".")
+    arrow = csv_file.read_json_table(path) if kind == "json" else csv_file.read_jsonl(path)
+    return ColumnFile(arrow.column_names, kind, lambda *_: arrow)
 
 
 def _parquet(path: Path) -> ColumnFile:
@@ -236,7 +233,7 @@ OPENERS: dict[str, Callable[[Path], ColumnFile]] = {
     ".csv": _csv,
     ".tsv": _csv,
     ".parquet": _parquet,
-    ".jsonl": _jsonl,
+    ".jsonl": _json,
     ".json": _json,
     ".xlsx": _xlsx,
 }
@@ -267,11 +264,12 @@ def read_xlsx(path: Path) -> tuple[pa.Table, tuple[str, ...]]:
                 raise DataError(f"{path}: more than {MOST_CELLS:,} cells; save the sheet as .csv or .parquet")
             rows = [list(row) for row in sheet.iter_rows(values_only=True)]
             book.close()
-    except (OSError, KeyError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read as .xlsx ({error}); save it again, or as .csv") from error
+            if any(all(value is None for value in column[1:]) for column in zip(*rows, strict=False)):
+                with closing(openpyxl.load_workbook(path, read_only=True)) as book:
+                    _refuse_formulas(book[sheet.title], path)
+    except DataError:
+        raise
     except Exception as error:  # a broken archive may raise anything of zipfile and of the parser of XML
-        if isinstance(error, DataError):
-            raise
         raise DataError(f"{path}: cannot be read as .xlsx ({error}); save it again, or as .csv") from error
     rows = [row for row in rows if any(value is not None for value in row)]
     if not rows:
@@ -289,6 +287,16 @@ def read_xlsx(path: Path) -> tuple[pa.Table, tuple[str, ...]]:
     others = f" of {len(sheets)}" if len(sheets) > 1 else ""
     remarks = (f"the first sheet{others} is read, {sheet.title!r}",) if others else ()
     return pa.Table.from_arrays(arrays, names=[str(names[j]).strip() for j in used]), remarks
+
+
+def _refuse_formulas(sheet: Any, path: Path) -> None:
+    """Refuses a column of formulas without stored values, which would read as empty."""
+    for column in zip(*sheet.iter_rows(values_only=True), strict=False):
+        if formula := next((value for value in column if isinstance(value, str) and value.startswith("=")), None):
+            raise DataError(
+                f"{path}: column {column[0]!r} holds formulas without values, such as {formula:.40}; open the file in"
+                " a spreadsheet program and save it there, or save the values"
+            )
 
 
 def _cells(values: list[Any]) -> pa.Array:

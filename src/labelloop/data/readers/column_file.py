@@ -66,14 +66,8 @@ def _with_padded(table: Table, padded: Mapping[str, str]) -> Table:
     schema = table.schema_summary
     if schema is None or not padded:
         return table
-    remarks = []
-    for feature in schema.features:
-        example = padded.get(feature.column, "") if feature.how == "number" else ""
-        if "." in example:
-            words = f"with a decimal point ({example!r}); if that separates thousands, write {example.replace('.', '')}"
-        elif example:
-            words = f"without its leading zeros ({example!r}); if it is a code, name it with category_columns"
-        remarks += [f"{feature.column!r} is read as numbers, {words}"] if example else []
+    names = [feature.column for feature in schema.features if feature.how == "number" and feature.column in padded]
+    remarks = (f"{name!r} is read as numbers, {padded[name]}" for name in names)
     return replace(table, schema_summary=replace(schema, remarks=(*schema.remarks, *remarks)))
 
 

@@ -27,6 +27,7 @@ PACKED = {".gz": "gzip", ".zst": "zstd"}
 BLOCK_SIZE = 8 << 20  # bytes; a row must fit in one
 SEPARATORS = (",", ";", "\t", "|")
 PADDED, DOTTED = re.compile(r"0\d+"), re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
+VERSION = re.compile(r"\d+\.[1-9]0")
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 LOOKED_AT = 200  # rows to look for a decimal comma in
 HIGH_WORDS = re.compile(rb"[\x80-\xff]{2,}")
@@ -106,7 +107,8 @@ def open_csv(path: Path) -> CsvFile:
         raise DataError(
             f"{path}: the first line holds only numbers ({some(names)}); put a line with column names above it"
         )
-    comma = delimiter == ";" and _has_decimal_comma(content, delimiter)
+    fields = (field for row in _first_rows(content, delimiter) for field in row) if delimiter == ";" else ()
+    comma = any(DECIMAL_COMMA.fullmatch(field.strip()) for field in fields)
     return CsvFile(path, content, delimiter, names, comma, encoding)
 
 
@@ -161,25 +163,25 @@ def read_csv(file: CsvFile, as_text: Iterable[str], na: Iterable[str] = ()) -> p
 
 
 def padded_columns(file: CsvFile) -> dict[str, str]:
-    """Columns of numbers that may be meant in another way, and an example of each, judging by the first rows.
+    """Columns of numbers that may be meant in another way, and how they are read, judging by the first rows.
 
     Whole numbers with leading zeros, such as 01234, may be codes. The point in 1.234 may separate thousands if other
-    numbers are whole, or if other columns have a decimal comma.
+    numbers are whole, or if other columns have a decimal comma. If 1.1 and 1.10 both occur, they may be versions.
     """
-    try:
-        rows = [row for row in islice(_rows(file.content, file.delimiter), 1, LOOKED_AT) if len(row) == len(file.names)]
-    except (UnicodeDecodeError, csv.Error):  # reported when the rows are read
-        return {}
+    rows = [row for row in _first_rows(file.content, file.delimiter) if len(row) == len(file.names)]
     found: dict[str, str] = {}
     for place, name in enumerate(file.names):
         fields = [row[place].strip() for row in rows if row[place].strip() not in NULL_NUMBERS]
         padded = [field for field in fields if PADDED.fullmatch(field)]
         dotted = [field for field in fields if DOTTED.fullmatch(field)]
         rest = sum(field.isdecimal() for field in fields)
-        if padded and rest == len(fields):
-            found[name] = padded[0]
+        if versions := [field for field in fields if VERSION.fullmatch(field) and field[:-1] in fields]:
+            found[name] = f"{versions[0]!r} as {versions[0][:-1]}; if these are versions, name it with category_columns"
+        elif padded and rest == len(fields):
+            found[name] = f"without its leading zeros ({padded[0]!r}); if it is a code, name it with category_columns"
         elif dotted and len(dotted) + rest == len(fields) and (rest or file.decimal_comma):
-            found[name] = dotted[0]
+            write = dotted[0].replace(".", "")
+            found[name] = f"with a decimal point ({dotted[0]!r}); if that separates thousands, write {write}"
     return found
 
 
@@ -200,12 +202,12 @@ def _rows(content: bytes, delimiter: str) -> Iterator[list[str]]:
     return filter(None, csv.reader(text, delimiter=delimiter))
 
 
-def _has_decimal_comma(content: bytes, delimiter: str) -> bool:
+def _first_rows(content: bytes, delimiter: str) -> list[list[str]]:
+    """The first rows below the names; none if they cannot be read, which is reported when all rows are."""
     try:
-        rows = list(islice(_rows(content, delimiter), 1, LOOKED_AT))
-    except (UnicodeDecodeError, csv.Error):  # reported when the rows are read
-        return False
-    return any(DECIMAL_COMMA.fullmatch(field.strip()) for row in rows for field in row)
+        return list(islice(_rows(content, delimiter), 1, LOOKED_AT))
+    except (UnicodeDecodeError, csv.Error):
+        return []
 
 
 def _broken_line(file: CsvFile) -> str | None:
@@ -249,6 +251,15 @@ def _json_content(path: Path) -> bytes:
     return content
 
 
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON, in which no key may stand twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)!r} stands twice in an object")
+    return found
+
+
 def read_json_table(path: Path) -> pa.Table:
     """Reads the rows.
 
@@ -256,10 +267,12 @@ def read_json_table(path: Path) -> pa.Table:
         DataError: It is not JSON, or not of this form.
     """
     try:
-        found = json.loads(_json_content(path))
+        found = json.loads(_json_content(path), object_pairs_hook=_once)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         hint = "end its name in .jsonl if it has an object per line" if "Extra data" in str(error) else "write it again"
         raise DataError(f"{path}: cannot be read as JSON ({error}); {hint}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: {error}; write it once") from error
     if isinstance(found, list) and found and all(isinstance(row, dict) for row in found):
         names = list(dict.fromkeys(name for row in found for name in row))
         found = {name: [row.get(name) for row in found] for name in names}
