@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from labelloop.data.columns import EMBEDDING_NAMES, ONLY_NAMED, Feature, SchemaSummary, Use, are_array_names, together
 from labelloop.data.frames import arrow_of, is_frame
-from labelloop.data.readers import FRAME, ReadOptions
+from labelloop.data.readers import FRAME, ReadOptions, is_hub_dataset
 from labelloop.data.readers.arrow_file import open_columns, parts_of
 from labelloop.data.readers.csv_file import ending_of
-from labelloop.data.readers.hub import is_hub_dataset, read_hub_dataset
+from labelloop.data.readers.hub import read_hub_dataset
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 from labelloop.large_arrays import memory_limit

@@ -12,8 +12,8 @@ from labelloop.config.base import DEFAULT_METHOD, DEFAULT_RECIPE, TrainingConfig
 from labelloop.config.build import parse_overrides, read_toml
 from labelloop.data.classes import typed
 from labelloop.data.problem import check
-from labelloop.data.readers import ReadOptions
-from labelloop.data.readers.hub import has_test_split, is_hub_dataset
+from labelloop.data.readers import ReadOptions, is_hub_dataset
+from labelloop.data.readers.hub import has_test_split
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError, some
 from labelloop.methods import recipe_config

@@ -15,7 +15,7 @@ from labelloop.data.readers.arrow_file import PARTS, parts_of
 from labelloop.data.readers.clean_file import join_clean_file
 from labelloop.data.readers.column_file import FRAME, read_column_file, read_frame, read_hub
 from labelloop.data.readers.csv_file import ending_of
-from labelloop.data.readers.hub import is_hub_dataset
+from labelloop.data.readers.hub import MARKS, PREFIX
 from labelloop.data.readers.image_tree import METADATA, read_image_tree, read_metadata
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
@@ -35,7 +35,7 @@ KINDS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     "hf-dataset": read_hub,
 }
 
-__all__ = ["FRAME", "KINDS", "ReadOptions", "kind_of", "read_table"]
+__all__ = ["FRAME", "KINDS", "ReadOptions", "is_hub_dataset", "kind_of", "read_table"]
 
 
 def read_table(path: Any, options: ReadOptions | None = None) -> Table:
@@ -86,6 +86,11 @@ def kind_of(path: Path) -> str:
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
     return kind
+
+
+def is_hub_dataset(path: Path) -> bool:
+    """Whether this is a Hugging Face data set: a name on the hub, or a folder of `save_to_disk`."""
+    return str(path).startswith(PREFIX) or any((path / mark).is_file() for mark in MARKS)
 
 
 def _check_options(path: Path, kind: str, options: ReadOptions) -> None:

@@ -48,10 +48,6 @@ class HubData:
         return place if place.is_relative_to(os.path.realpath(self.root)) else b""
 
 
-def is_hub_dataset(path: Path) -> bool:
-    return str(path).startswith(PREFIX) or any((path / mark).is_file() for mark in MARKS)
-
-
 def has_test_split(path: Path) -> bool:
     """Whether a data set on disk or on the hub has a split of this name."""
     if str(path).startswith(PREFIX):
