@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,10 @@ def held() -> str:
         return "not measured yet"
     inside = sum(line["estimate"]["low"] <= line["right"] <= line["estimate"]["high"] for line in lines)
     return f"The 95% interval of the estimate holds the true share of right labels in {inside} of {len(lines)} runs."
+
+
+def made() -> str:
+    """How many runs of ours were made at which commit."""
+    runs = [line["versions"].get("commit", "unknown")[:10] for line in read("tables.jsonl") if line["method"] == OURS]
+    counts = ", ".join(f"{count} at {commit}" for commit, count in Counter(runs).most_common())
+    return f"Runs of `correct` on the tables by commit: {counts}."

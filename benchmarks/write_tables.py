@@ -108,6 +108,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "vs-cleanlab": vs_cleanlab,
     "new-user-tally": new_user_page.tally,
     "new-user-held": new_user_page.held,
+    "new-user-made": new_user_page.made,
     "new-user-tables": new_user_page.table,
     "new-user-texts": partial(new_user_page.table, "texts.jsonl"),
     "believe": believe,

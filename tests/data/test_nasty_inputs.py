@@ -91,11 +91,11 @@ KINDS = {
         "'more' tells which rows are clean",
     ),
     "the score of a model that saw the labels": (
-        rows(lambda i: round(GIVEN[i] + SIZE[i] / 100, 4)),
+        rows(lambda i: round(float(GIVEN[i] + SIZE[i] / 100), 4)),
         "'more' .follows the given label, even where",
     ),
     "such a score of one class": (
-        rows(lambda i: round((GIVEN[i] == 1) + SIZE[i] / 100, 4)),
+        rows(lambda i: round(float((GIVEN[i] == 1) + SIZE[i] / 100), 4)),
         "'more' .follows the given label, even where",
     ),
     # numbers that are none

@@ -158,8 +158,8 @@ def _features(
         return features_of(_source(inputs, source, ReadOptions(text_columns=(name,), encoding=encoding or None)))
     arrow = arrow_of(inputs, source)
     both = [None if values is None else np.asarray(values) for values in labels]
-    known = [None if one is None or one.shape != (arrow.num_rows,) else one for one in both]  # others: refused later
-    labelled = None if encoding else Labelled.of(*known, MISSING_TEXT, source)
+    given, clean = (None if one is None or one.shape != (arrow.num_rows,) else one for one in both)  # refused later
+    labelled = None if encoding else Labelled.of(given, clean, MISSING_TEXT, source)
     plain = not encoding and arrow.num_columns > 0 and are_plain_numbers(arrow)
     if plain and labelled is None:
         values = to_float32(np.column_stack([column.to_numpy() for column in arrow.columns]))
