@@ -92,11 +92,11 @@ KINDS = {
     ),
     "the score of a model that saw the labels": (
         rows(lambda i: round(float(GIVEN[i] + SIZE[i] / 100), 4)),
-        "'more' .follows the given label, even where",
+        "'more' follows the given label, even where that is wrong, and is used",
     ),
     "such a score of one class": (
         rows(lambda i: round(float((GIVEN[i] == 1) + SIZE[i] / 100), 4)),
-        "'more' .follows the given label, even where",
+        "'more' follows the given label, even where that is wrong, and is used",
     ),
     # numbers that are none
     "-999": (rows(lambda i: every(i, 9, -999, i % 40)), "'more' holds -999 in 14 rows, .* read as missing"),

@@ -72,8 +72,7 @@ class Labelled:
             np.full(count, "", dtype=object) if column is None else np.where(column[1], "", column[0].astype(str))
             for column in columns
         ]
-        names = np.unique(np.concatenate([text.astype(str) for text in texts]))
-        names = names[names != ""]
+        names = np.setdiff1d(np.concatenate([text.astype(str) for text in texts]), [""])
         if not len(names):
             return None
         given, clean = (
@@ -115,8 +114,6 @@ def why_a_copy(kind: Kind, labelled: Labelled | None) -> str | None:
         codes = _mentions(kind.values[rows], labelled.names)
         named = _same(codes, labelled.given) and _follows_errors(codes, labelled)
         return "holds the name of the given label, even where that is wrong" if named else None
-    if kind.kind == "number" and levels > few and _scores_follow_errors(kind.values, labelled):
-        return "follows the given label, even where that is wrong"
     if not 2 <= levels <= few:
         return None
     if _same(codes, labelled.given) and (_follows_errors(codes, labelled) or _named_alike(kind, labelled)):
@@ -141,6 +138,9 @@ def too_good(kind: Kind, labelled: Labelled | None) -> str | None:
         if few and _same(codes, labels, alike):
             rows = "nearly every row that has one" if alike == ALIKE else f"{100 * alike:.0f}% of the rows or more"
             return f"{kind.name!r} tells the {what} label of {rows}, and is used; if it was made from it, use leave_out"
+    if kind.kind == "number" and not few and _scores_follow_errors(kind.values, labelled):
+        words = "follows the given label, even where that is wrong, and is used; if it was made from it, use leave_out"
+        return f"{kind.name!r} {words}"
     if _tells_clean(codes, labelled.clean != MISSING, ordered=kind.kind != "category"):
         return f"{kind.name!r} tells which rows are clean, and is used; if checking a row changes it, use leave_out"
     return None
@@ -189,20 +189,15 @@ def _follows_errors(codes: Labels, labelled: Labelled) -> bool:
 
 def _scores_follow_errors(values: Floats, labelled: Labelled) -> bool:
     """The same for ranges of numbers, as for the score of a model that has seen the given labels."""
-    usable = (labelled.given >= 0) & np.isfinite(values)
-    pairs = usable & (labelled.clean >= 0)
-    if (labelled.given != labelled.clean)[pairs].sum() < 3:
-        return False
     from sklearn.tree import DecisionTreeClassifier  # slow to import
 
-    rows = np.union1d(np.flatnonzero(pairs)[:ROWS], np.flatnonzero(usable)[:ROWS])
+    rows = np.flatnonzero((labelled.given >= 0) & np.isfinite(values))[:ROWS]
     part = replace(labelled, given=labelled.given[rows], clean=labelled.clean[rows])
-    scores = values[rows, None]
-    for leaves in {2, max(len(np.unique(part.given)), 2)}:
-        tree = DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=0).fit(scores, part.given)
-        if _follows_errors(tree.apply(scores), part):
-            return True
-    return False
+    if ((part.clean >= 0) & (part.clean != part.given)).sum() < 3:
+        return False
+    scores, most = values[rows, None], max(len(np.unique(part.given)), 2)
+    trees = (DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=0) for leaves in {2, most})
+    return any(_follows_errors(tree.fit(scores, part.given).apply(scores), part) for tree in trees)
 
 
 def _codes(kind: Kind) -> Labels:
@@ -221,8 +216,7 @@ def _usual(codes: Labels) -> int:
 
 
 def _example(kind: Kind, codes: Labels, code: int) -> str:
-    row = int(np.flatnonzero(codes == code)[0])
-    value = kind.values[row]
+    value = kind.values[np.argmax(codes == code)]
     return repr(f"{value:g}" if isinstance(value, np.floating) else value)
 
 
@@ -242,12 +236,8 @@ def _named_alike(kind: Kind, labelled: Labelled) -> bool:
     """Whether the values are the names of the classes, or the column is named as labels are."""
     if re.search(r"label|target|truth|true|gold|verified|correct|annot|(^|_)y(_|$)", plain(kind.name)):
         return True
-    values = kind.values
-    if values.dtype.kind == "f":
-        known = {f"{value:g}" for value in np.unique(values[~np.isnan(values)])}
-    else:
-        known = {str(value).lower() for value in set(values) - {None}}
-    return known <= set(labelled.names)
+    values = {value for value in kind.values.tolist() if value is not None and value == value}
+    return {f"{v:g}" if isinstance(v, float) else str(v).lower() for v in values} <= set(labelled.names)
 
 
 def sentinels(values: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -335,10 +325,8 @@ def _odd_values(kind: Kind, train: NDArray[np.bool_], remarks: list[str]) -> Kin
     if kind.kind == "number":
         sure, perhaps = sentinels(seen)
         if sure:
-            count, named = (
-                int(np.isin(kind.values, np.array(sure, np.float32)).sum()),
-                some(f"{mark:g}" for mark in sure),
-            )
+            count = int(np.isin(kind.values, np.array(sure, np.float32)).sum())
+            named = some(f"{mark:g}" for mark in sure)
             kind = replace(kind, values=without_sentinels(kind.values, sure), sentinels=sure)
             remarks.append(
                 f"{name!r} holds {named} in {count} rows, far from all other numbers: read as missing; if it is a"
@@ -377,8 +365,9 @@ def idle_columns(
         return []
     numbers = {column.name: encode_columns([column], raw)[1] for column in columns}
     base = [numbers[column.name] for column in columns if column.name not in wide]
-    none = np.zeros((len(train), 0), np.float32)
-    return not_worth_it(np.hstack([none, *base]), {name: numbers[name] for name in wide}, given, train)
+    return not_worth_it(
+        np.hstack([np.zeros((len(train), 0), np.float32), *base]), {name: numbers[name] for name in wide}, given, train
+    )
 
 
 def not_worth_it(base: Floats, wide: Mapping[str, Floats], given: Labels, train: NDArray[np.bool_]) -> list[str]:
@@ -418,7 +407,6 @@ def _out_of_bag(inputs: Floats, labels: Labels) -> float:
     forest.fit(inputs, labels)
     votes = np.zeros((len(labels), len(forest.classes_)))
     for tree, seen in zip(forest.estimators_, forest.estimators_samples_, strict=True):
-        out = np.ones(len(labels), bool)
-        out[seen] = False
+        out = ~np.isin(np.arange(len(labels)), seen)
         votes[out] += tree.predict_proba(inputs[out])
     return float((forest.classes_[votes.argmax(axis=1)] == labels).mean())
