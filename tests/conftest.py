@@ -38,3 +38,4 @@ def _few_trees(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Forests of ten to twenty trees wherever a test is not about relabelling: they take half of a small run."""
     if request.path.parent.name not in ("relabel", "properties") and not request.node.get_closest_marker("all_trees"):
         monkeypatch.setattr("labelloop.relabel.learners.trees.MOST_WORK", 6_000)
+        monkeypatch.setattr("labelloop.relabel.calibration.TREES", 10)

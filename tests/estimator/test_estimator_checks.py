@@ -38,7 +38,7 @@ class WithCleanRows(LabelLoopClassifier):
 
 @pytest.mark.parametrize("kind", [LabelLoopClassifier, WithCleanRows])
 def test_the_battery_passes(kind, capsys, monkeypatch):
-    monkeypatch.setattr("labelloop.relabel.relabel.NOISE_MODELS", {})  # the calibrators that take most of the time
+    monkeypatch.setattr("labelloop.relabel.calibration.NOISE_MODELS", {})  # the calibrators that take most of the time
     params = quick(epochs=4, random_state=None).get_params()
     params["config"] |= {"rounds": 0, "learners": "networks"}
     with warnings.catch_warnings():

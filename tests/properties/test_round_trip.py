@@ -47,8 +47,8 @@ METHODS = st.sampled_from(["correct", "fit", *["baseline"] * 6])
 @pytest.fixture(autouse=True, scope="module")
 def few_trees():
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("trees", "clean_rows"):
-            patch.setattr(f"labelloop.relabel.learners.{name}.TREES", 5)
+        patch.setattr("labelloop.relabel.learners.trees.MOST_WORK", 0)
+        patch.setattr("labelloop.relabel.calibration.TREES", 5)
         patch.setattr(
             "os.fsync", lambda handle: None
         )  # most of the time of a tiny run, and nothing to do with its rows

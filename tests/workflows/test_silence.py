@@ -89,8 +89,7 @@ def rows_file(path):
 @pytest.mark.slow
 def test_no_command_is_silent_where_its_time_goes(tmp_path, watched, monkeypatch):
     terminal = use_terminal(monkeypatch)
-    for name in ("trees", "clean_rows"):
-        monkeypatch.setattr(f"labelloop.relabel.learners.{name}.TREES", 3)  # few trees say nothing, and take no time
+    monkeypatch.setattr("labelloop.relabel.calibration.TREES", 3)  # few trees say nothing, and take no time
     monkeypatch.setattr("labelloop.workflows.learning_curve.SHARES", (1.0,))
     data, run = tmp_path / "rows.csv", tmp_path / "run"
     rows_file(data)
