@@ -76,7 +76,8 @@ def _noise(run: Survey, rows: RowFacts | None) -> Picture:
         most = confusions[0]
         here = (
             f"Most often, rows that are {most['true']} came labelled {most['given']}: {percent(most['share'])} of that"
-            f" class, about {most['rows']:,.0f} rows."
+            f" class, about {most['rows']:,.0f} rows. All rows are counted here, by the probabilities of their labels;"
+            " the numbers at the top are measured on held-out clean rows, so the two need not add up."
         )
     kept = [(r, c) for r, i in enumerate(shown) for c, j in enumerate(shown) if matrix[i, j] >= TINY]
     return {
