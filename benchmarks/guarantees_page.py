@@ -293,9 +293,9 @@ def page(runs: Sequence[dict[str, Any]], blocks: Sequence[dict[str, Any]], speed
         "### Intervals of 95%, in %",
         intervals(runs),
         "A class with a handful of clean rows has an interval from its handful: it may be as wide as 0 to 100%.",
-        "Prediction-powered inference (PPI++, arXiv 2311.01453) takes the confidences of all rows into account. Its intervals are shorter. With 300 clean rows or"
-        " more they hold about as often as ours; with 30 and 100 they are too short: a clean row's confidence comes from a fit with fewer clean rows than that"
-        " of a noisy row, and a few rows are not normal. Ours stay exact for any number of rows.",
+        "Prediction-powered inference (PPI++, arXiv 2311.01453) takes the confidences of all rows into account. Its intervals are shorter, and in"
+        " these draws they never hold more often than ours, mostly less: a clean row's confidence comes from a fit with fewer clean rows than that of a noisy row, and a few rows"
+        " are not normal. Where there are few draws, the interval of the share says how little they show.",
         prediction_powered(runs),
         "### Certificates of 95%: certified rows in %, and in brackets how many in a hundred certificates hold",
         certificates(runs),
