@@ -282,6 +282,8 @@ def main() -> None:
     numbers = range(options.first, options.first + options.draws)
     for seed, (name, noise) in product(numbers, cells):
         counts = [count for count in options.clean if count <= len(cells[name, noise].given) * MOST_CLEAN]
+        if not counts:  # the set is too small
+            continue
         count, paired = list(product(counts, (True, False)))[seed % (2 * len(counts))]
         if (name, noise, count, paired, seed) in done:
             continue
