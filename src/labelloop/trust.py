@@ -332,14 +332,58 @@ def load_array(path: Path, *, mapped: bool = False) -> NDArray:
         return np.load(path if mapped else file, mmap_mode="r" if mapped else None, allow_pickle=False)
 
 
+class TooLarge(ValueError):
+    """A few bytes would become very many."""
+
+
 def check_growth(size: int, total: int) -> None:
     """Refuses what becomes larger, once it is unpacked, than any data would.
 
     Raises:
-        ValueError: A few bytes would become very many.
+        TooLarge: A few bytes would become very many.
     """
-    if total > max(SUSPICIOUS, MOST_GROWTH * size):
-        raise ValueError(f"its {size} bytes would become {total} or more; if it is no trap, save it uncompressed")
+    if total > _most(size):
+        raise TooLarge(f"its {size} bytes would become {total} or more; if it is no trap, save it uncompressed")
+
+
+def _most(size: int) -> int:
+    return max(SUSPICIOUS, MOST_GROWTH * size)
+
+
+def check_parquet(path: Path, about: Any) -> None:
+    """Refuses a Parquet file that would grow as no data does: a few megabytes can name billions of equal values.
+
+    Args:
+        path: The file.
+        about: Its metadata.
+
+    Raises:
+        TooLarge: It would.
+    """
+    import pyarrow.parquet as pq  # slow to import
+
+    size = path.stat().st_size
+    groups = [about.row_group(k) for k in range(about.num_row_groups)]
+    claimed = max(sum(group.total_byte_size for group in groups), 8 * about.num_rows * about.num_columns)
+    check_growth(size, claimed)
+    columns = map(about.schema.column, range(about.num_columns))  # those of a group may be damaged, and end the process
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    if texts and sum(group.num_rows * group.total_byte_size for group in groups) > _most(size):
+        with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False) as file:  # a long text may be repeated
+            check_growth(size, sum(map(_written_out, file.read(use_threads=False).itercolumns())))
+
+
+def _written_out(values: Any) -> int:
+    """The bytes of texts, each as often as it is repeated; of lists of texts too."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(values, pa.ChunkedArray):
+        return sum(map(_written_out, values.chunks))
+    if pa.types.is_dictionary(values.type):
+        lengths = pc.binary_length(values.dictionary).cast(pa.int64())
+        return pc.sum(lengths.take(values.indices.drop_null())).as_py() or 0
+    return _written_out(values.flatten()) if pa.types.is_list(values.type) else int(values.nbytes)
 
 
 def check_archive(archive: zipfile.ZipFile, size: int, *, compressed: bool = True) -> None:

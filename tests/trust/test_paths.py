@@ -23,9 +23,9 @@ from strangers import ROWS, change, corrected_run, model, told
 
 from labelloop import trust
 from labelloop.data.readers import ReadOptions, read_table
+from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError
 from labelloop.export.undo import undo, write_tree_undo
-from labelloop.runs import files
 from labelloop.runs.files import read_parquet
 from labelloop.runs.folder import RunFolder
 from labelloop.runs.read import read_run
@@ -380,7 +380,7 @@ def test_a_table_that_grows_a_thousandfold_is_refused(
 ) -> None:
     """Parquet says "the same value a billion times" in a few bytes."""
     run = corrected_run(tmp_path / "run")
-    monkeypatch.setattr(files, "SUSPICIOUS", 2**20)
+    monkeypatch.setattr(trust, "SUSPICIOUS", 2**20)
     schema = pq.read_schema(run / name)
     rows = 2**18
     one = pa.table(
@@ -398,6 +398,21 @@ def test_a_table_that_grows_a_thousandfold_is_refused(
     if name == "labels.parquet":
         ended = told("export", run, "--to", "issues", "--output", tmp_path / "i.csv")
         assert (ended.code, "would become" in ended.err) == (1, True), ended.err
+
+
+def test_a_data_file_that_grows_a_thousandfold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trust, "SUSPICIOUS", 2**20)
+    rows = 2**20
+    columns = {"a": pa.repeat(1.5, rows), "b": pa.repeat("x", rows), "label": pa.repeat("dog", rows)}
+    for folder in ("file", "parts"):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table(columns), tmp_path / folder / "rows.parquet")
+    for path in (tmp_path / "file" / "rows.parquet", tmp_path / "parts"):
+        for command in (("fit", path, "--dry-run"), ("correct", path, "--output", tmp_path / "c.csv")):
+            ended = told(*command)
+            assert (ended.code, "would become" in ended.err) == (1, True), ended.err
+    monkeypatch.setattr(trust, "SUSPICIOUS", 2**30)
+    assert own_columns(tmp_path / "parts").num_rows == rows
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.string())])

@@ -93,7 +93,7 @@ def differ(observed: Observations, rows: Labels) -> str | None:
     return DIFFERENT.format(share=share) if share > max(0.5 + CLEAR * error, LARGE) else None
 
 
-def _ranks(values: Floats) -> Floats:
+def _ranks(values: NDArray) -> NDArray[np.float64]:
     """The rank of every value from 1 on; equal values share the mean of theirs. scipy.stats is slow to import."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from labelloop.errors import DataError
-from labelloop.trust import MOST_GROWTH, SUSPICIOUS, file_in, memory_errors
+from labelloop.trust import TooLarge, check_parquet, file_in, memory_errors
 
 FULL = os.strerror(errno.ENOSPC)
 PARTIAL = re.compile(r"\.(.+)\.(\d{1,9})-([0-9a-f]{6})\.partial", re.DOTALL)
@@ -191,39 +190,13 @@ def read_parquet(path: Path) -> pa.Table:
         pa.ArrowException: It is damaged.
     """
     with memory_errors(), pq.ParquetFile(path, pre_buffer=False) as file:
-        claimed, most = _claimed(path, file.metadata)
-        if claimed > most:
-            size = path.stat().st_size
-            raise DataError(
-                f"{path}: its {size} bytes would become {claimed}; restore it, or run again in another folder"
-            )
+        try:
+            check_parquet(path, file.metadata)
+        except TooLarge as error:
+            raise DataError(f"{path}: {error}; restore it, or run again in another folder") from None
         table = file.read(use_threads=False)  # a thread that gets no memory is waited for without end
         table.validate(full=True)  # or a flipped bit in a text is found where it is shown
         return table
-
-
-def _claimed(path: Path, about: Any) -> tuple[int, int]:
-    """The bytes that a Parquet file would become, and how many it may."""
-    groups = [about.row_group(k) for k in range(about.num_row_groups)]
-    most = max(SUSPICIOUS, MOST_GROWTH * path.stat().st_size)
-    claimed = max(sum(group.total_byte_size for group in groups), 8 * about.num_rows * about.num_columns)
-    columns = map(about.schema.column, range(about.num_columns))  # those of a group may be damaged, and end the process
-    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-    repeated = texts and sum(group.num_rows * group.total_byte_size for group in groups) > most
-    if claimed <= most and repeated:  # a long text may stand there once, with the number of its repeats
-        with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False) as file:
-            claimed = sum(map(_written_out, file.read(use_threads=False).itercolumns()))
-    return claimed, most
-
-
-def _written_out(values: Any) -> int:
-    """The bytes of texts, each as often as it is repeated; of lists of texts too."""
-    if isinstance(values, pa.ChunkedArray):
-        return sum(map(_written_out, values.chunks))
-    if pa.types.is_dictionary(values.type):
-        lengths = pc.binary_length(values.dictionary).cast(pa.int64())
-        return pc.sum(lengths.take(values.indices.drop_null())).as_py() or 0
-    return _written_out(values.flatten()) if pa.types.is_list(values.type) else int(values.nbytes)
 
 
 def sha256_of(path: Path) -> str:

@@ -28,7 +28,7 @@ from labelloop.data.frames import in_text, plain_columns
 from labelloop.data.readers import csv_file
 from labelloop.errors import DataError, UsageError, some
 from labelloop.large_arrays import current_limit, is_large, keep_track
-from labelloop.trust import check_growth
+from labelloop.trust import TooLarge, check_growth, check_parquet
 
 ROWS = 16_384  # rows at a time, or fewer
 SHARE = 64  # the rows that are read at a time take at most this part of the limit
@@ -69,10 +69,15 @@ def read_parquet(path: Path) -> pa.Table:
     """All columns of a file, or of the parts of a folder one after the other; categorical ones as plain values."""
     parts = parts_of(path)
     try:
-        if is_large(sum(_bytes_of(pq.read_metadata(part)) for part in parts)):
+        metadata = [pq.read_metadata(part) for part in parts]
+        for part, about in zip(parts, metadata, strict=True):
+            check_parquet(part, about)
+        if is_large(sum(map(_bytes_of, metadata))):
             return _mapped(parts)
         arrow = pa.concat_tables([pq.read_table(part) for part in parts])
         arrow.validate(full=True)  # or a text that is none is found where it is read
+    except TooLarge as error:
+        raise DataError(f"{path}: {error}") from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         if _is_full(error):
             raise
