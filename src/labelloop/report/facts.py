@@ -19,8 +19,9 @@ Share = dict[str, Any]  # value, low, high, rows
 
 PLANNED = 200  # rows offered for review, as in `labelloop plan`
 UNPROVED = (
-    "The changes rest on the noise as estimated from the noisy rows: no clean row has shown that they fix more labels than"
-    " they break. Ten random clean rows that keep their given label would show it roughly; from 20 on it is measured."
+    "The changes rest on the noise as estimated from the noisy rows: no clean row has shown that they fix more labels"
+    " than they break. Ten random clean rows that keep their given label would show it roughly; from 20 on it is"
+    " measured."
 )
 
 
