@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from strangers import ROWS, corrected_run, told
 
+from labelloop.cli import memory
 from labelloop.encoders.cache import FeatureCache
 from labelloop.encoders.encoder import Encoder
 from labelloop.runs import files as run_files
@@ -147,6 +148,15 @@ def test_too_little_memory_is_said_however_a_library_ends(tmp_path: Path, limit:
     assert f"not enough memory: `ulimit -v` allows {limit} KiB" in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_c_code_that_got_no_memory_and_did_not_say_so_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import under a limit ended so; without a limit it is an error of the library, and stays one."""
+    for limit, lacking in ((2**28, True), (None, False)):
+        monkeypatch.setattr(memory, "_limit", lambda limit=limit: limit)
+        for said in ("error return without exception set", "<built-in> returned NULL without setting an exception"):
+            assert memory.is_memory(SystemError(said)) is lacking
+            assert memory.is_memory(SystemError("bad argument to internal function")) is False
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")

@@ -34,6 +34,8 @@ def is_memory(error: BaseException | None) -> bool:
             return True
         if not isinstance(error, ValueError | OSError) and LACKING.search(str(error)):
             return True
+        if isinstance(error, SystemError) and "exception" in str(error) and _limit() is not None:
+            return True  # "error return without exception set": C code got no memory and did not say so
         error = error.__cause__ or error.__context__
     return False
 
