@@ -139,15 +139,16 @@ def test_each_network_is_taught_about_its_own_rows_and_expected_accuracy_is_a_me
 
 
 @pytest.mark.parametrize(("folds", "rows", "count"), [(0, 90, 4), (0, 6000, 2), (2, 90, 2), (5, 90, 5)])
-def test_few_rows_are_dealt_into_four_folds(folds, rows, count):
+def test_a_table_with_few_rows_is_dealt_into_four_folds(folds, rows, count):
     problem, _ = toy(n=rows, m=30)
     assert tiny_config(problem, folds=folds).folds_of(problem) == count
 
 
-def test_images_are_dealt_into_two_folds_however_few():
+@pytest.mark.parametrize("shape", [(1, 4, 4), (384,)])
+def test_images_and_embeddings_are_dealt_into_two_folds_however_few(shape):
     problem, _ = toy(n=90, m=30)
-    images = replace(problem, train=replace(problem.train, inputs=np.zeros((90, 1, 4, 4), np.float32)))
-    assert tiny_config(problem).folds_of(images) == 2
+    others = replace(problem, train=replace(problem.train, inputs=np.zeros((90, *shape), np.float32)))
+    assert tiny_config(problem).folds_of(others) == 2
 
 
 def test_the_labels_that_the_loop_ends_with_are_taught_by_all_clean_rows():

@@ -21,7 +21,7 @@ from labelloop.errors import UsageError
 from labelloop.large_arrays import joined, taken
 from labelloop.models import TwoHeadClassifier
 from labelloop.relabel.estimate import estimate, inputs_alone
-from labelloop.relabel.learners import kind_of_inputs
+from labelloop.relabel.learners import TABLE, kind_of_inputs
 from labelloop.relabel.relabel import given_or, guarded
 from labelloop.relabel.rounds import FEWEST, AllRows, Component
 from labelloop.relabel.stacking import Weights, clean_loss, combine, fit_simplex_weights, with_prior
@@ -42,7 +42,7 @@ LEAST_GAIN = 1.0  # of the log-likelihood of all clean rows that makes another r
 LEAST_WEIGHT = 0.02  # of a round in Eq. 2, to be made once more with all clean rows
 LEAST_RISE = 0.005  # of the expected accuracy that does
 LEARNERS = ("all", "networks")
-FOLDS, FEW = 4, 5000  # folds where there are at most this many rows, and these are columns of numbers
+FOLDS, FEW = 4, 5000  # folds of a table with at most this many rows
 HALF = "half "  # begins the names under which a checkpoint stores the networks of a round
 NAME = "labelloop"
 SECOND_HAND = (
@@ -59,8 +59,8 @@ class Config(TrainingConfig):
         rounds: How often, at most, networks are taught again by corrected labels; 0 corrects once.
         round_share: The epochs of the cross-fitted networks in a round, as a share of `epochs`.
         learners: "all", or "networks" to leave out the learners of columns of numbers.
-        folds: Of the rows, each with a network that predicts it; 0 for four where rows are few columns of numbers,
-            two elsewhere.
+        folds: Of the rows, each with a network that predicts it; 0 for four of a table with few rows, and two
+            elsewhere.
     """
 
     epochs: int = 50
@@ -89,7 +89,7 @@ class Config(TrainingConfig):
 
     def folds_of(self, problem: Problem) -> int:
         """How many folds the rows are dealt into."""
-        few = len(problem.train) <= FEW and kind_of_inputs(problem.train.inputs, self.normalise) is not None
+        few = len(problem.train) <= FEW and kind_of_inputs(problem.train.inputs, self.normalise) == TABLE
         return self.folds or (FOLDS if few else 2)
 
     def of_classifier(self) -> Config:
