@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # forked.py relies on it
@@ -16,6 +18,9 @@ from hypothesis import settings  # noqa: E402
 
 settings.register_profile("tests", deadline=None)  # a busy machine is no error
 settings.load_profile("tests")
+
+
+CANDIDATES = ("TREES", "STRENGTHS", "ALIKE", "NOISE_MODELS", "CLEAN_LEARNERS")  # of labelloop.relabel.calibration
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +38,48 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("LABELLOOP_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
+@pytest.fixture(scope="session")
+def _relabellings() -> tuple[dict[str, Any], dict[str, Any]]:
+    """What decides how long relabelling takes: as it is, and for small runs."""
+    from labelloop.relabel import calibration
+    from labelloop.relabel.learners import trees
+
+    real = {f"{trees.__name__}.MOST_WORK": trees.MOST_WORK}
+    real |= {f"{calibration.__name__}.{name}": getattr(calibration, name) for name in CANDIDATES}
+    small = {f"{trees.__name__}.MOST_WORK": 6_000}
+    for name, found in real.items():
+        if isinstance(found, dict):
+            small[name] = {family: candidates[:1] for family, candidates in found.items()}
+        elif isinstance(found, tuple):
+            small[name] = found[:1]
+    return real, small | {f"{calibration.__name__}.TREES": 10}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_relabelling(request: pytest.FixtureRequest, _relabellings: Any) -> Iterator[None]:
+    """Ten to twenty trees, and one candidate of each family, wherever a test is not about relabelling.
+
+    Relabelling takes most of a small run. Fixtures of a module have the same as its tests.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name != "relabel":
+            _set(patch, _relabellings[1])
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _few_trees(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forests of ten to twenty trees wherever a test is not about relabelling: they take half of a small run."""
-    if request.path.parent.name not in ("relabel", "properties") and not request.node.get_closest_marker("all_trees"):
-        monkeypatch.setattr("labelloop.relabel.learners.trees.MOST_WORK", 6_000)
-        monkeypatch.setattr("labelloop.relabel.calibration.TREES", 10)
+def _real_relabelling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _relabellings: Any) -> None:
+    if request.node.get_closest_marker("real_relabelling"):
+        _set(monkeypatch, _relabellings[0])
+
+
+def _set(patch: pytest.MonkeyPatch, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        patch.setattr(name, value)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for the disk changes no file, only what a power cut leaves; the rooms that are about that do wait."""
+    if request.path.parent.name not in ("runs", "torture", "trust"):
+        monkeypatch.setattr("os.fsync", lambda handle: None)
