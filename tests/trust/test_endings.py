@@ -68,7 +68,7 @@ def test_a_second_interrupt_prints_no_traceback(tmp_path: Path) -> None:
         write_record(folder, record)
 
     def do() -> int:
-        RunFolder.write_record = interrupted_again  # type: ignore[method-assign]
+        RunFolder.write_record = interrupted_again  # type: ignore[method-assign, assignment]
         return signalled(signal.SIGINT)
 
     ended = forked(do, tmp_path)

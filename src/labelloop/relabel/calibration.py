@@ -102,7 +102,9 @@ class Observations:
     table: bool = False
     seed: int = 0
     first_scores: NDArray[np.floating] | None = None  # [n, E]
-    recalibrations: dict[tuple[float, bytes], Array] = field(default_factory=dict, repr=False, compare=False)
+    recalibrations: dict[tuple[float, bytes], Array] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def log_given(self, rows: Labels | slice) -> Array:
         """log P(ỹ | x) of some rows: the mean over the sources that the given labels taught [m, C]."""
