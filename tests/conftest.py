@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,10 +33,17 @@ def shared_data() -> Path:
     pytest.skip("no real data here: set LABELLOOP_DATA to the folder that holds it")
 
 
+@pytest.fixture(scope="session")
+def _caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A place for each cache; pytest would list all folders of all tests to number another one."""
+    folder = tmp_path_factory.mktemp("caches")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(_caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test finds or leaves features in the user's own cache."""
-    monkeypatch.setenv("LABELLOOP_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("LABELLOOP_CACHE", str(next(_caches)))
 
 
 @pytest.fixture(scope="session")
