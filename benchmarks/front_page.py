@@ -76,13 +76,13 @@ def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
     if not rows:
         return "No run of the default is stored yet."
     if not old:
-        earlier = sum("at_risk" not in (run["estimate"] or {}) for run in rows)
+        earlier = sum("folds" not in run["config"] for run in rows)
         if not earlier:
             return "All runs of the default were made with the method `labelloop` as it is now."
         return (
-            f"{earlier} of the {len(rows)} stored runs of the default {'was' if earlier == 1 else 'were'} made with the"
-            " method `labelloop` before its networks were kept from labels that the clean rows they predict had"
-            " corrected, and before its guard was tested on rows that had not chosen its margin."
+            f"{earlier} of the {len(rows)} stored runs of the default {'was' if earlier == 1 else 'were'} made before"
+            " changes had to help, without pairs, with given labels as good as they may be. Networks and test accuracy"
+            " are the same since; a few labels that were changed may be kept now."
         )
     which = "The stored runs" if old == len(rows) else f"{old} of the {len(rows)} stored runs"
     return (

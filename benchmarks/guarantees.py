@@ -42,6 +42,7 @@ WITH_INPUTS = ("iris", "wine")  # small enough to teach learners of the inputs a
 MOST_ROWS = {5: 1500, 10: 600, 100: 1000}  # of a set, by classes: more take time and tell nothing new about intervals
 MOST_CLASSES = 10  # that are certified by themselves
 MOST_CLEAN = 0.7  # of the rows
+PAIRED = {"both": (True, False), "all": (True,), "none": (False,)}
 ERRORS = (0.02, 0.05, 0.1)
 
 
@@ -261,6 +262,7 @@ def main() -> None:
     )
     parser.add_argument("--first", type=int, default=0, help="the number of the first draw")
     parser.add_argument("--clean", nargs="*", type=int, default=CLEAN)
+    parser.add_argument("--pairs", choices=tuple(PAIRED), default="both", help="whether clean rows keep a given label")
     parser.add_argument("--sets", nargs="*", help="default: all")
     parser.add_argument("--store", type=Path, default=STORE / "runs.jsonl")
     parser.add_argument("--speed", action="store_true", help="only measure the time of a certificate, and store it")
@@ -284,7 +286,8 @@ def main() -> None:
         counts = [count for count in options.clean if count <= len(cells[name, noise].given) * MOST_CLEAN]
         if not counts:  # the set is too small
             continue
-        count, paired = list(product(counts, (True, False)))[seed % (2 * len(counts))]
+        kinds = list(product(counts, PAIRED[options.pairs]))
+        count, paired = kinds[seed % len(kinds)]
         if (name, noise, count, paired, seed) in done:
             continue
         about = {"data": name, "noise": noise, "clean": count, "paired": paired, "draw": seed, "commit": commit}

@@ -237,7 +237,7 @@ def test_the_default_killed_within_its_rounds_is_resumed_by_one_process_and_by_t
             calls, train_epoch = iter(range(1, 100)), cross_fit.train_epoch
 
             def killed(*given: Any) -> float:
-                if next(calls) == 8:  # of the second round: two half-networks of three epochs were the first
+                if next(calls) == 14:  # of the second round: four networks of three epochs were the first
                     os.kill(os.getpid(), signal.SIGKILL)
                 return train_epoch(*given)
 

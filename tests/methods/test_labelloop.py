@@ -12,11 +12,12 @@ from toys import new_folder, quiet, same_state, toy
 from labelloop.errors import UsageError
 from labelloop.methods import labelloop
 from labelloop.methods.labelloop import Config, Corrector, fit, rows_worth_a_clean_one, settled
+from labelloop.relabel.relabel import given_or
 from labelloop.relabel.stacking import clean_loss, combine
 from labelloop.runs.folder import RunFolder
 from labelloop.splits import one_hot
 from labelloop.training import cross_fit as cross_fit_file
-from labelloop.training.cross_fit import Halves, Teaching, cross_fit
+from labelloop.training.cross_fit import Folds, Teaching, cross_fit
 from labelloop.training.setup import resolve
 from labelloop.types import MISSING, Correction, Problem
 
@@ -43,8 +44,12 @@ def predictions(problem: Problem, seed: int, skill: float) -> Correction:
     return Correction(*found)
 
 
-def before_the_first_round(problem: Problem, learners: str = "networks") -> Corrector:
-    return Corrector.of(problem, Halves.dealt(problem, 0), tiny_config(problem, learners=learners), 0)
+def before_the_first_round(problem: Problem, learners: str = "networks", folds: int = 2) -> Corrector:
+    return Corrector.of(problem, Folds.dealt(problem, 0, folds), tiny_config(problem, learners=learners), 0)
+
+
+def teaching(targets: np.ndarray, folds: Folds, repeats: int) -> Teaching:
+    return Teaching([targets[folds.taught(k)] for k in range(folds.count)], repeats)
 
 
 # --- the combination over rounds --------------------------------------------------------------------------------------
@@ -60,7 +65,7 @@ def test_proposition_1_holds_over_rounds_on_the_clean_rows(paired, learners):
         corrector.next_round(predictions(problem, number, skill))
         shown = corrector.shown
         true = np.tile(problem.clean.clean_labels, len(shown))
-        components = [one_hot(shown.ravel(), 3), *(part.clean for part in corrector.past)]
+        components = [one_hot(shown.ravel(), 3), *(part.of_clean for part in corrector.past)]
         loss = clean_loss(components, true, corrector.weights)
         each = [clean_loss([part], true, np.ones(1)) for part in components]
         assert loss <= min(each) + 1e-9
@@ -92,28 +97,57 @@ def test_drawn_given_labels_stay_the_same_in_all_rounds_and_real_ones_are_real()
     assert (first != MISSING).all()
 
 
-@pytest.mark.parametrize("paired", [True, False])
-def test_what_teaches_a_network_is_corrected_without_the_clean_rows_that_it_predicts(paired):
-    """Other clean labels in half 0 change neither what teaches the network of half 0 nor what Eq. 5 sees of half 0."""
+@pytest.mark.parametrize(("paired", "count"), [(True, 2), (False, 2), (False, 4)])
+def test_what_teaches_a_network_is_corrected_without_the_clean_rows_that_it_predicts(paired, count):
+    """Other clean labels in fold 0 change neither what teaches network 0 nor what Eq. 5 sees of fold 0."""
     problem, _ = toy(n=120, m=48, paired=48 if paired else 0)
     config = tiny_config(problem, learners="all" if paired else "networks")
-    halves = Halves.dealt(problem, 0)
+    folds = Folds.dealt(problem, 0, count)
     other = problem.clean.clean_labels.copy()
-    other[halves.clean == 0] = (other[halves.clean == 0] + 1) % 3
+    other[folds.clean == 0] = (other[folds.clean == 0] + 1) % 3
     changed = replace(problem, clean=replace(problem.clean, clean_labels=other))
     log_p, found = predictions(problem, 0, 1.0), []
     shown = problem.clean.labels[None] if paired else problem.clean.clean_labels[None]
     for each in (problem, changed):
-        corrector = Corrector.of(each, halves, config, 0)
+        corrector = Corrector.of(each, folds, config, 0)
         corrector.shown = shown
         corrector.next_round(log_p)
         found.append(corrector.past[0])
     before, after = found
-    mine, of_half = halves.train != 0, halves.clean == 0
-    np.testing.assert_array_equal(after.train[mine], before.train[mine])
-    np.testing.assert_array_equal(after.clean[of_half], before.clean[of_half])
-    assert not np.array_equal(after.train[~mine], before.train[~mine])
-    assert not np.array_equal(after.clean[~of_half], before.clean[~of_half])
+    of_fold = folds.clean == 0
+    np.testing.assert_array_equal(after.of_networks[0], before.of_networks[0])
+    np.testing.assert_array_equal(after.of_clean[of_fold], before.of_clean[of_fold])
+    for k in range(1, count):
+        assert not np.array_equal(after.of_networks[k], before.of_networks[k])
+    assert not np.array_equal(after.of_clean[~of_fold], before.of_clean[~of_fold])
+
+
+def test_each_network_is_taught_about_its_own_rows_and_expected_accuracy_is_a_mean_over_them():
+    """By hand: three folds, so every row teaches two networks; a row that both are sure of counts as one."""
+    problem, _ = toy(n=30, m=12)
+    corrector = before_the_first_round(problem, folds=3)
+    targets, _, record = corrector.next_round(predictions(problem, 0, 1.0))
+    fold = Folds.dealt(problem, 0, 3).train
+    assert [len(soft) for soft in targets] == [int((fold != k).sum()) for k in range(3)]
+    np.testing.assert_allclose(
+        record["expected_accuracy"], np.concatenate(targets).max(axis=1).mean(dtype=np.float64), rtol=1e-6
+    )
+    sure = [np.eye(3, dtype=np.float32)[np.zeros(len(soft), int)] for soft in targets]
+    unsure = [np.full_like(soft, 1 / 3) for soft in targets]
+    assert corrector.rows.expected_accuracy(sure) == 1.0
+    assert corrector.rows.expected_accuracy([sure[0], *unsure[1:]]) == pytest.approx((20 * 1 + 40 / 3) / 60, rel=1e-6)
+
+
+@pytest.mark.parametrize(("folds", "rows", "count"), [(0, 90, 4), (0, 6000, 2), (2, 90, 2), (5, 90, 5)])
+def test_few_rows_are_dealt_into_four_folds(folds, rows, count):
+    problem, _ = toy(n=rows, m=30)
+    assert tiny_config(problem, folds=folds).folds_of(problem) == count
+
+
+def test_images_are_dealt_into_two_folds_however_few():
+    problem, _ = toy(n=90, m=30)
+    images = replace(problem, train=replace(problem.train, inputs=np.zeros((90, 1, 4, 4), np.float32)))
+    assert tiny_config(problem).folds_of(images) == 2
 
 
 def test_the_labels_that_the_loop_ends_with_are_taught_by_all_clean_rows():
@@ -121,9 +155,10 @@ def test_the_labels_that_the_loop_ends_with_are_taught_by_all_clean_rows():
     corrector = before_the_first_round(problem)
     teaching, _, _ = corrector.next_round(predictions(problem, 0, 1.0))
     targets, returned = corrector.ended(problem, tiny_config(problem))
-    assert not np.array_equal(targets, teaching)
+    fold = Folds.dealt(problem, 0, 2).train
+    assert not any(np.array_equal(targets[fold != k], teaching[k]) for k in range(2))
     whole = corrector.rows.relabel(corrector.scores[0], corrector.scores[0])
-    parts = [corrector._given_or(whole.posterior.final[corrector.rows.of_train])]
+    parts = [given_or(problem.train.labels, whole.posterior.final[corrector.rows.of_train])]
     parts.append(whole.posterior.final[corrector.rows.of_train])
     np.testing.assert_allclose(targets, combine(parts, corrector.mixing), atol=1e-6)
     assert returned.estimate["corrected_label_accuracy"]["rows"] == 60
@@ -175,14 +210,15 @@ def test_there_is_a_setting_for_no_rounds_and_for_few(rounds, monkeypatch):
     assert len(fit(problem, tiny_config(problem, rounds=rounds), quiet()).rounds) == rounds + 1
 
 
-def test_half_networks_go_on_from_the_last_round_and_learn_its_targets(monkeypatch):
+def test_networks_go_on_from_the_last_round_and_learn_its_targets(monkeypatch):
     problem, _ = toy(n=90, m=30)
     seen = []
     real = cross_fit
 
-    def watch(problem, halves, teaching, config, runtime, networks):
-        seen.append((teaching.targets.copy(), teaching.repeats, [same.state_dict() for same in networks]))
-        networks, log_p = real(problem, halves, teaching, config, runtime, networks)
+    def watch(problem, folds, teaching, config, runtime, networks):
+        copied = [soft.copy() for soft in teaching.targets]
+        seen.append((copied, teaching.repeats, [same.state_dict() for same in networks]))
+        networks, log_p = real(problem, folds, teaching, config, runtime, networks)
         seen[-1] += ([network.state_dict() for network in networks],)
         return networks, log_p
 
@@ -190,15 +226,24 @@ def test_half_networks_go_on_from_the_last_round_and_learn_its_targets(monkeypat
     monkeypatch.setattr(labelloop, "settled", lambda rounds, rows: False)
     found = fit(problem, tiny_config(problem, rounds=1), quiet())
     (targets, repeats, start, made), (again, _, went_on, _) = seen
-    np.testing.assert_array_equal(targets, one_hot(problem.train.labels, 3))
+    fold = Folds.dealt(problem, quiet().seed, 4).train
+    for k in range(4):
+        np.testing.assert_array_equal(targets[k], one_hot(problem.train.labels[fold != k], 3))
     assert (repeats, start) == (labelloop.FIRST_REPEATS, [])
     assert all(same_state(a, b) for a, b in zip(made, went_on, strict=True))
-    assert not np.array_equal(again, targets)
-    assert not np.array_equal(found.targets, again)
+    assert not any(np.array_equal(again[k], targets[k]) for k in range(4))
+    assert not any(np.array_equal(found.targets[fold != k], again[k]) for k in range(4))
 
 
 def test_a_value_that_does_not_fit_is_refused():
-    for wrong in ({"rounds": -1}, {"round_share": 0.0}, {"round_share": 1.5}, {"learners": "forest"}):
+    for wrong in (
+        {"rounds": -1},
+        {"round_share": 0.0},
+        {"round_share": 1.5},
+        {"learners": "forest"},
+        {"folds": 1},
+        {"folds": -2},
+    ):
         with pytest.raises(UsageError, match=next(iter(wrong))):
             Config(**wrong)
 
@@ -206,30 +251,33 @@ def test_a_value_that_does_not_fit_is_refused():
 # --- predictions of rows that were not seen ---------------------------------------------------------------------------
 
 
-def test_a_row_is_predicted_by_a_network_that_has_seen_neither_its_target_nor_its_clean_label():
-    """Other labels in half 0 leave the predictions of half 0 as they are, bit for bit, and change those of half 1."""
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_row_is_predicted_by_a_network_that_has_seen_neither_its_target_nor_its_clean_label(count):
+    """Other labels in fold 0 leave the predictions of fold 0 as they are, bit for bit, and change all others."""
     problem, _ = toy(n=80, m=30)
-    config, halves = tiny_config(problem).of_half_networks(), Halves.dealt(problem, 0)
+    config, folds = tiny_config(problem).in_a_round(), Folds.dealt(problem, 0, count)
     targets = one_hot(problem.train.labels, 3)
-    _, before = cross_fit(problem, halves, Teaching(targets, 2), config, quiet())
+    _, before = cross_fit(problem, folds, teaching(targets, folds, 2), config, quiet())
     other = targets.copy()
-    other[halves.train == 0] = np.roll(other[halves.train == 0], 1, axis=1)
+    other[folds.train == 0] = np.roll(other[folds.train == 0], 1, axis=1)
     clean = problem.clean.clean_labels.copy()
-    clean[halves.clean == 0] = (clean[halves.clean == 0] + 1) % 3
+    clean[folds.clean == 0] = (clean[folds.clean == 0] + 1) % 3
     changed = replace(problem, clean=replace(problem.clean, clean_labels=clean))
-    _, after = cross_fit(changed, halves, Teaching(other, 2), config, quiet())
-    for name, half in (("train", halves.train), ("clean", halves.clean)):
-        np.testing.assert_array_equal(getattr(after, name)[half == 0], getattr(before, name)[half == 0])
-        assert not np.array_equal(getattr(after, name)[half == 1], getattr(before, name)[half == 1])
+    _, after = cross_fit(changed, folds, teaching(other, folds, 2), config, quiet())
+    for name, fold in (("train", folds.train), ("clean", folds.clean)):
+        np.testing.assert_array_equal(getattr(after, name)[fold == 0], getattr(before, name)[fold == 0])
+        for k in range(1, count):
+            assert not np.array_equal(getattr(after, name)[fold == k], getattr(before, name)[fold == k])
 
 
-def test_halves_of_clean_rows_have_their_share_of_every_class():
+@pytest.mark.parametrize("count", [2, 4])
+def test_folds_of_clean_rows_have_their_share_of_every_class(count):
     problem, _ = toy(n=80, m=30)
-    halves = Halves.dealt(problem, 0)
+    folds = Folds.dealt(problem, 0, count)
     for k in range(3):
-        mine = halves.clean[problem.clean.clean_labels == k]
-        assert abs(int((mine == 0).sum()) - int((mine == 1).sum())) <= 1
-    assert abs(int((halves.train == 0).sum()) - 40) <= 1
+        sizes = np.bincount(folds.clean[problem.clean.clean_labels == k], minlength=count)
+        assert sizes.max() - sizes.min() <= 1
+    assert np.bincount(folds.train).tolist() == [80 // count] * count
 
 
 def test_rows_without_a_target_teach_nobody(monkeypatch):
@@ -238,10 +286,10 @@ def test_rows_without_a_target_teach_nobody(monkeypatch):
     targets[::2] = 0
     counts = []
     monkeypatch.setattr(cross_fit_file, "train_epoch", lambda model, rows, *_: counts.append(len(rows)))
-    halves = Halves.dealt(problem, 0)
-    cross_fit(problem, halves, Teaching(targets, 3), tiny_config(problem).of_half_networks(), quiet())
+    folds = Folds.dealt(problem, 0, 2)
+    cross_fit(problem, folds, teaching(targets, folds, 3), tiny_config(problem).in_a_round(), quiet())
     labelled = np.arange(80) % 2 == 1
-    expected = [int((labelled & (halves.train != k)).sum()) + 3 * int((halves.clean != k).sum()) for k in range(2)]
+    expected = [int((labelled & (folds.train != k)).sum()) + 3 * int((folds.clean != k).sum()) for k in range(2)]
     assert counts[:: len(counts) // 2] == expected
 
 

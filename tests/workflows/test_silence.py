@@ -20,7 +20,7 @@ from labelloop.progress import bar, clock
 # Where the time of each command goes, and what must be shown meanwhile. Names as their callers have them.
 SLOW = {
     "workflows.encode.read_table": "reading rows.csv",
-    "training.cross_fit.train_epoch": "half-network",
+    "training.cross_fit.train_epoch": "cross-fitted network",
     "methods.labelloop.train_epoch": "training",
     "relabel.rounds.column_scores": "correcting labels",
     "relabel.rounds.relabel": "correcting labels",

@@ -1,9 +1,10 @@
 """LabelLoop, the default: the paper's loop over networks that have not seen the rows they predict.
 
 Features then cannot repeat a memorised label, every clean row may both teach and validate, and the given label may
-count without pairs. Two half-networks predict each other's half of the rows; relabelling corrects the labels from what
-they predict; given labels and all corrections so far are combined by Eq. 5, and the combination teaches the next round.
-The labels that the loop ends with, after the guard, are returned. Numbers in brackets: lines of Algorithm 1.
+count without pairs. The rows are dealt into folds; a network for each fold learns from the others and predicts it;
+relabelling corrects the labels from what the networks predict; given labels and all corrections so far are combined by
+Eq. 5, and the combination teaches the next round. The labels that the loop ends with, after the guard, are returned.
+Numbers in brackets: lines of Algorithm 1.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.config.base import TrainingConfig
+from labelloop.config.base import TrainingConfig, added
 from labelloop.errors import UsageError
 from labelloop.large_arrays import joined, taken
 from labelloop.models import TwoHeadClassifier
 from labelloop.relabel.estimate import estimate, inputs_alone
 from labelloop.relabel.learners import kind_of_inputs
 from labelloop.relabel.relabel import given_or, guarded
-from labelloop.relabel.rounds import FEWEST, AllRows
+from labelloop.relabel.rounds import FEWEST, AllRows, Component
 from labelloop.relabel.stacking import Weights, clean_loss, combine, fit_simplex_weights, with_prior
 from labelloop.splits import one_hot, take, together
 from labelloop.training.averaging import WeightAverage, from_arrays, to_arrays
 from labelloop.training.checkpoint import Checkpoint
-from labelloop.training.cross_fit import Halves, Teaching, cross_fit
+from labelloop.training.cross_fit import Folds, Teaching, cross_fit
 from labelloop.training.epoch import train_epoch
 from labelloop.training.runtime import Runtime
 from labelloop.training.setup import new_classifier, new_optimizer
@@ -41,10 +42,11 @@ LEAST_GAIN = 1.0  # of the log-likelihood of all clean rows that makes another r
 LEAST_WEIGHT = 0.02  # of a round in Eq. 2, to be made once more with all clean rows
 LEAST_RISE = 0.005  # of the expected accuracy that does
 LEARNERS = ("all", "networks")
-HALF = ("half 1", "half 2")  # of the names under which a checkpoint stores the half-networks
+FOLDS, FEW = 4, 5000  # folds where there are at most this many rows, and these are columns of numbers
+HALF = "half "  # begins the names under which a checkpoint stores the networks of a round
 NAME = "labelloop"
 SECOND_HAND = (
-    "in later rounds a clean row teaches one half-network, whose labels teach the one that predicts that row, so the"
+    "in later rounds a clean row teaches networks whose labels teach the one that predicts that row, so the"
     " accuracy may be a few points too high"
 )
 
@@ -55,8 +57,10 @@ class Config(TrainingConfig):
 
     Attributes:
         rounds: How often, at most, networks are taught again by corrected labels; 0 corrects once.
-        round_share: The epochs of the half-networks in a round, as a share of `epochs`.
+        round_share: The epochs of the cross-fitted networks in a round, as a share of `epochs`.
         learners: "all", or "networks" to leave out the learners of columns of numbers.
+        folds: Of the rows, each with a network that predicts it; 0 for four where rows are few columns of numbers,
+            two elsewhere.
     """
 
     epochs: int = 50
@@ -65,20 +69,28 @@ class Config(TrainingConfig):
     rounds: int = 3
     round_share: float = 0.15
     learners: str = "all"
+    folds: int = added(0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rounds < 0:
             raise UsageError(f"rounds must not be negative, but is {self.rounds}")
+        if self.folds < 0 or self.folds == 1:
+            raise UsageError(f"folds must be 0 or at least 2, but is {self.folds}")
         if not 0 < self.round_share <= 1:
             raise UsageError(f"round_share must lie above 0 and not above 1, but is {self.round_share}")
         if self.learners not in LEARNERS:
             raise UsageError(f"learners must be one of {', '.join(LEARNERS)}, not {self.learners!r}")
 
-    def of_half_networks(self) -> Config:
+    def in_a_round(self) -> Config:
         """The whole schedule within a round. They predict rows that they have not seen, so they need no crops."""
         augment = "none" if self.augment == "crop-flip" else self.augment
         return replace(self, epochs=max(1, round(self.round_share * self.epochs)), augment=augment)
+
+    def folds_of(self, problem: Problem) -> int:
+        """How many folds the rows are dealt into."""
+        few = len(problem.train) <= FEW and kind_of_inputs(problem.train.inputs, self.normalise) is not None
+        return self.folds or (FOLDS if few else 2)
 
     def of_classifier(self) -> Config:
         """The final training: mixup only where no augmentation keeps the network from memorising."""
@@ -125,16 +137,17 @@ def loop(problem: Problem, config: Config, runtime: Runtime, stored: StoredRound
         stored: Predictions of rounds that an interrupted run had finished; those of new rounds are added.
         save: Writes them to the checkpoint.
     """
-    halves, short = Halves.dealt(problem, runtime.seed), config.of_half_networks()
-    targets, repeats = one_hot(problem.train.labels, problem.num_classes), FIRST_REPEATS  # ŷ_0 = ỹ [N, C] (1)
-    networks = stored.networks(problem, short, runtime)
+    folds, short = Folds.dealt(problem, runtime.seed, config.folds_of(problem)), config.in_a_round()
+    noisy, repeats = one_hot(problem.train.labels, problem.num_classes), FIRST_REPEATS  # ŷ_0 = ỹ [N, C] (1)
+    targets = [taken(noisy, folds.taught(k)) for k in range(folds.count)]
+    networks = stored.networks(problem, folds.count, short, runtime)
     rounds: list[dict[str, Any]] = []
     with runtime.clock("correcting labels"):
-        corrector = Corrector.of(problem, halves, config, runtime.seed) if runtime.is_first else None
+        corrector = Corrector.of(problem, folds, config, runtime.seed) if runtime.is_first else None
     for number in range(config.rounds + 1):  # (3)
         if number == stored.count:
             teaching = Teaching(targets, repeats)
-            networks, log_p = cross_fit(problem, halves, teaching, short, runtime, networks)  # θ_t, f(x) (4, 5)
+            networks, log_p = cross_fit(problem, folds, teaching, short, runtime, networks)  # θ_t, f(x) (4, 5)
             stored.keep(networks, log_p)
             save()
         if corrector is not None:  # with several processes, the first one corrects and the others take its labels
@@ -147,9 +160,9 @@ def loop(problem: Problem, config: Config, runtime: Runtime, stored: StoredRound
             break
     with runtime.clock("correcting labels"):
         if corrector is not None:
-            targets, returned = corrector.ended(problem, config)
-    targets = runtime.from_first(lambda: targets)
-    return Ended(targets, repeats, tuple(rounds), ReturnedLabels(targets, NAME, {}) if corrector is None else returned)
+            final, returned = corrector.ended(problem, config)
+    final = runtime.from_first(lambda: final)
+    return Ended(final, repeats, tuple(rounds), ReturnedLabels(final, NAME, {}) if corrector is None else returned)
 
 
 @dataclass
@@ -167,33 +180,34 @@ class Corrector:
 
     rows: AllRows
     scores: list[Floats] = field(default_factory=list)
-    past: list[Correction] = field(default_factory=list)
+    past: list[Component] = field(default_factory=list)
     shown: Labels | None = None
     weights: Weights | None = None
     mixing: Weights | None = None
 
     @classmethod
-    def of(cls, problem: Problem, halves: Halves, config: Config, seed: int) -> Corrector:
+    def of(cls, problem: Problem, folds: Folds, config: Config, seed: int) -> Corrector:
         """Before the first round."""
-        half, learners = (halves.train, halves.clean), config.learners == "all"
-        return cls(AllRows.of(problem, half, config.normalise, seed, learners=learners))
+        fold, learners = (folds.train, folds.clean), config.learners == "all"
+        return cls(AllRows.of(problem, fold, config.normalise, seed, learners=learners))
 
-    def next_round(self, log_p: Correction) -> tuple[Floats, int, dict[str, Any]]:
-        """Corrects the labels: ŷ_{t+1} [N, C], how often a clean row is to be shown beside them, and a record."""
+    def next_round(self, log_p: Correction) -> tuple[list[Floats], int, dict[str, Any]]:
+        """Corrects the labels: ŷ_{t+1} for every network, how often to show a clean row beside them, and a record."""
         rows, classes = self.rows, self.rows.num_classes
         self.scores.append(rows.scores(log_p))
-        left_out = (0, 1) if len(rows.of_clean) >= FEWEST else (MISSING, MISSING)
-        halves = [rows.relabel(self.scores[-1], self.scores[0], half) for half in left_out]  # (6, 7)
-        self.shown = rows.shown_labels(halves) if self.shown is None else self.shown
+        left_out = range(rows.folds) if len(rows.of_clean) >= FEWEST else [MISSING]
+        without = [rows.relabel(self.scores[-1], self.scores[0], k) for k in left_out]  # (6, 7)
+        without *= rows.folds // len(without)
+        self.shown = rows.shown_labels(without) if self.shown is None else self.shown
         true = np.tile(rows.clean[rows.of_clean], len(self.shown))  # [D M]
-        self.past.append(rows.component(halves, self.shown))  # ȳ_t, ȳᵐ_t (8)
-        given = Correction(self._given_or(self.past[-1].train), one_hot(self.shown.ravel(), classes))  # ȳ_0, ȳᵐ_0
-        components = [given, *self.past]
-        of_clean = [component.clean for component in components]
+        self.past.append(rows.component(without, self.shown))  # ȳ_t, ȳᵐ_t (8)
+        components = [rows.given_component(self.past[-1], self.shown), *self.past]  # ȳ_0, ȳᵐ_0 and all rounds
+        of_clean = [component.of_clean for component in components]
         self.weights = fit_simplex_weights(of_clean, true, self.weights)  # ω_t, Eq. 5 (8)
         newest = PRIOR_ROWS * np.eye(len(components))[-1]
         self.mixing = with_prior(self.weights, len(rows.of_clean), newest)
-        targets = combine([component.train for component in components], self.mixing)  # ŷ_{t+1}, Eq. 2 (9)
+        of_networks = zip(*(component.of_networks for component in components), strict=True)
+        targets = [combine(parts, self.mixing) for parts in of_networks]  # ŷ_{t+1}, Eq. 2 (9)
         right = (combine(of_clean, self.mixing).argmax(axis=1) == true).sum() / len(self.shown)
         record = {
             "round": len(self.past),
@@ -201,7 +215,7 @@ class Corrector:
             "components": ["given label", *(f"round {k}" for k in range(1, len(self.past) + 1))],
             "weights": self.mixing.tolist(),
             "clean_loss": clean_loss(of_clean, true, self.mixing),
-            "expected_accuracy": float(targets.max(axis=1).mean(dtype=np.float64)),
+            "expected_accuracy": rows.expected_accuracy(targets),
         }
         return targets, rows_worth_a_clean_one(right, len(rows.of_clean), classes), record
 
@@ -214,7 +228,8 @@ class Corrector:
         weights = weights / weights.sum()
         answers = [rows.relabel(self.scores[k], self.scores[0]) for k in used]
         parts = [rows.of_training_rows(answer) for answer in answers]
-        targets, found = combine([self._given_or(parts[-1]), *parts], weights), guarded(answers, weights)
+        targets = combine([given_or(rows.given[rows.of_train], parts[-1]), *parts], weights)
+        found = guarded(answers, weights)
         judges = found.counted(rows.of_clean)
         alone = inputs_alone(found, rows.given, rows.clean, judges)
         notes = [*([SECOND_HAND] if len(self.past) > 1 else []), *found.notes]
@@ -228,10 +243,6 @@ class Corrector:
             judged=Correction(taken(found.judged, rows.of_train), taken(found.judged, rows.of_clean)),
             inputs_as=None if rows.inputs is None else kind_of_inputs(problem.train.inputs, config.normalise),
         )
-
-    def _given_or(self, soft: Floats) -> Floats:
-        """One-hot given labels of the training rows, and soft labels where there is none [N, C]."""
-        return given_or(self.rows.given[self.rows.of_train], soft)
 
 
 def rows_worth_a_clean_one(right: float, rows: int, num_classes: int) -> int:
@@ -285,7 +296,7 @@ class Ended:
 
 @dataclass
 class StoredRounds:
-    """The rounds of a checkpoint: predictions and half-networks. Labels are corrected from these again, in seconds.
+    """The rounds of a checkpoint: predictions and networks. Labels are corrected from these again, in seconds.
 
     Attributes:
         past: The arrays of every round, as a checkpoint takes them; only the first process has them after a restart.
@@ -303,7 +314,8 @@ class StoredRounds:
 
     def keep(self, networks: Sequence[TwoHeadClassifier], log_p: Correction) -> None:
         """Adds a round."""
-        arrays = {name: array.copy() for k in range(2) for name, array in to_arrays(HALF[k], networks[k]).items()}
+        parts = (to_arrays(f"{HALF}{k + 1}", network) for k, network in enumerate(networks))
+        arrays = {name: array.copy() for part in parts for name, array in part.items()}
         self.past.append({"train": log_p.train, "clean": log_p.clean, **arrays})
         self.count += 1
 
@@ -311,12 +323,12 @@ class StoredRounds:
         """The predictions of a round."""
         return Correction(self.past[number]["train"], self.past[number]["clean"])
 
-    def networks(self, problem: Problem, config: Config, runtime: Runtime) -> list[TwoHeadClassifier]:
-        """The half-networks of the last round, in every process; none before the first."""
+    def networks(self, problem: Problem, folds: int, config: Config, runtime: Runtime) -> list[TwoHeadClassifier]:
+        """The networks of the last round, in every process; none before the first."""
         if not self.count:
             return []
         arrays = runtime.from_first(lambda: {k: v for k, v in self.past[-1].items() if k.startswith(HALF)})
-        found = [runtime.prepare(new_classifier(config, problem, runtime.seed)) for _ in HALF]
-        for name, network in zip(HALF, found, strict=True):
-            from_arrays(name, network, arrays)
+        found = [runtime.prepare(new_classifier(config, problem, runtime.seed)) for _ in range(folds)]
+        for k, network in enumerate(found):
+            from_arrays(f"{HALF}{k + 1}", network, arrays)
         return found

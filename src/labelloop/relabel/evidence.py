@@ -17,16 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
+from labelloop.relabel.bounds import at_most
 from labelloop.relabel.guard import KEEP_ALL, RARE, Guard, keep_given, margins
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_posterior import Noise
 from labelloop.relabel.sample import copies
+from labelloop.relabel.simulated_labels import Simulated, Trial, most_right
 from labelloop.relabel.stacking import Combined, ValidationRows
 from labelloop.types import MISSING, Floats, Labels
 
 ALPHA = 0.1  # the error rate of the guard: how often changes that do no good are made, at most
 BROKEN_BEFORE = 0.5  # prior count of broken labels, where a margin is chosen
-DRAWS = 20  # simulated labels of a clean row under each noise model
 FEW = 5  # clean rows of a class; one with fewer is protected as a rare one is
 BORROWED = 8  # good labels that a class with few clean rows, but not a rare one, borrows from all classes together
 MOST_LOST = 0.05  # of the rows of a class: labels that changes may break on balance
@@ -95,22 +96,13 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """The validation rows with one given label each, real or drawn: soft labels [M, C] and given labels [M]."""
-
-    posterior: Floats
-    given: Labels
-    model: int  # the noise model that it was drawn from
-
-
-@dataclass(frozen=True)
 class Evidence:
     """The validation rows, and what changes would do to them.
 
     Attributes:
         labels: Clean labels [M].
         fold: Their folds [M].
-        weight: Of each row, over all trials together [M].
+        weight: Of each row, over all trials together: 1, and 0 for a copy [M].
         trials: Their real or simulated given labels.
         counts: Changes to them in all trials.
     """
@@ -131,7 +123,7 @@ class Evidence:
             classes: Clean rows of every class [C].
         """
         labels, unchecked = validation.labels, unchecked_without(validation, len(classes))
-        weight = np.where(copies(validation.observed, validation.rows), 0.0, 1 / len(trials))  # [M]
+        weight = np.where(copies(validation.observed, validation.rows), 0.0, 1.0)  # [M]
         parts: list[tuple[Array, Array, Array, Labels, Labels]] = []
         for trial in trials:
             moved = Guard(classes).moves(trial.posterior, trial.given) & (trial.given != MISSING)
@@ -139,7 +131,8 @@ class Evidence:
             right, wrong = trial.posterior.argmax(axis=1) == labels, trial.given == labels
             told = np.flatnonzero(moved & (right | wrong))
             lead = margins(trial.posterior, trial.given)[told]
-            parts.append((lead, (weight * right)[told], (weight * wrong)[told], told, np.full(len(told), trial.model)))
+            mine = trial.share * weight[told]
+            parts.append((lead, mine * right[told], mine * wrong[told], told, np.full(len(told), trial.model)))
         lead, fixed, broken, row, model = (np.concatenate(part) for part in zip(*parts, strict=True))
         return cls(labels, validation.fold, weight, trials, Counts(lead, fixed, broken, row, model))
 
@@ -156,9 +149,9 @@ class Evidence:
         good, broken = np.zeros(len(classes)), np.zeros(len(classes))
         for trial in self.trials:
             was_right = (trial.given == self.labels) & rows
-            good += np.bincount(self.labels, self.weight * was_right, len(good))
+            good += np.bincount(self.labels, trial.share * self.weight * was_right, len(good))
             lost = was_right & guard.changes(trial.posterior, trial.given)
-            broken += np.bincount(self.labels, self.weight * lost, len(good))
+            broken += np.bincount(self.labels, trial.share * self.weight * lost, len(good))
         erased = (broken + 0.5) / (good + 1)
         rare = sizes / sizes.sum() * len(sizes) < RARE
         most = np.where(broken < good, betaincinv(broken + 1, np.maximum(good - broken, 1e-9), 1 - ALPHA), 1.0)
@@ -175,7 +168,7 @@ class Evidence:
         label = self.labels[counts.row]
         won = np.bincount(label[mine], counts.fixed[mine], classes)
         lost = np.bincount(label[mine], counts.broken[mine], classes)
-        counted = np.bincount(self.labels[rows], self.weight[rows] * len(self.trials), classes)
+        counted = np.bincount(self.labels[rows], self.weight[rows], classes)
         allowed = won + MOST_LOST * counted
         found = np.zeros(classes)
         for k in np.flatnonzero(lost > allowed + 1e-6):
@@ -250,19 +243,25 @@ class Bound:
         return float(tried[np.argmax([self.share(t) for t in tried] - 2 * upper)])
 
     def p_value(self, thresholds: Array) -> float:
-        """P(X <= E) where X ~ Bin(M, c / 2) and h is wrong in E rows: the p-value of changes that do no good.
+        """The p-value of changes that do no good: if more than half of the changed noisy rows have a wrong h.
+
+        P(X <= E) where h is wrong in E of the M validation rows, and these were drawn without replacement from
+        themselves and the noisy rows.
 
         Args:
             thresholds: A t for every validation row, chosen without it [M].
         """
         shares = {t: self.share(t) for t in np.unique(thresholds).tolist()}
-        share = float(np.mean([shares[t] for t in thresholds.tolist()]))
-        return few_wrong(int((self.wrong > thresholds).sum()), len(self.wrong), share / 2)
+        changed = self.noisy * float(np.mean([shares[t] for t in thresholds.tolist()]))
+        return few_wrong(int((self.wrong > thresholds).sum()), len(self.wrong), changed, self.noisy)
 
 
-def few_wrong(wrong: int, rows: int, share: float) -> float:
-    """P(X <= wrong) where X ~ Bin(rows, share)."""
-    return 1.0 if wrong >= rows or share <= 0 else float(betainc(rows - wrong, wrong + 1, 1 - share))
+def few_wrong(wrong: int, rows: int, changed: float, noisy: int) -> float:
+    """P(X <= wrong) of `rows` rows, if h is also wrong in more than half as many of the noisy rows as are changed."""
+    if changed <= 0:
+        return 1.0
+    others = int(np.floor(changed / 2 + 1e-9)) + 1
+    return float(at_most(wrong, rows, min(wrong + others, rows + noisy), rows + noisy))
 
 
 @dataclass(frozen=True)
@@ -322,7 +321,7 @@ class Changes:
             "corrected_right": self.corrected_right,
             "fixed": round(self.guard.fixed, 2),
             "broken": round(self.guard.broken, 2),
-            "sure": self.guard.sure if changed else None,
+            "sure": self.guard.sure if changed and self.guard.how != "assumed" else None,
             "how": self.guard.how,
             "error_rate": ALPHA,
             "labels_simulated": simulated,
@@ -330,11 +329,10 @@ class Changes:
         return {"line": guard_line(found), **found}
 
 
-SHOWN = {
-    "measured": "",
-    "bounded": ", whatever the noise",
-    "assumed": " if the noise is as estimated from the noisy rows",
-}
+NOT_SURE = (
+    "that changes fix more than they break rests on the noise as estimated from the noisy rows, so no probability is"
+    " given; clean rows that keep their given label would show it"
+)
 
 
 def guard_line(found: dict[str, Any]) -> str:
@@ -346,11 +344,14 @@ def guard_line(found: dict[str, Any]) -> str:
         return f"all {found['rows']} given labels kept: {found['clean_rows']} {how} do not show that changes help{held}"
     if not found["clean_rows"]:
         return f"{found['changed']} of {found['rows']} given labels changed{held}; no clean row shows the effect"
+    certain = NOT_SURE
+    if found["sure"] is not None:
+        certain = f"the probability that changes fix more than they break is {100 * found['sure']:.1f}%"
+        certain += ", whatever the noise" if found.get("how") == "bounded" else ""
     return (
         f"{found['changed']} of {found['rows']} given labels changed{held}; on {found['clean_rows']} {how},"
         f" {100 * found['corrected_right']:.1f}% are right after correction and {100 * found['given_right']:.1f}% as"
-        f" given; the probability that changes fix more than they break is {100 * found['sure']:.1f}%"
-        f"{SHOWN[found.get('how', 'measured')]}"
+        f" given; {certain}"
     )
 
 
@@ -386,15 +387,6 @@ def cross_fit(fold: Labels, choose: Callable[[NDArray[np.bool_]], float], p_valu
     return Tested(p, choose(np.ones(len(fold), bool)), by_row)
 
 
-def _simulated(noise: Noise, posterior_given: Callable[[Labels], Floats], rng: np.random.Generator) -> list[Trial]:
-    """Drawn given labels: changes must help under either estimate of the noise."""
-    draws, trials = DRAWS if (noise.validation.given == MISSING).any() else 1, []
-    for _ in range(draws):
-        for k, drawn in enumerate(noise.draw(rng)):
-            trials.append(Trial(posterior_given(drawn), drawn, k))
-    return trials
-
-
 def look_at_changes(
     noise: Noise,
     answer: Combined,
@@ -419,8 +411,11 @@ def look_at_changes(
     validation = noise.validation
     labels, given = validation.labels, validation.given
     classes = np.bincount(labels, minlength=validation.observed.num_classes)
-    trials = _simulated(noise, posterior_given, rng) if simulate else [Trial(answer.oof, given, 0)]
-    evidence = Evidence.of(validation, trials, classes)
+    trials = careful = [Trial(answer.oof, given)]
+    if simulate:
+        simulated = Simulated.of(noise, posterior_given, most_right(validation, alone), rng)
+        trials, careful = simulated.likely, simulated.careful
+    evidence = Evidence.of(validation, careful, classes)
     passed, bounded = _tests(evidence, validation, alone, simulate)
     sizes = answer.final.sum(axis=0, dtype=np.float64)
     guard, erased = evidence.guard(passed.all, classes, sizes, np.ones(len(labels), bool))
@@ -445,8 +440,8 @@ def look_at_changes(
             handed = without.apply(trial.posterior[own], trial.given[own], alone=alone.oof[own])
             shown = trial.given[own]
             hits = np.where(unchecked[own, shown], shown, handed.argmax(axis=1)) == labels[own]
-            expected[own, trial.model] += hits * expected.shape[1] / len(trials)
-    right = np.mean([trial.given == labels for trial in trials], axis=0)
+            expected[own, trial.model] += hits * expected.shape[1] * trial.share
+    right = np.sum([trial.share * (trial.given == labels) for trial in trials], axis=0)
     counted = (given != MISSING) | simulate
     hits = np.where(open_rows, np.nan_to_num(expected).mean(axis=1), cross_fitted.argmax(axis=1) == labels)
     shares = (float(values[counted].mean()) if counted.any() else 0.0 for values in (right, hits))

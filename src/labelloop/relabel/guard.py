@@ -72,7 +72,8 @@ class Guard:
         protected: Classes that lose no labels on balance [C]; None for those without a clean row.
         alone_above: Where the inputs alone are more confident than this, the label is what they say.
         how: What shows that changes help: "measured" on pairs, "bounded" whatever the noise, or "assumed" (simulated).
-        sure: The probability that changes fix more than they break, at least: 1 - the p-value of the test.
+        sure: 1 - the p-value of the test that changes passed. It is the least probability that they fix more than they
+            break, but if the noise is assumed it only decides, and is not shown.
     """
 
     counts: Labels

@@ -1,6 +1,6 @@
 """Rounds of relabelling: the rows that do not change from round to round, and a round as a component of Eq. 2 and 5.
 
-What teaches the network that predicts a half of the rows is corrected without the clean rows of that half. Otherwise
+What teaches the network that predicts a fold of the rows is corrected without the clean rows of that fold. Otherwise
 they would reach their own predictions at second hand, look better predicted than noisy rows, and mislead Eq. 5.
 """
 
@@ -13,18 +13,32 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from labelloop.large_arrays import by_chunks, joined, put, taken, zeros
+from labelloop.large_arrays import by_chunks, joined, taken
 from labelloop.relabel.calibration import Inputs, side_by_side
 from labelloop.relabel.learners import MOST_SCORES, TABLE, column_scores, kind_of_inputs
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_model import draw_labels
-from labelloop.relabel.relabel import ENOUGH, Relabelled, relabel
+from labelloop.relabel.relabel import ENOUGH, Relabelled, given_or, relabel
 from labelloop.relabel.stacking import combine
 from labelloop.seeds import stream
+from labelloop.splits import one_hot
 from labelloop.types import MISSING, Correction, Floats, Labels, Problem
 
 DRAWS = 10  # given labels that are drawn for a clean row that has none
-FEWEST = 4  # clean rows, two in each half: with fewer there is one round
+FEWEST = 4  # clean rows: with fewer there is one round
+
+
+@dataclass(frozen=True)
+class Component:
+    """The corrected labels of a round, ȳ_k and ȳᵐ_k.
+
+    Attributes:
+        of_networks: For every network, soft labels of the training rows that it learns from, [rows, C] each.
+        of_clean: Soft labels of the clean rows with each of their shown labels [D M, C].
+    """
+
+    of_networks: list[Floats]
+    of_clean: Floats
 
 
 @dataclass(frozen=True)
@@ -37,12 +51,13 @@ class AllRows:
         num_classes: C.
         of_train: Positions of the training rows [N].
         of_clean: Positions of the clean rows [M].
-        half: The half that a row is in, 0 or 1 [n].
+        fold: The fold that a row is in [n].
+        folds: How many there are.
         order: Positions among the training rows followed by the clean rows [n].
         learners: Out-of-fold log-probabilities of the given label, an array [n, C] for each learner of columns.
         inputs: The rows as numbers, where they are columns; else None.
         seed: Of the random streams.
-        clean_fits: Learners of the clean rows alone, by the half that is left out: the same in every round.
+        clean_fits: Learners of the clean rows alone, by the fold that is left out: the same in every round.
     """
 
     given: Labels
@@ -50,7 +65,8 @@ class AllRows:
     num_classes: int
     of_train: Labels
     of_clean: Labels
-    half: Labels
+    fold: Labels
+    folds: int
     order: Labels
     learners: list[Array]
     inputs: Inputs | None
@@ -59,13 +75,13 @@ class AllRows:
 
     @classmethod
     def of(
-        cls, problem: Problem, half: tuple[Labels, Labels], normalise: str, seed: int, *, learners: bool = True
+        cls, problem: Problem, fold: tuple[Labels, Labels], normalise: str, seed: int, *, learners: bool = True
     ) -> AllRows:
         """The rows of a problem; where they are columns of numbers, learners are cross-fitted on them once.
 
         Args:
             problem: Training rows and clean rows.
-            half: The half that each training row and each clean row is in.
+            fold: The fold that each training row and each clean row is in.
             normalise: As configured; it tells columns of a table from other arrays.
             seed: Of the random streams.
             learners: Whether to use learners besides the networks.
@@ -82,8 +98,9 @@ class AllRows:
             inputs = Inputs(taken(train.inputs, index).astype(np.float32, copy=False), kind == TABLE)
             if len(index) * classes <= MOST_SCORES:
                 found = column_scores(inputs.rows, given, classes, inputs.table, seed)
-        of_train, of_clean, halves = place[: len(train)], place[len(train) :], np.concatenate(half)[order]
-        return cls(given, verified, classes, of_train, of_clean, halves, order, found, inputs, seed)
+        of_train, of_clean, folds = place[: len(train)], place[len(train) :], np.concatenate(fold)[order]
+        count = int(folds.max()) + 1
+        return cls(given, verified, classes, of_train, of_clean, folds, count, order, found, inputs, seed)
 
     def scores(self, log_p: Correction) -> Floats:
         """The log-probabilities of the networks and of all learners side by side [n, E]."""
@@ -95,46 +112,70 @@ class AllRows:
         Args:
             scores: Of this round [n, E].
             first_scores: Those of the first round [n, E].
-            without: The half whose clean labels are not looked at; -1 for none.
+            without: The fold whose clean labels are not looked at; -1 for none.
         """
         return relabel(
-            scores, self.given, np.where(self.half == without, MISSING, self.clean), self.num_classes, self.seed,
+            scores, self.given, np.where(self.fold == without, MISSING, self.clean), self.num_classes, self.seed,
             inputs=self.inputs, clean_fits=self.clean_fits.setdefault(without, {}), first_scores=first_scores,
         )  # fmt: skip
 
-    def shown_labels(self, halves: Sequence[Relabelled]) -> Labels:
-        """A given label for every clean row: the real one, else some drawn from the noise of a round [D, M]."""
+    def shown_labels(self, without: Sequence[Relabelled]) -> Labels:
+        """A given label for every clean row: the real one, else some drawn from the noise of a round [D, M].
+
+        Args:
+            without: What a round found without the clean rows of each fold.
+        """
         given, true, rng = self.given[self.of_clean], self.clean[self.of_clean], stream(self.seed, "shown-labels")
         probabilities = np.empty((len(true), self.num_classes))
-        for k, found in enumerate(halves):
-            mine = self.half[self.of_clean] == k
+        for k, found in enumerate(without):
+            mine = self.fold[self.of_clean] == k
             probabilities[mine] = np.mean(found.noise.label_probs(self.of_clean[mine], true[mine]), axis=0)
         draws = DRAWS if (given == MISSING).any() else 1
         return np.stack([np.where(given != MISSING, given, draw_labels(probabilities, rng)) for _ in range(draws)])
 
-    def component(self, halves: Sequence[Relabelled], shown: Labels) -> Correction:
-        """A round as Eq. 2 and 5 take it: of the training rows [N, C], of the clean rows with each label [D M, C].
+    def component(self, without: Sequence[Relabelled], shown: Labels) -> Component:
+        """A round as Eq. 2 and 5 take it.
 
-        Where there are fewer than ENOUGH clean rows in a half, it is as if each missing one had chosen the scores as
-        they are.
+        Where fewer than ENOUGH clean rows are learnt from, it is as if each missing one had chosen the scores as they
+        are.
 
         Args:
-            halves: What the round found without the clean rows of each half.
+            without: What the round found without the clean rows of each fold.
             shown: Given labels of the clean rows [D, M].
         """
-        share = min(len(self.of_clean) / 2 / ENOUGH, 1.0)
-        of_train = zeros((len(self.of_train), self.num_classes))
-        of_clean = np.empty((*shown.shape, self.num_classes), np.float32)
-        for k, found in enumerate(halves):
+        share = min(len(self.of_clean) * (1 - 1 / self.folds) / ENOUGH, 1.0)
+        of_networks, of_clean = [], np.empty((*shown.shape, self.num_classes), np.float32)
+        for k, found in enumerate(without):
             scores = found.noise.validation.observed.scores
-            mine = np.flatnonzero(self.half[self.of_train] != k)  # they teach the network that predicts half k
-            rows = self.of_train[mine]
-            put(of_train, mine, _mixed(taken(found.posterior.final, rows), taken(scores, rows), share))
-            mine = np.flatnonzero(self.half[self.of_clean] == k)
+            rows = self.of_train[self.fold[self.of_train] != k]
+            of_networks.append(_mixed(taken(found.posterior.final, rows), taken(scores, rows), share))
+            mine = np.flatnonzero(self.fold[self.of_clean] == k)
             rows = self.of_clean[mine]
             for labels, place in zip(shown, of_clean, strict=True):
                 place[mine] = _mixed(found.if_given(rows, labels[mine]), scores[rows], share)
-        return Correction(of_train, of_clean.reshape(-1, self.num_classes))
+        return Component(of_networks, of_clean.reshape(-1, self.num_classes))
+
+    def given_component(self, newest: Component, shown: Labels) -> Component:
+        """The given labels as a component: one-hot, and what a round says where there is none.
+
+        Args:
+            newest: The round.
+            shown: Given labels of the clean rows [D, M].
+        """
+        given, fold = self.given[self.of_train], self.fold[self.of_train]
+        of_networks = [given_or(given[fold != k], soft) for k, soft in enumerate(newest.of_networks)]
+        return Component(of_networks, one_hot(shown.ravel(), self.num_classes))
+
+    def expected_accuracy(self, targets: Sequence[Floats]) -> float:
+        """How often the likeliest labels are right if their probabilities are.
+
+        Args:
+            targets: For every network, soft labels of the rows that it learns from, [rows, C] each.
+        """
+        fold, chance = self.fold[self.of_train], np.zeros(len(self.of_train), np.float32)
+        for k, soft in enumerate(targets):
+            chance[fold != k] += soft.max(axis=1)
+        return float(chance.mean(dtype=np.float64) / (self.folds - 1))
 
     def of_training_rows(self, found: Relabelled) -> Floats:
         """Soft labels of the training rows that all clean rows taught, in the same way [N, C]."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.report.facts import Facts, RowFacts, is_bounded, is_share, percent, within
+from labelloop.report.facts import Facts, RowFacts, is_bounded, is_share, percent, unproved, within
 from labelloop.report.page import bullets, table
 from labelloop.runs.run_json import export_name
 from labelloop.runs.survey import Survey
@@ -189,11 +189,12 @@ def _why_random(found: Facts) -> str:
 
 
 def careful(run: Survey, found: Facts, rows: RowFacts | None) -> list[str]:
-    """What to be careful about: classes at risk, few clean rows, a column that looks like a leak."""
+    """What to be careful about: classes at risk, unproved changes, few clean rows, a column like a leak."""
     risks = at_risk(run)
     lines = [f"{name}: {text}" for name, text in list(risks.items())[:MOST_NAMED]]
     if len(risks) > MOST_NAMED:
         lines.append(f"{len(risks) - MOST_NAMED} more classes are at risk: they are marked in the table of classes.")
+    lines += [text] if (text := unproved(_guard(run))) else []
     judged = found.after["rows"] if found.after is not None else None
     if isinstance(judged, int) and judged < FEW:
         lines.append(f"Only {judged} clean rows judge these labels, so every number above is rough.")
@@ -306,8 +307,8 @@ def method_lines(run: Survey, found: Facts) -> Sequence[str]:
         lines.append(f"The labels come from {by}.")
     estimate = record.get("estimate") or {}
     guard = _guard(run)
-    if found.changed and isinstance(guard.get("sure"), float):
-        if_so = " if the noise is as the noisy rows suggest" if guard.get("how") == "assumed" else ""
+    if found.changed and isinstance(guard.get("sure"), float) and not unproved(guard):
+        if_so = ", whatever the noise" if guard.get("how") == "bounded" else ""
         sure = percent(min(guard["sure"], 0.999))
         more = " more than" if guard["sure"] > 0.999 else ""
         lines.append(f"That changes fix more labels than they break is{more} {sure} certain{if_so}.")

@@ -18,6 +18,11 @@ LEVEL = 0.95
 Share = dict[str, Any]  # value, low, high, rows
 
 PLANNED = 200  # rows offered for review, as in `labelloop plan`
+UNPROVED = (
+    "The changes rest on the noise as estimated from the noisy rows: no clean row has shown that they fix more labels"
+    " than they break. Ten random clean rows that keep their given label would show it roughly; from 20 on it is"
+    " measured."
+)
 
 
 def share(hits: float, rows: int) -> Share | None:
@@ -45,6 +50,16 @@ def percent(value: float | None, digits: int = 1) -> str:
 def is_bounded(found: Mapping[str, Any]) -> bool:
     """Whether only bounds are known, and no value between them is better than another."""
     return found.get("how") == "bounded"
+
+
+def unproved(guard: Any) -> str:
+    """What to say if labels were changed because the noise is taken to be as estimated; empty otherwise.
+
+    Args:
+        guard: The entry "guard" of run.json, if there is one.
+    """
+    assumed = isinstance(guard, Mapping) and guard.get("changed") and guard.get("how") == "assumed"
+    return UNPROVED if assumed else ""
 
 
 def within(found: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Networks that predict rows they have not seen: two half-networks, each trained on half of the rows."""
+"""Networks that predict rows they have not seen: one for every fold of the rows, trained on the other folds."""
 
 from __future__ import annotations
 
@@ -23,60 +23,73 @@ from labelloop.types import FLOOR, Correction, Floats, Labels, Problem
 
 
 @dataclass(frozen=True)
-class Halves:
-    """The half that a row is in, 0 or 1. Network k learns from the rows of the other half, and predicts half k."""
+class Folds:
+    """The fold that a row is in. Network k learns from the rows of the other folds, and predicts fold k.
 
-    train: Labels  # [N]
-    clean: Labels  # [M]
+    Attributes:
+        train: Of the training rows [N].
+        clean: Of the clean rows [M].
+        count: K.
+    """
+
+    train: Labels
+    clean: Labels
+    count: int
 
     @classmethod
-    def dealt(cls, problem: Problem, seed: int) -> Halves:
-        """Halves drawn at random; those of the clean rows have their share of every class."""
+    def dealt(cls, problem: Problem, seed: int, count: int) -> Folds:
+        """Folds drawn at random; those of the clean rows have their share of every class."""
         return cls(
-            stream(seed, "halves").permutation(len(problem.train)) % 2,
-            deal(problem.clean.clean_labels, stream(seed, "clean-halves"), 2),
+            stream(seed, "halves").permutation(len(problem.train)) % count,
+            deal(problem.clean.clean_labels, stream(seed, "clean-halves"), count),
+            count,
         )
+
+    def taught(self, k: int) -> Labels:
+        """The training rows that network k learns from, ascending."""
+        return np.flatnonzero(self.train != k)
 
 
 @dataclass(frozen=True)
 class Teaching:
-    """What the half-networks learn.
+    """What the networks learn.
 
     Attributes:
-        targets: Soft labels of the training rows [N, C]; a row of zeros has none and is not learnt from.
+        targets: For every network, soft labels of the rows that it learns from, [rows, C] each; a row of zeros has none
+            and is not learnt from.
         repeats: How often an epoch shows a clean row, with its clean label.
     """
 
-    targets: Floats
+    targets: Sequence[Floats]
     repeats: int
 
 
 def cross_fit(
     problem: Problem,
-    halves: Halves,
+    folds: Folds,
     teaching: Teaching,
     config: TrainingConfig,
     runtime: Runtime,
     networks: Sequence[TwoHeadClassifier] = (),
 ) -> tuple[list[TwoHeadClassifier], Correction]:
-    """Two half-networks, and their log-probabilities of the rows that they have not seen, [N, C] and [M, C].
+    """A network for every fold, and their log-probabilities of the rows that they have not seen, [N, C] and [M, C].
 
     Args:
         problem: Training rows and clean rows.
-        halves: Who learns from which rows.
+        folds: Who learns from which rows.
         teaching: What they learn.
-        config: The whole schedule of a half-network.
+        config: The whole schedule of a network.
         runtime: Device and seed.
-        networks: Half-networks of the same halves to go on from; without them, from new weights.
+        networks: Networks of the same folds to go on from; without them, from new weights.
     """
     parts = (problem.train, problem.clean)
     log_p = [zeros((len(rows), problem.num_classes)) for rows in parts]
     trained = []
-    for k in range(2):
+    for k in range(folds.count):
         start = networks[k] if networks else new_classifier(config, problem, integer(runtime.seed, "half", k))
-        trained.append(_half_network(problem, halves, teaching, k, config, runtime, start))
-        for rows, half, found in zip(parts, (halves.train, halves.clean), log_p, strict=True):
-            mine = np.flatnonzero(half == k)
+        trained.append(_network(problem, folds, teaching, k, config, runtime, start))
+        for rows, fold, found in zip(parts, (folds.train, folds.clean), log_p, strict=True):
+            mine = np.flatnonzero(fold == k)
             if len(mine):
                 logits = extract(trained[k], take(rows, mine), runtime).logits
                 runtime.check_outputs(config.epochs, logits)
@@ -84,25 +97,28 @@ def cross_fit(
     return trained, Correction(*log_p)
 
 
-def _half_network(
+def _network(
     problem: Problem,
-    halves: Halves,
+    folds: Folds,
     teaching: Teaching,
     k: int,
     config: TrainingConfig,
     runtime: Runtime,
     start: TwoHeadClassifier,
 ) -> TwoHeadClassifier:
-    """A network taught by the targets and the clean rows of the other half."""
-    mine = np.flatnonzero((halves.train != k) & teaching.targets.any(axis=1))
-    clean = np.tile(np.flatnonzero(halves.clean != k), teaching.repeats)
-    rows = together(take(problem.train, mine), take(problem.clean, clean))
-    targets = joined(taken(teaching.targets, mine), one_hot(problem.clean.clean_labels[clean], problem.num_classes))
+    """A network taught by the targets and the clean rows of all folds but one."""
+    soft = teaching.targets[k]
+    told = np.flatnonzero(soft.any(axis=1))
+    clean = np.tile(np.flatnonzero(folds.clean != k), teaching.repeats)
+    rows = together(take(problem.train, folds.taught(k)[told]), take(problem.clean, clean))
+    targets = joined(taken(soft, told), one_hot(problem.clean.clean_labels[clean], problem.num_classes))
     model = runtime.prepare(deepcopy(start).requires_grad_(True))
     optimizer = new_optimizer(model, config)
     average = WeightAverage(model, optimizer, config.average_weights)
     with torch.random.fork_rng(devices=[]):
-        for epoch in runtime.counted(config.epochs if len(rows) else 0, f"half-network {k + 1} of 2"):
+        for epoch in runtime.counted(
+            config.epochs if len(rows) else 0, f"cross-fitted network {k + 1} of {folds.count}"
+        ):
             train_epoch(model, rows, targets, targets, 0.0, optimizer, config, runtime, epoch)
     return average.model
 

@@ -17,6 +17,7 @@ from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError, UsageError
 from labelloop.progress import clock
 from labelloop.relabel.estimate import MIN_CLEAN
+from labelloop.report.facts import unproved
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN
 from labelloop.seeds import stream
@@ -53,6 +54,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     confidence = np.asarray(chosen["confidence"])
     lines = [
         *risks,
+        *([text] if (text := unproved(stored.run.record.about.get("guard"))) else []),
         f"{len(rows)} rows to verify are in {output}, the likeliest to be wrong first; fill in clean_label, then",
         f"  labelloop refit {folder} --clean-file {output} --output-dir NEW",
         f"expected: {float((1 - confidence).sum()):.0f} of these corrected labels are wrong",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
-from labelloop.report.facts import facts, row_facts
+from labelloop.report.facts import facts, row_facts, unproved
 from labelloop.report.review.agreement import as_csv
 from labelloop.report.review.looks import Learners, Looks, Neighbours
 from labelloop.report.review.queues import ALL, Filter, Queues
@@ -189,6 +189,7 @@ class Session:
                 "by_several": counts["by_several"],
                 "agreed": counts["agreed"],
                 "estimate": after,
+                "unproved": unproved(self.run.record.get("guard")),
                 "random": check,
                 "goal": {"share": goal, "more": more},
             }

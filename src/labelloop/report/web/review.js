@@ -75,7 +75,7 @@
     const range = found && `${percent(found.low)} to ${percent(found.high)}`, only = found?.how === "bounded"; // no value between bounds is better
     at("estimate").replaceChildren("Labels that are right now: ", ...(found
       ? [make("b", {}, only ? range : percent(found.value)), ` (${only ? "" : `${range}, `}${how} ${count(found.rows)} clean rows). A refit brings in your decisions.`]
-      : ["not known: the run has no estimate. Random rows show it."]));
+      : ["not known: the run has no estimate. Random rows show it."]), state.unproved ? ` ${state.unproved}` : "");
     const check = state.random, more = state.goal.more;
     const checked = check.rows ? `${check.right} of ${check.rows} random rows were right${check.share ? ` (${percent(check.share.low)} to ${percent(check.share.high)})` : ""}` : "no random row is answered yet";
     at("toward").textContent = `${checked}. ` + (more === 0 ? "The goal is shown: you can stop." : more === null
