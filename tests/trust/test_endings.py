@@ -15,7 +15,7 @@ import pytest
 from forked import forked
 from strangers import ROWS, corrected_run, told
 
-from labelloop.cli import main
+from labelloop.cli import main, memory
 from labelloop.encoders.cache import FeatureCache
 from labelloop.encoders.encoder import Encoder
 from labelloop.runs import files as run_files
@@ -139,6 +139,16 @@ def test_too_little_memory_is_said_however_a_library_ends(tmp_path: Path, limit:
     assert f"not enough memory: `ulimit -v` allows {limit} KiB" in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("said", ["error return without exception set", "f returned NULL without setting an exception"])
+def test_python_without_memory_for_an_exception_lacks_memory_if_it_is_limited(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    for limit, expected in ((2**29, True), (None, False)):
+        monkeypatch.setattr(memory, "_limit", lambda limit=limit: limit)
+        assert memory.is_memory(SystemError(said)) == expected
+        assert not memory.is_memory(SystemError("bad argument to internal function"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
