@@ -44,9 +44,12 @@ check: $(READY)
 	$(BIN)/python -m pytest tests/test_architecture.py
 
 # The site, strict about links; and every command and all code of its pages and of the README, run as they stand.
+# The site is built beside the tests; the demo takes as long as half of the pages, so it comes first.
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	$(BIN)/python -m pytest --numprocesses auto -m page tests/test_docs.py tests/test_readme.py tests/cli/test_cli_demo.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet & site=$$!; \
+	$(BIN)/python -m pytest --numprocesses auto --maxschedchunk 1 -m page \
+		tests/cli/test_cli_demo.py tests/test_docs.py tests/test_readme.py; tests=$$?; \
+	wait $$site && exit $$tests
 	@echo "build/site/index.html"
 
 # Speed and memory side by side, each target met or missed: minutes on a quiet machine. SIZE=full takes an hour.

@@ -40,7 +40,7 @@ ROOMS = {  # of the core, and the tests that are there for each, quick ones firs
     "relabel/learners": ["relabel/test_scale.py", "relabel/test_correction.py"],
     "relabel": ["relabel/test_guard_margin.py", "relabel/test_evidence.py", "relabel/test_noise_start.py",
                 "relabel/test_slopes.py", "relabel/test_guard.py", "relabel/test_correction.py",
-                "relabel/test_correct_arrays.py"],
+                "workflows/test_correct_arrays.py"],
     "methods/closed_loop/corrector.py": ["closed_loop/test_corrector.py"],
     "methods/closed_loop": ["closed_loop"],
     "methods/labelloop.py": ["methods/test_labelloop.py"],

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cli_tools import contents, labels_of, run_json
 
+from labelloop.cli import main
 from labelloop.methods import recipe_config
 from labelloop.workflows import demo as demo_module
 
@@ -21,8 +27,8 @@ TITLES = (
 )
 
 
-@pytest.fixture
-def short(monkeypatch):
+@pytest.fixture(scope="module")
+def short() -> Iterator[None]:
     """Makes the demo's runs short; its numbers mean nothing then."""
 
     def config(method, recipe="default"):
@@ -33,7 +39,18 @@ def short(monkeypatch):
         values |= {"fine_tune_epochs": 1} if method == "fine-tune" else {}
         return recipe_config(method, recipe, values)
 
-    monkeypatch.setattr(demo_module, "recipe_config", config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo_module, "recipe_config", config)
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(short, tmp_path_factory) -> tuple[Path, str]:
+    """The folder of a short demo, to be copied, and what was printed."""
+    folder, out = tmp_path_factory.mktemp("made") / "demo", io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["demo", "--seeds", "1", "--output-dir", str(folder)]) == 0
+    return folder, out.getvalue()
 
 
 def numbers_of(text: str) -> tuple[dict[str, float], dict[str, float]]:
@@ -66,22 +83,20 @@ def test_the_default_comes_first_and_the_folder_is_named(labelloop, tmp_path):
     assert len([path for path in folder.iterdir() if path.is_dir()]) == len(TITLES)
 
 
-def test_a_second_demo_replaces_the_first(short, labelloop, tmp_path):
-    first = labelloop("demo", "--seeds", 1, "--output-dir", tmp_path / "demo")
-    assert first.code == 0, first.err
+def test_a_second_demo_replaces_the_first(made, labelloop, tmp_path):
+    shutil.copytree(made[0], tmp_path / "demo")
     (tmp_path / "demo/mine.txt").write_text("mine")
     labels = (tmp_path / "demo/labelloop-seed0/labels.parquet").read_bytes()
     second = labelloop("demo", "--seeds", 1, "--output-dir", tmp_path / "demo")
     assert second.code == 0, second.err
-    assert numbers_of(second.out) == numbers_of(first.out)
+    assert numbers_of(second.out) == numbers_of(made[1])
     assert (tmp_path / "demo/labelloop-seed0/labels.parquet").read_bytes() == labels
     assert (tmp_path / "demo/mine.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("place", [".", "labelloop-seed0", "cross-entropy-seed0"])
-def test_a_folder_with_another_run_is_refused_before_anything_is_run(place, short, labelloop, tmp_path):
-    folder = tmp_path / "demo"
-    assert labelloop("demo", "--seeds", 1, "--output-dir", folder).code == 0
+def test_a_folder_with_another_run_is_refused_before_anything_is_run(place, made, labelloop, tmp_path):
+    folder = shutil.copytree(made[0], tmp_path / "demo")
     (folder / place / "run.json").write_text('{"method": "closed-loop"}')
     before = contents(tmp_path)
     ended = labelloop("demo", "--seeds", 1, "--output-dir", folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -40,3 +42,21 @@ def test_without_pairs_it_counts_what_the_scores_say_of_the_noisy_rows(start):
     # Row 4 (0.5, 0.25, 0.25) was given as 0, row 5 (0.25, 0.5, 0.25) as 1, and the prior is the same as above.
     expected = [[3 / 5.75, 2.75 / 5.75, 1e-4], [2.75 / 5.75, 3 / 5.75, 1e-4], [0.5, 0.5, 1e-4]]
     np.testing.assert_allclose(start([-1, -1, -1, -1, 0, 1]), expected, rtol=1e-12)
+
+
+def test_a_recalibration_is_fitted_once_for_each_strength_and_anew_for_other_scores(monkeypatch):
+    fits, fit = [], opinions.fit_logistic
+    monkeypatch.setattr(opinions, "fit_logistic", lambda *given: fits.append(given) or fit(*given))
+    observed = Observations(
+        SCORES, np.array([0, 0, 1, 1, 0, 1]), np.array([0, 0, 0, 1, -1, -1]), np.arange(4, 6), CLASSES
+    )
+    weights = [opinions.recalibrated(observed, CLEAN, strength).weights for strength in (1.0, 1.0, 2.0)]
+    assert len(fits) == 2
+    assert weights[0] is weights[1]
+    assert (weights[0] != weights[2]).any()
+    opinions.noise_model(observed, CLEAN, influence=1.0, strength=1.0)
+    assert len(fits) == 2
+    for other in (replace(observed, scores=SCORES[:, ::-1]), replace(observed, clean=np.array([1, 1, 1, 0, -1, -1]))):
+        assert (opinions.recalibrated(other, CLEAN, 1.0).weights != weights[0]).any()
+    opinions.recalibrated(observed, CLEAN[:3], 1.0)
+    assert len(fits) == 5

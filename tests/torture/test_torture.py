@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from forked import forked
+from killing import everything
 
 HERE = Path(__file__).resolve().parent
 
 
-def tortured(*flags: str) -> list[dict[str, object]]:
-    ended = subprocess.run([sys.executable, str(HERE / "killing.py"), *flags], capture_output=True, text=True)
-    found = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
-    assert found, ended.stderr
+def tortured(command: str, step: int, *ways: str) -> list[dict[str, object]]:
+    """A record per way, from a fork of this process, which has imported all that a command needs."""
+
+    def do() -> None:
+        for number, name in ((1, "stdout"), (2, "stderr")):  # a case redirects the numbers
+            setattr(sys, name, os.fdopen(number, "w", buffering=1, closefd=False))
+        everything([command], step, list(ways))
+
+    return records(*vars(forked(do)).values())
+
+
+def records(code: int, out: str, err: str) -> list[dict[str, object]]:
+    found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert found, f"{code}: {err}"
     return found
 
 
 def test_an_export_that_is_stopped_anywhere_can_be_repeated() -> None:
     """Every fifth of the events of writing, and the bytes of the repeat."""
-    found = tortured("--step", "5", "--commands", "export", "--how", "killed,full,read-only")
+    found = tortured("export", 5, "killed", "full", "read-only")
     assert len(found) == 3
     for one in found:
         assert one["wrong"] == []
@@ -32,20 +45,22 @@ def test_an_export_that_is_stopped_anywhere_can_be_repeated() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
 def test_an_export_without_memory_can_be_repeated() -> None:
-    """With ever more memory, and with an ever later allocation that fails."""
+    """With ever more memory, and with an ever later allocation that fails; in a process that has none to spare."""
     ways = ["memory", "allocation"][: 2 if find_spec("_testcapi") else 1]  # which lets an allocation fail
-    found = tortured("--step", "6", "--commands", "export", "--how", ",".join(ways))
+    words = [sys.executable, str(HERE / "killing.py"), "--step", "6", "--commands", "export", "--how", ",".join(ways)]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    found = records(ended.returncode, ended.stdout, ended.stderr)
     assert [one["wrong"] for one in found] == [[] for _ in ways]
     assert len(ways) == 1 or int(str(found[1]["ended"])) > 0  # an export may fit into what the process has already
 
 
 def test_a_correction_that_is_killed_anywhere_can_be_repeated() -> None:
-    for one in tortured("--step", "12", "--commands", "correct"):
+    for one in tortured("correct", 12, "killed"):
         assert (one["wrong"], int(str(one["events"])) > 30) == ([], True)
 
 
 def test_a_review_that_is_killed_keeps_what_it_confirmed() -> None:
-    for one in tortured("--step", "4", "--commands", "review"):
+    for one in tortured("review", 4, "killed"):
         assert (one["wrong"], int(str(one["events"])) > 10, int(str(one["ended"])) > 2) == ([], True, True)
 
 

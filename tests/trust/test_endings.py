@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import forked
 from strangers import ROWS, corrected_run, told
 
-from labelloop.cli import memory
+from labelloop.cli import main, memory
 from labelloop.encoders.cache import FeatureCache
 from labelloop.encoders.encoder import Encoder
 from labelloop.runs import files as run_files
@@ -24,65 +25,55 @@ from labelloop.runs.folder import OUR_FILES, RunFolder, holds_run
 from labelloop.runs.run_json import RunRecord
 from labelloop.workflows import plan
 
-SLOW = """
-import os, signal, sys, time
-from pathlib import Path
-import labelloop.workflows.correct_file as work
-from labelloop.cli import main
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore signals
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-kept = work.RunFolder.write_labels
-
-def slowly(self, table):
-    Path("there").touch()
-    for number in sys.argv[1].split(","):
-        os.kill(os.getpid(), int(number))
-        time.sleep(0.01)
-    time.sleep(30)
-
-work.RunFolder.write_labels = slowly
-sys.exit(main(["correct", "rows.csv", "--output-dir", "run", "--quiet", "--no-report"]))
-"""
+CORRECT = ("correct", "rows.csv", "--output-dir", "run", "--quiet", "--no-report")
 
 
-@pytest.mark.parametrize(
-    ("signals", "code"), [((signal.SIGINT,), 130), ((signal.SIGTERM,), 143), ((signal.SIGHUP,), 129)]
-)
+def signalled(number: int) -> int:
+    """Corrects rows.csv in a fork, and sends it a signal while it would write the labels."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whoever started the tests may ignore signals
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    def slowly(*_: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(30)
+
+    RunFolder.write_labels = slowly  # type: ignore[method-assign, assignment]
+    return main([*CORRECT])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_in_order_and_the_same_command_just_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: tuple[int, ...], code: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
     (tmp_path / "rows.csv").write_text(ROWS)
-    numbers = ",".join(str(int(number)) for number in signals)
-    ended = subprocess.run([sys.executable, "-c", SLOW, numbers], cwd=tmp_path, capture_output=True, text=True)
-    assert ended.returncode == code, ended.stderr
-    assert "labelloop: interrupted" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    ended = forked(lambda: signalled(number), tmp_path)
+    assert ended.code == code, ended.err
+    assert "labelloop: interrupted" in ended.err
+    assert "Traceback" not in ended.err
     assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "interrupted"
     monkeypatch.chdir(tmp_path)
-    assert told("correct", "rows.csv", "--output-dir", "run", "--quiet", "--no-report").code == 0
+    assert told(*CORRECT).code == 0
     assert told("verify", "run").code == 0
 
 
 def test_a_second_interrupt_prints_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS)
-    code = SLOW.replace("time.sleep(0.01)", "pass").replace(
-        "def slowly", "kept_write = work.RunFolder.write_record\n\ndef slowly"
-    )
-    code = code.replace(
-        "work.RunFolder.write_labels = slowly",
-        "def interrupted_again(self, record):\n"
-        "    if record.state == 'interrupted':\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "        time.sleep(30)\n"
-        "    kept_write(self, record)\n\n"
-        "work.RunFolder.write_record = interrupted_again\n"
-        "work.RunFolder.write_labels = slowly",
-    )
-    number = str(int(signal.SIGINT))
-    ended = subprocess.run([sys.executable, "-c", code, number], cwd=tmp_path, capture_output=True, text=True)
-    assert ended.returncode == 130, ended.stderr
-    assert "Traceback" not in ended.stderr
+    write_record = RunFolder.write_record
+
+    def interrupted_again(folder: RunFolder, record: RunRecord) -> None:
+        if record.state == "interrupted":
+            (tmp_path / "again").touch()
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(30)
+        write_record(folder, record)
+
+    def do() -> int:
+        RunFolder.write_record = interrupted_again  # type: ignore[method-assign, assignment]
+        return signalled(signal.SIGINT)
+
+    ended = forked(do, tmp_path)
+    assert (ended.code, (tmp_path / "again").exists()) == (130, True), ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_what_a_killed_correct_left_is_replaced_and_nothing_else(tmp_path: Path) -> None:
@@ -150,13 +141,14 @@ def test_too_little_memory_is_said_however_a_library_ends(tmp_path: Path, limit:
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_c_code_that_got_no_memory_and_did_not_say_so_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import under a limit ended so; without a limit it is an error of the library, and stays one."""
-    for limit, lacking in ((2**28, True), (None, False)):
+@pytest.mark.parametrize("said", ["error return without exception set", "f returned NULL without setting an exception"])
+def test_python_without_memory_for_an_exception_lacks_memory_if_it_is_limited(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    for limit, expected in ((2**29, True), (None, False)):
         monkeypatch.setattr(memory, "_limit", lambda limit=limit: limit)
-        for said in ("error return without exception set", "<built-in> returned NULL without setting an exception"):
-            assert memory.is_memory(SystemError(said)) is lacking
-            assert memory.is_memory(SystemError("bad argument to internal function")) is False
+        assert memory.is_memory(SystemError(said)) == expected
+        assert not memory.is_memory(SystemError("bad argument to internal function"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")

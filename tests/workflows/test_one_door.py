@@ -161,7 +161,7 @@ def test_what_contradicts_itself_is_refused(call, error, words):
         call(pa.table(columns()[1]))
 
 
-@pytest.mark.all_trees
+@pytest.mark.real_relabelling
 def test_the_examples_in_the_help_run():
     from labelloop.workflows import correct, fit
 

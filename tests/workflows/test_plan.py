@@ -43,6 +43,7 @@ def small_run(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.real_relabelling
 def test_clean_rows_make_digits_better_and_planned_ones_more_than_random_ones(tmp_path):
     """On average: single runs may go the other way, as 2 of the 20 did that docs/how-many-clean-labels.md tells of."""
     inputs, digit, _, _ = digits()

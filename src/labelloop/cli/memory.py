@@ -25,6 +25,7 @@ SAID = (
     r"allocat|lock at fork|(out of|not enough|insufficient) memory|map segment|start new thread|temporarily unavailable"
 )
 LACKING = re.compile(SAID, re.IGNORECASE)  # what libraries say of it
+NO_EXCEPTION = re.compile(r"without (setting an )?exception")  # of Python, where it had no memory for one
 
 
 def is_memory(error: BaseException | None) -> bool:
@@ -34,8 +35,8 @@ def is_memory(error: BaseException | None) -> bool:
             return True
         if not isinstance(error, ValueError | OSError) and LACKING.search(str(error)):
             return True
-        if isinstance(error, SystemError) and "exception" in str(error) and _limit() is not None:
-            return True  # "error return without exception set": C code got no memory and did not say so
+        if isinstance(error, SystemError) and NO_EXCEPTION.search(str(error)) and _limit() is not None:
+            return True
         error = error.__cause__ or error.__context__
     return False
 

@@ -12,7 +12,7 @@ Temperatures τ and the worth γ of a given label are shared by all classes; δ,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -90,6 +90,7 @@ class Observations:
         table: Whether the inputs are columns of a table, which suit trees.
         seed: For learners that use random numbers.
         first_scores: The scores of the first round, whose learners the given labels taught; None if it is this one.
+        recalibrations: A cache of weights by strength and rows, so that each is fitted once.
     """
 
     scores: NDArray[np.floating]  # [n, E]
@@ -101,6 +102,9 @@ class Observations:
     table: bool = False
     seed: int = 0
     first_scores: NDArray[np.floating] | None = None  # [n, E]
+    recalibrations: dict[tuple[float, bytes], Array] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def log_given(self, rows: Labels | slice) -> Array:
         """log P(ỹ | x) of some rows: the mean over the sources that the given labels taught [m, C]."""
@@ -179,9 +183,19 @@ def uncalibrated(observed: Observations, rows: Labels) -> LinearCalibrator:
 
 def recalibrated(observed: Observations, rows: Labels, strength: float) -> LinearCalibrator:
     """The scores alone, recalibrated on the clean rows. The given label is ignored."""
-    targets = observed.one_hot(observed.clean[rows])
-    weights = fit_logistic(observed.columns(rows), targets, observed.centre, observed.strength(strength))
+    weights = _recalibration(observed, rows, strength)
     return LinearCalibrator(weights, np.zeros((observed.num_classes, observed.num_classes)))
+
+
+def _recalibration(observed: Observations, rows: Labels, strength: float) -> Array:
+    """The weights that recalibrate the scores [E, C], which noise models of the same strength start from."""
+    key = (strength, rows.tobytes())
+    if key not in observed.recalibrations:
+        targets = observed.one_hot(observed.clean[rows])
+        observed.recalibrations[key] = fit_logistic(
+            observed.columns(rows), targets, observed.centre, observed.strength(strength)
+        )
+    return observed.recalibrations[key]
 
 
 def label_corrector(observed: Observations, rows: Labels, strength: float, given_strength: float) -> LinearCalibrator:
@@ -244,7 +258,7 @@ def noise_model(observed: Observations, rows: Labels, influence: float, strength
         slope_matrix = matrix * counts.sum(axis=1, keepdims=True) - counts
         return float(value + 0.5 * (firm * away**2).sum()), np.concatenate([slope.ravel(), slope_matrix.ravel()])
 
-    weights = fit_logistic(x, targets, centre, firm[:, 0])
+    weights = _recalibration(observed, rows, strength)
     if seen.sum() < PRIOR_ROWS * c + 1:  # no pairs: start from the matrix that the scores alone suggest
         seen_first = np.exp(log_softmax(x_noisy @ weights)).T @ given_one_hot + prior
     else:

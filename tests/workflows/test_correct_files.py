@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -249,20 +247,3 @@ def test_what_cannot_be_read_is_named(tmp_path, capsys, name, words):
     assert main(["correct", str(tmp_path / name), "--output", str(tmp_path / "labels.csv")]) == 1
     assert f"{tmp_path / name}" in (said := capsys.readouterr().err)
     assert words in said
-
-
-def test_the_command_loads_no_torch(tmp_path):
-    """Correcting a table takes numpy and scikit-learn: a whole run of the command, in a process of its own."""
-    rng = np.random.default_rng(0)
-    true = np.arange(60) % 2
-    lines = [f"{true[i] + rng.normal():.3f},{'ab'[true[i]]},{'ab'[true[i]] if i < 20 else ''}" for i in range(60)]
-    (tmp_path / "rows.csv").write_text("\n".join(["x,label,clean_label", *lines]) + "\n")
-    code = (
-        "import sys\nfrom labelloop.cli import main\nassert main(sys.argv[1:]) == 0\n"
-        "print(*sorted({'torch', 'labelloop.methods', 'labelloop.training'} & sys.modules.keys()), sep=',')"
-    )
-    words = ["correct", str(tmp_path / "rows.csv"), "--output-dir", str(tmp_path / "run")]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "labels.parquet").is_file()
-    assert done.stdout.splitlines()[-1] == ""
