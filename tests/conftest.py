@@ -70,7 +70,7 @@ def _small_relabelling(request: pytest.FixtureRequest, _relabellings: Any) -> It
     Relabelling takes most of a small run. Fixtures of a module have the same as its tests.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.parent.name != "relabel":
+        if request.path.parent.name not in ("relabel", "properties"):
             _set(patch, _relabellings[1])
         yield
 
