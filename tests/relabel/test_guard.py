@@ -15,6 +15,7 @@ from labelloop.relabel.evidence import (
     Bound,
     Counts,
     Evidence,
+    as_sure,
     cross_fit,
     few_wrong,
     guard_line,
@@ -87,6 +88,18 @@ def test_the_bound_is_seldom_passed_by_changes_that_do_harm(changed, alpha, befo
         many = max(many, float(chance[harm & (binom.cdf(seen, rows, changed / noisy / 2) <= alpha)].sum()))
     assert worst <= alpha
     assert many == pytest.approx(before, abs=1e-4)
+
+
+def test_confidences_are_raised_to_those_of_rows_that_models_learnt_from():
+    many = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    np.testing.assert_allclose(as_sure(np.array([0.6, 0.4]), many), [1.0, 0.8])  # ranks 2 of 2 and 1 of 2
+    np.testing.assert_allclose(as_sure(np.array([0.9, 0.2]), many * 0.5), [0.9, 0.4])
+    assert as_sure(np.array([0.3]), many[:0]).tolist() == [0.3]
+    assert not len(as_sure(many[:0], many))
+    rng = np.random.default_rng(0)
+    few, many = rng.random(50) ** 2, rng.random(200)
+    for threshold in rng.random(20):
+        assert (as_sure(few, many) > threshold).mean() >= (many > threshold).mean()
 
 
 def passes(found: Counts, fold) -> bool:
