@@ -44,7 +44,11 @@ def test_a_line_by_hand():
     line = PAGE["intervals"]([RUN]).splitlines()[2]
     assert line == "| 30 clean rows, paired | 1 | 100.0 | 20.0 | 0.0 | 10.0 | 0.0 to 97.5 | 50.0 | – |"
     assert PAGE["sureness"]([RUN]).splitlines()[2] == "| measured | 95 to 99% | 1 | 0.0 | -10.0 |"
-    assert PAGE["guard"]([RUN]).splitlines()[2].endswith("| 1 | 80.0 | 70.0 | 100 | 1 | 1 |")
+    bare = {**RUN, "sure": None, "how": "assumed", "ours": 0.9}
+    assert PAGE["sureness"]([RUN, bare]).splitlines()[3] == "| assumed | no number | 1 | 100.0 | 10.0 |"
+    assert PAGE["guard"]([RUN]).splitlines()[2].endswith("| 1 | 80.0 | 70.0 | 100 | 1 | 1 | 1 |")
+    little = {**RUN, "ours": 0.796}
+    assert PAGE["guard"]([little]).splitlines()[2].endswith("| 1 | 80.0 | 79.6 | 100 | 1 | 0 | 1 |")
     block = {"data": "a", "noise": "b", "draws": 250, "counts": {"x: claimed": 200, "x: held": 190, "x: rows": 5}}
     few = {"data": "c", "noise": "d", "draws": 250, "counts": {"x: claimed": 50, "x: held": 0}}
     line = PAGE["last_step"]([block, few]).splitlines()[2]

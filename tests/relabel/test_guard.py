@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import comb
+
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, hypergeom
 from worlds import NUM_CLASSES, class_conditional
 
 from labelloop.relabel import correct_labels
@@ -13,13 +15,14 @@ from labelloop.relabel.evidence import (
     Bound,
     Counts,
     Evidence,
-    Trial,
+    as_sure,
     cross_fit,
     few_wrong,
     guard_line,
     sign_test,
 )
 from labelloop.relabel.guard import KEEP_ALL, MOST_RANK, Guard, Z, _is_variant, keep_given, margins
+from labelloop.relabel.simulated_labels import Trial
 
 pytestmark = pytest.mark.slow
 
@@ -57,9 +60,46 @@ def test_the_sign_test_is_the_binomial_mid_p_value():
             assert sign_test(fixed, broken) == pytest.approx(exact if n else 0.5)
     assert sign_test(3, 0) == 0.0625
     assert sign_test(5, 1) < 0.1 < sign_test(2, 0)
-    for wrong, rows, share in ((0, 13, 0.2), (2, 30, 0.1), (5, 5, 0.3)):
-        assert few_wrong(wrong, rows, share) == pytest.approx(binom.cdf(wrong, rows, share))
-    assert few_wrong(0, 10, 0.0) == 1.0, "no change, no gain"
+
+
+def test_the_bound_counts_wrong_predictions_among_the_noisy_rows_that_there_are():
+    for wrong, rows, changed, noisy, others in ((0, 13, 43, 100, 22), (2, 30, 20, 50, 11), (5, 6, 7, 400, 4)):
+        exact = hypergeom.cdf(wrong, rows + noisy, wrong + others, rows)
+        assert few_wrong(wrong, rows, changed, noisy) == pytest.approx(exact)
+    assert few_wrong(0, 10, 0.0, 100) == 1.0, "no change, no gain"
+
+
+@pytest.mark.parametrize(
+    ("changed", "alpha", "before"), [(9, 0.05, 0.0544), (20, 0.1, 0.1275), (20, 0.05, 0.0631), (4, 0.1, 0.0)]
+)
+def test_the_bound_is_seldom_passed_by_changes_that_do_harm(changed, alpha, before):
+    """Exact: 30 clean rows among 70, of which K have a confident wrong prediction, for every K.
+
+    In the worst case a wrong prediction breaks a good label, so changes do harm if it is in more than half of them.
+    With predictions as wrong in noisy rows as in any number of rows, the test was passed too often.
+    """
+    rows, noisy, worst, many = 30, 40, 0.0, 0.0
+    for wrong in range(rows + noisy + 1):
+        seen = np.arange(min(rows, wrong) + 1)
+        chance = hypergeom.pmf(seen, rows + noisy, wrong, rows)
+        harm = 2 * (wrong - seen) > changed
+        passed = np.array([few_wrong(int(k), rows, changed, noisy) <= alpha for k in seen])
+        worst = max(worst, float(chance[harm & passed].sum()))
+        many = max(many, float(chance[harm & (binom.cdf(seen, rows, changed / noisy / 2) <= alpha)].sum()))
+    assert worst <= alpha
+    assert many == pytest.approx(before, abs=1e-4)
+
+
+def test_confidences_are_raised_to_those_of_rows_that_models_learnt_from():
+    many = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    np.testing.assert_allclose(as_sure(np.array([0.6, 0.4]), many), [1.0, 0.8])  # ranks 2 of 2 and 1 of 2
+    np.testing.assert_allclose(as_sure(np.array([0.9, 0.2]), many * 0.5), [0.9, 0.4])
+    assert as_sure(np.array([0.3]), many[:0]).tolist() == [0.3]
+    assert not len(as_sure(many[:0], many))
+    rng = np.random.default_rng(0)
+    few, many = rng.random(50) ** 2, rng.random(200)
+    for threshold in rng.random(20):
+        assert (as_sure(few, many) > threshold).mean() >= (many > threshold).mean()
 
 
 def passes(found: Counts, fold) -> bool:
@@ -114,7 +154,7 @@ def test_the_bound_that_needs_no_pairs_by_hand():
     changed = np.full(43, 0.9)
     for rows, enough in ((13, True), (10, False)):
         found = Bound(changed, 100, np.zeros(rows)).p_value(np.zeros(rows))
-        assert found == pytest.approx((1 - 0.215) ** rows)
+        assert found == pytest.approx(comb(100 + rows - 22, rows) / comb(100 + rows, rows))
         assert (found <= 0.05) == enough
     strict = Bound(np.array([0.5] * 20 + [0.9] * 30), 100, np.array([0.5] * 10 + [0.0] * 40))
     assert strict.share(0.5) == 0.3
@@ -152,7 +192,7 @@ def test_heavy_noise_is_corrected_without_pairs():
     found = correct_labels(np.where(clean >= 0, -1, given), clean, 4, pred_probs=p.astype(np.float32))
     assert (found.targets.argmax(axis=1) == true)[30:].mean() > 0.95
     assert found.guard["how"] in ("bounded", "assumed")
-    assert found.guard["sure"] >= 0.9
+    assert (found.guard["sure"] is None) == (found.guard["how"] == "assumed")
 
 
 def test_a_class_that_nobody_checked_loses_no_labels_on_balance():
@@ -288,8 +328,14 @@ def test_the_line():
         " 90.0% are right after correction and 70.0% as given; the probability that changes fix more than they break is"
         " 98.7%"
     )
-    assumed = guard_line({**found, "sure": 0.987, "labels_simulated": True, "how": "assumed"})
-    assert assumed.endswith("98.7% if the noise is as estimated from the noisy rows")
+    bounded = guard_line({**found, "sure": 0.987, "labels_simulated": True, "how": "bounded"})
+    assert bounded.endswith("98.7%, whatever the noise")
+    assumed = guard_line({**found, "sure": None, "labels_simulated": True, "how": "assumed"})
+    assert assumed.endswith(
+        "90.0% are right after correction and 70.0% as given; that changes fix more than they break rests on the noise"
+        " as estimated from the noisy rows, so no probability is given; clean rows that keep their given label would"
+        " show it"
+    )
     kept = guard_line({**found, "changed": 0, "sure": None, "labels_simulated": True})
     assert kept.startswith("all 90 given labels kept: 30 clean rows with simulated given labels do not show")
     one = guard_line({**found, "changed": 0, "held_back": 1, "sure": None, "labels_simulated": True})

@@ -90,6 +90,16 @@ def test_where_nothing_was_changed_the_numbers_agree_and_say_why(tmp_path):
     assert "What to do next Answer about 50 random rows in labelloop review" in page.text
 
 
+@pytest.mark.parametrize("how", ["measured", "bounded", "assumed"])
+def test_no_probability_stands_where_the_noise_is_assumed(tmp_path, how):
+    """Also for runs of older versions, which stored one."""
+    guard = {"line": "some changed", "clean_rows": 12, "held_back": 0, "changed": 5, "sure": 0.97, "how": how}
+    text = page_of(made_run(tmp_path / "run", guard=guard)).text
+    assert ("no clean row has shown that they fix more labels than they break" in text) == (how == "assumed")
+    assert ("97.0% certain" in text) == (how != "assumed")
+    assert ("97.0% certain, whatever the noise." in text) == (how == "bounded")
+
+
 @pytest.mark.parametrize(
     ("right", "low", "rows", "first"),
     [

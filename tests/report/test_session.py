@@ -202,6 +202,14 @@ def test_a_batch_needs_rows_that_were_seen_and_is_undone_at_once(session):
     assert len(session.undo(ANN)) == 1  # the single one before it
 
 
+def test_a_review_says_that_changes_are_not_proved(tmp_path, session):
+    assert session.state("ann")["unproved"] == ""
+    assumed = made_run(tmp_path / "assumed", guard={"changed": 3, "sure": None, "how": "assumed"})
+    assert "rest on the noise as estimated" in open_session(assumed).state("ann")["unproved"]
+    kept = made_run(tmp_path / "kept", guard={"changed": 0, "sure": None, "how": "assumed"})
+    assert open_session(kept).state("ann")["unproved"] == ""
+
+
 def test_rows_of_the_grid_and_picked_rows_are_no_evidence(session):
     start = session.state("ann")["estimate"]
     for row in session.order[:10].tolist():

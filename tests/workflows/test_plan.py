@@ -105,6 +105,22 @@ def test_a_run_of_correct_is_planned_and_refitted_too(tmp_path):
     assert sum(table["verified"].to_pylist()) == 70
 
 
+@pytest.mark.filterwarnings("ignore:0 of 60 clean rows have a given label")
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_plan_says_that_changes_are_not_proved(tmp_path, paired):
+    rows, rng = small_rows(300), np.random.default_rng(0)
+    given = np.where(rng.random(300) < 0.5, rng.integers(0, 3, 300), rows.true)
+    clean = np.where(np.arange(300) < 60, rows.true, -1)
+    probabilities = cross_val_predict(LogisticRegression(), rows.X, given, method="predict_proba")
+    shown = given if paired else np.where(clean >= 0, -1, given)
+    np.savez(tmp_path / "rows.npz", pred_probs=probabilities, label=shown, clean_label=clean)
+    correct_file(tmp_path / "rows.npz", ReadOptions(), Outputs(folder=tmp_path / "run"))
+    guard = json.loads((tmp_path / "run" / "run.json").read_text())["guard"]
+    assert (guard["how"], guard["changed"] > 0) == ("measured" if paired else "assumed", True)
+    text, _ = plan_run(tmp_path / "run", count=30)
+    assert ("no clean row has shown that they fix more labels" in text) == (not paired)
+
+
 def test_rows_that_were_clean_before_go_on_judging_and_by_the_same_correction(tmp_path):
     """22 pairs: were a fifth of them left out before the correction, given labels would be ignored, as with 19."""
     rows = small_rows(200)

@@ -204,6 +204,7 @@ class Bound:
         changed: Confidences of h in noisy rows where it differs from the given label, ascending [K].
         noisy: The number of noisy rows.
         wrong: Confidences of h, learnt without them, in validation rows where it is wrong; 0 where it is right [M].
+            They are made as sure as those of noisy rows, since models are surer of rows that they learnt from.
     """
 
     changed: Array
@@ -225,7 +226,8 @@ class Bound:
         differs = noisy[q[noisy].argmax(axis=1) != observed.given[noisy]]
         right = (q_oof.argmax(axis=1) == validation.labels)[counted]
         confidence = np.sort(q[differs].max(axis=1).astype(np.float64)) if len(differs) else np.zeros(0)
-        return cls(confidence, len(noisy), np.where(right, 0.0, q_oof.max(axis=1)[counted]))
+        known = as_sure(q_oof.max(axis=1)[counted], q[noisy].max(axis=1))
+        return cls(confidence, len(noisy), np.where(right, 0.0, known))
 
     def share(self, threshold: float) -> float:
         """c: the share of noisy rows that are changed with a confidence above this one."""
@@ -254,6 +256,16 @@ class Bound:
         shares = {t: self.share(t) for t in np.unique(thresholds).tolist()}
         changed = self.noisy * float(np.mean([shares[t] for t in thresholds.tolist()]))
         return few_wrong(int((self.wrong > thresholds).sum()), len(self.wrong), changed, self.noisy)
+
+
+def as_sure(few: Floats, many: Floats) -> Array:
+    """Confidences raised to others' quantile at the same rank, so that as many are above any threshold [M]."""
+    found = few.astype(np.float64)
+    if len(few) and len(many):
+        rank = np.arange(1, len(few) + 1) / len(few)
+        order = np.argsort(found, kind="stable")
+        found[order] = np.maximum(found[order], np.quantile(many.astype(np.float64), rank, method="higher"))
+    return found
 
 
 def few_wrong(wrong: int, rows: int, changed: float, noisy: int) -> float:

@@ -4,12 +4,12 @@ Labels drawn from an estimate of the noise say that changes help, because the sa
 predictions are weak or noisy rows few, it says so wrongly: a noise matrix that is fitted to labels which do not fit the
 predictions calls them wrong. So changes must help with better labels, too.
 
-*How good the labels may be*: predictions from the inputs give the given labels of noisy rows the mean probability B,
-and the clean labels of clean rows the mean Q; they were learnt without either. If a share a of the given labels is
-right, and wrong ones fit as badly as any other class does, W = (1 - Q) / (C - 1), then B = a Q + (1 - a) W, so
-a = (B - W) / (Q - W). Its upper bound needs no noise matrix. Where labels go wrong on hard rows, or are taken for
-classes that look alike, they fit better than that and a is overestimated, which is the careful side. It fails where
-labels are right on rows that predictions get wrong and wrong on the others.
+*How good the labels may be*: predictions from the inputs give the given labels of noisy rows the mean probability B.
+The true labels of these rows have the mean probability Q. Predictions expect it to be Σ_k q_k² in a row, and clean rows
+show how far they are from what they expect. If a share a of the given labels is right, and wrong ones fit as badly as
+any other class does, W = (1 - Q) / (C - 1), then B = a Q + (1 - a) W, so a = (B - W) / (Q - W). Its upper bound needs
+no noise matrix. Where labels go wrong on hard rows, or are taken for classes that look alike, they fit better than that
+and a is overestimated, which is the careful side. It fails where labels are right on rows that predictions get wrong.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from labelloop.relabel.stacking import Combined, ValidationRows
 from labelloop.types import MISSING, Floats, Labels
 
 DRAWS = 20  # simulated labels of a clean row under each noise model
-ERRORS = 1.28  # standard errors from a to its upper bound: one-sided 90%
-PRIOR = 0.25  # another row whose fit is ½ from the mean, so that a few rows that are alike do not seem certain
+ERRORS = 1.64  # standard errors from a to its upper bound: one-sided 95%
+PRIOR = 0.25  # another row that is ½ from the mean, so that a few rows that are alike do not seem certain
 
 
 @dataclass(frozen=True)
@@ -97,29 +97,36 @@ def most_right(validation: ValidationRows, alone: Combined) -> float:
     observed = validation.observed
     noisy = np.flatnonzero((observed.given != MISSING) & (observed.clean == MISSING))
     counted = np.flatnonzero(~copies(observed, validation.rows))
-    fit_of_given = alone.final[noisy, observed.given[noisy]].astype(np.float64)
-    fit_of_clean = alone.oof[counted, validation.labels[counted]].astype(np.float64)
-    return upper_bound(fit_of_given, fit_of_clean, observed.num_classes)
+    given = alone.final[noisy, observed.given[noisy]].astype(np.float64)
+    clean = alone.oof[counted, validation.labels[counted]].astype(np.float64)
+    gap = clean - _expected(alone.oof)[counted]
+    return upper_bound(given, _expected(alone.final)[noisy], gap, observed.num_classes)
 
 
-def upper_bound(fit_of_given: Array, fit_of_clean: Array, classes: int) -> float:
+def upper_bound(given: Array, expected: Array, gap: Array, classes: int) -> float:
     """The upper bound of a.
 
     Args:
-        fit_of_given: The probabilities of given labels [N].
-        fit_of_clean: The probabilities of clean labels [M].
+        given: The probabilities of the given labels of noisy rows [N].
+        expected: What predictions expect the probability of their true labels to be [N].
+        gap: The probabilities of the clean labels of clean rows, less what predictions expect [M].
         classes: C.
     """
-    if not len(fit_of_given) or not len(fit_of_clean) or classes < 2:
+    if not len(given) or not len(gap) or classes < 2:
         return 1.0
-    mean, others = float(fit_of_clean.mean()), 1 / (classes - 1)
-    wrong = others * (1 - mean)
-    if mean <= wrong:  # the predictions tell nothing about the label
+    right, others = float(expected.mean() + gap.mean()), 1 / (classes - 1)
+    wrong = others * (1 - right)
+    if right <= wrong:  # the predictions tell nothing about the label
         return 1.0
-    share = (float(fit_of_given.mean()) - wrong) / (mean - wrong)
+    share = (float(given.mean()) - wrong) / (right - wrong)
     slope = share - others * (1 - share)  # of a in Q, times W - Q
-    error = np.hypot(_error(fit_of_given), slope * _error(fit_of_clean)) / (mean - wrong)
+    error = np.hypot(_error(given - slope * expected), slope * _error(gap)) / (right - wrong)
     return float(min(max(share + ERRORS * error, 0.0), 1.0))
+
+
+def _expected(q: Floats) -> Array:
+    """Σ_k q_k² of every row [n]."""
+    return np.einsum("nc,nc->n", q, q, dtype=np.float64)
 
 
 def _error(values: Array) -> float:

@@ -1,0 +1,153 @@
+"""Clean rows without a given label: how good the labels may be, by exact enumeration, and what that keeps from harm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from labelloop.relabel import correct_labels
+from labelloop.relabel.calibration import side_by_side
+from labelloop.relabel.relabel import Relabelled, relabel
+from labelloop.relabel.simulated_labels import ERRORS, Simulated, most_right, upper_bound
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_bound_by_hand():
+    """Given labels fit with 0.65, true ones would with 0.8, wrong ones with 0.2: three quarters of them are right."""
+    given, expected, gap = np.full(400, 0.65), np.full(400, 0.9), np.full(300, -0.1)
+    noisy, clean = np.sqrt(0.25 / 401 / 400), 0.5 * np.sqrt(0.25 / 301 / 300)  # the slope is 0.75 - 0.25
+    assert upper_bound(given, expected, gap, 2) == pytest.approx(0.75 + ERRORS * np.hypot(noisy, clean) / 0.6)
+    # Of four classes, wrong labels fit with 0.2 / 3.
+    share = (0.65 - 0.2 / 3) / (0.8 - 0.2 / 3)
+    assert upper_bound(given, expected, gap, 4) == pytest.approx(share, abs=0.01)
+    assert upper_bound(given, expected, gap, 4) > share
+    assert upper_bound(given, expected, gap - 0.4, 2) == 1.0, "predictions that tell nothing"
+    assert upper_bound(given[:0], expected[:0], gap, 2) == 1.0
+    assert upper_bound(given, expected, gap[:0], 2) == 1.0
+
+
+def test_the_slope_is_the_derivative():
+    """The error that a change of Q makes: its row of `error` must be that of a itself."""
+    for b, q, classes in ((0.6, 0.8, 2), (0.3, 0.4, 10), (0.9, 0.95, 3)):
+
+        def share(q: float, b: float = b, classes: int = classes) -> float:
+            wrong = (1 - q) / (classes - 1)
+            return (b - wrong) / (q - wrong)
+
+        a, wrong = share(q), (1 - q) / (classes - 1)
+        slope = -(a - (1 - a) / (classes - 1)) / (q - wrong)
+        assert slope == pytest.approx((share(q + 1e-6) - share(q - 1e-6)) / 2e-6, rel=1e-4)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("right", [0.6, 0.8, 0.95])
+@pytest.mark.parametrize("wrong", [0.05, 0.2])
+def test_the_bound_holds_as_often_as_it_should(right, wrong, classes):
+    """Exact: every count of 60 noisy rows that agree with a certain prediction, and of 40 clean rows that do not."""
+    agrees = right * (1 - wrong) + (1 - right) * wrong / (classes - 1)
+    held = 0.0
+    for k in range(61):
+        given = (np.arange(60) < k) * 1.0
+        for j in range(41):
+            chance = binom.pmf(k, 60, agrees) * binom.pmf(j, 40, wrong)
+            if chance > 1e-5:
+                held += chance * (upper_bound(given, np.ones(60), -1.0 * (np.arange(40) < j), classes) >= right)
+    assert 0.91 < held < 0.97, "95% for many rows"
+
+
+@dataclass(frozen=True)
+class Law:
+    """Predictions that are as right as they say, and labels that are right in a share of the rows, whatever these are.
+
+    Attributes:
+        classes: C.
+        noisy: Noisy rows.
+        clean_rows: Clean rows without a given label, the first ones.
+        right: The share of given labels that are right.
+        sharp: How certain the predictions are.
+    """
+
+    classes: int
+    noisy: int
+    clean_rows: int
+    right: float
+    sharp: float
+
+
+def rows(seed: int, law: Law) -> tuple[np.ndarray, ...]:
+    """Predictions, given labels, those that are shown, clean labels and true ones."""
+    rng, classes, count = np.random.default_rng(seed), law.classes, law.noisy + law.clean_rows
+    logits = law.sharp * rng.normal(size=(count, classes))
+    q = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    true = (rng.random((count, 1)) > q.cumsum(axis=1)).sum(axis=1).clip(max=classes - 1)
+    given = np.where(rng.random(count) < law.right, true, (true + rng.integers(1, classes, count)) % classes)
+    clean = np.where(np.arange(count) < law.clean_rows, true, -1)
+    return q.astype(np.float32), given, np.where(clean >= 0, -1, given), clean, true
+
+
+def outcomes(draws: int, law: Law) -> list[tuple[float, dict]]:
+    """What labels gained in every draw, and what the guard says."""
+    found = []
+    for seed in range(draws):
+        q, given, shown, clean, true = rows(seed, law)
+        result = correct_labels(shown, clean, q.shape[1], pred_probs=q, seed=seed)
+        rest = clean < 0
+        gained = (result.targets.argmax(axis=1) == true)[rest].mean() - (given == true)[rest].mean()
+        found.append((float(gained), result.guard))
+    return found
+
+
+def test_weak_predictions_and_few_noisy_rows_do_no_harm():
+    """Labels three quarters right, predictions a half: drawn labels alone let a third of such runs lose points."""
+    found = outcomes(24, Law(6, 200, 200, 0.75, 1.0))
+    assert sum(gained < 0 for gained, _ in found) <= 2
+    assert np.mean([gained for gained, _ in found]) > -0.002
+
+
+def test_heavy_noise_still_opens_and_no_probability_is_given():
+    found = outcomes(12, Law(4, 200, 100, 0.6, 2.5))
+    assert all(gained > 0.08 for gained, _ in found)
+    ways = {guard["how"] for _, guard in found}
+    assert "assumed" in ways
+    for _, guard in found:
+        assert (guard["sure"] is None) == (guard["how"] == "assumed")
+        assert ("no probability is given" in guard["line"]) == (guard["how"] == "assumed")
+
+
+@pytest.fixture(scope="module")
+def relabelled() -> Relabelled:
+    q, given, shown, clean, _ = rows(0, Law(3, 150, 60, 0.7, 1.5))
+    shown = np.where(np.arange(len(given)) < 5, given, shown)  # five pairs
+    scores = side_by_side([np.log(q)], np.float32)
+    return relabel(scores, shown, clean, 3)
+
+
+def test_careful_labels_are_right_as_often_as_they_may_be(relabelled):
+    noise, labels = relabelled.noise, relabelled.noise.validation.labels
+    missing = noise.validation.given == -1
+    assert (missing.sum(), (~missing).sum()) == (55, 5)
+
+    def posterior(given: np.ndarray) -> np.ndarray:
+        return noise.posterior_given(noise.validation.rows, relabelled.q.oof, given)
+
+    for most in (0.9, 1.0, 0.0):
+        found = Simulated.of(noise, posterior, most, np.random.default_rng(0))
+        for trials in (found.likely, found.careful):
+            assert sum(trial.share for trial in trials) == pytest.approx(1)
+            for trial in trials:
+                np.testing.assert_array_equal(trial.given[~missing], noise.validation.given[~missing])
+        for k, law in enumerate(noise.label_probs(noise.validation.rows[missing], labels[missing])):
+            estimated = law[np.arange(55), labels[missing]].mean()
+            mine = [trial for trial in found.careful if trial.model == k]
+            assert sum(trial.share for trial in mine) == pytest.approx(1 / 2)
+            right = 2 * sum(trial.share * (trial.given == labels)[missing].mean() for trial in mine)
+            assert right == pytest.approx(max(most, estimated), abs=0.03), "20 drawn labels for each row"
+
+
+def test_the_bound_of_a_world_is_above_the_share_that_is_right(relabelled):
+    found = most_right(relabelled.noise.validation, relabelled.q)
+    assert 0.7 < found < 1
