@@ -115,7 +115,8 @@ def _notes(found: Mapping[str, Any]) -> list[str]:
 def _ran(found: Mapping[str, Any]) -> list[str]:
     """Which commit ran, and how long."""
     ran = [part["ran"] for part in found.values()]
-    commits = sorted({str(one.get("commit", "unknown"))[:10] for one in ran})
+    again = [one for part in found.values() for one in part.get("commands", ()) if "commit" in one]  # after a mend
+    commits = sorted({str(one.get("commit", "unknown"))[:10] for one in (*ran, *again)})
     minutes = round(sum(one["seconds"] for one in ran) / 60)
     return [
         f"The stored run is of commit {', '.join(commits)} and took {minutes} minutes by the clock, on one core beside other work."
