@@ -133,6 +133,10 @@ def test_classes_at_risk_stand_first_and_one_estimate_is_told():
     assert lines[2] == "1 given label was corrected (1 clean row aside)"
     assert lines[3] == "wrong as given: 20.0% (10.0% to 30.0%)"
     assert "80% (70-90)" in lines[6]
+    unseen = [{key: one[key] for key in counts} for one in by_class]  # counts of clean rows are shown, none as a dash
+    text = result_text(labels, ["NJ", "NY"], {**estimate, "by_class": unseen})
+    assert "0 of 1" in text
+    assert "0 of 0" not in text
     old = result_text(labels, ["NJ", "NY"], {"by_class": None})  # of an earlier version
     assert old.startswith("1 given label was corrected")
 

@@ -123,8 +123,8 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
     rows, shrunk = [], []
     for name, found in zip(classes, judged, strict=True):
         before, after, held = given[name], corrected[name], verified[name]
-        broken = f"{found['broken']} of {found['good']}" if "good" in found else "-"
-        fixed = f"{found['fixed']} of {found['wrong']}" if "wrong" in found else "-"
+        broken = f"{found['broken']} of {found['good']}" if found.get("good") else "-"
+        fixed = f"{found['fixed']} of {found['wrong']}" if found.get("wrong") else "-"
         rows.append((_shown(name), before, after, held, broken, fixed))
         if before and not after:
             shrunk.append(
