@@ -54,9 +54,10 @@ def tally() -> str:
         return "not measured yet"
     verdicts = [best_rival(cell)[2] for cell in found.values()]
     seeds = {len(cell[OURS]) for cell in found.values()}
+    few = f"{min(seeds)} to " if len(seeds) > 1 else ""
     first, tied, behind = (verdicts.count(word) for word in ("first", "tied", "behind"))
     return (
-        f"{len(found)} cells of {len({key[0] for key in found})} tables, {min(seeds)} to {max(seeds)} seeds each: ahead"
+        f"{len(found)} cells of {len({key[0] for key in found})} tables, {few}{max(seeds)} seeds each: ahead"
         f" of the best rival in {first}, level in {tied}, behind in {behind}."
     )
 
