@@ -70,6 +70,7 @@ def test_predict_embeds_as_fit_did(labelloop, texts, tmp_path):
     assert "12 numbers per row, but 9 before" in told.err
 
 
+@pytest.mark.real_relabelling
 def test_correct_takes_texts(labelloop, texts, tmp_path):
     done = labelloop(
         "correct", texts, "--text", "review", "--encoder", "cli_texts:make", "--output", tmp_path / "l.parquet"
