@@ -6,21 +6,12 @@ from math import comb
 
 import numpy as np
 import pytest
-from scipy.stats import binom, hypergeom
+from scipy.stats import binom, hypergeom, norm
 from worlds import NUM_CLASSES, class_conditional
 
 from labelloop.relabel import correct_labels
-from labelloop.relabel.evidence import (
-    BROKEN_BEFORE,
-    Bound,
-    Counts,
-    Evidence,
-    as_sure,
-    cross_fit,
-    few_wrong,
-    guard_line,
-    sign_test,
-)
+from labelloop.relabel.evidence import Bound, Evidence, as_sure, few_wrong, guard_line
+from labelloop.relabel.gains import BROKEN_BEFORE, Counts, Sample, cross_fit, gain_test, sign_test
 from labelloop.relabel.guard import KEEP_ALL, MOST_RANK, Guard, Z, _is_variant, keep_given, margins
 from labelloop.relabel.simulated_labels import Trial
 
@@ -31,7 +22,12 @@ COUNTS = np.array([50, 50])
 
 def counts(*outcomes: tuple[float, float, float]) -> Counts:
     lead, fixed, broken = (np.array(part, float) for part in zip(*outcomes, strict=True))
-    return Counts(lead, fixed, broken, np.arange(len(lead)), np.zeros(len(lead), int))
+    return of_rows(lead, fixed, broken, np.arange(len(lead)))
+
+
+def of_rows(lead: np.ndarray, fixed: np.ndarray, broken: np.ndarray, row: np.ndarray) -> Counts:
+    """Changes under one noise model."""
+    return Counts(lead, fixed * 1.0, broken * 1.0, row, np.zeros(len(row), int), np.zeros(len(row)))
 
 
 def test_the_margin_by_hand():
@@ -40,7 +36,12 @@ def test_the_margin_by_hand():
     assert three.above(np.full(3, 0.4)) == (2.0, 0.0)
     assert three.among(np.array([False, True, True])).above(np.full(3, 0.4)) == (1.0, 0.0)
     nothing = np.zeros(0)
-    assert Counts(nothing, nothing, nothing, nothing.astype(int), nothing.astype(int)).best_margin() == KEEP_ALL
+    none = of_rows(nothing, nothing, nothing, nothing.astype(int))
+    assert none.best_margin() == none.margin_of_gains(of_pairs(5)) == KEEP_ALL
+
+
+def of_pairs(rows: int, error: float = 0.0, chance: float = 0.0) -> Sample:
+    return Sample(np.ones(rows, bool), chance, error)
 
 
 def test_only_margins_that_do_good_are_taken():
@@ -104,17 +105,60 @@ def test_confidences_are_raised_to_those_of_rows_that_models_learnt_from():
 
 def passes(found: Counts, fold) -> bool:
     """Whether changes are made."""
-    result = cross_fit(fold, lambda rows: found.among(rows).best_margin(), lambda t: found.p_value(t, 1))
+    result = cross_fit(fold, lambda rows: found.among(rows).best_margin(), lambda t: sign_test(*found.above(t)))
     return result.all < KEEP_ALL
+
+
+def test_expected_gains_by_hand():
+    """Gains of ½, ½ and 0 and the row that loses a label: the sum is 0, then 1 for two further halves."""
+    assert gain_test(np.array([0.5, 0.5, 0.0])) == pytest.approx(0.5)
+    halves = np.full(4, 0.5)  # mean 0.2, squares 4 * 0.09 + 1.44
+    assert gain_test(halves) == pytest.approx(norm.sf(1 / np.sqrt(1.8)))
+    assert gain_test(halves, variance=2.2) == pytest.approx(norm.sf(1 / 2))
+    assert gain_test(np.zeros(50)) > 0.8, "nothing gained"
+    assert gain_test(np.full(10, 0.9)) < 0.01 < gain_test(np.full(2, 0.9)), "a few rows show little"
 
 
 def test_changes_must_help_under_every_noise_model():
     lead, one = np.full(12, 0.9), np.ones(12) / 2  # each row twice, with half of its weight under each model
-    model, good = np.arange(12) % 2, np.arange(12) % 2 == 0
-    both = Counts(lead, one, 0 * one, np.arange(12) // 2, model)
-    assert both.p_value(np.zeros(6), 2) == sign_test(6, 0)
-    either = Counts(lead, one * good, one * ~good, np.arange(12) // 2, model)
-    assert either.p_value(np.zeros(6), 2) == sign_test(0, 6)
+    model, good, row = np.arange(12) % 2, np.arange(12) % 2 == 0, np.arange(12) // 2
+    both = Counts(lead, one, 0 * one, row, model, 0 * one)
+    assert both.p_of_gains(np.zeros(6), 2, of_pairs(6)) == gain_test(np.ones(6))
+    either = Counts(lead, one * good, one * ~good, row, model, 0 * one)
+    assert either.p_of_gains(np.zeros(6), 2, of_pairs(6)) == gain_test(-np.ones(6))
+
+
+def test_what_is_not_known_widens_the_test_of_gains():
+    """Rows that gain ½ each; how many labels are right is known up to 0.1, and the gain falls twice as fast."""
+    row = np.arange(8)
+    found = Counts(np.full(8, 0.9), np.full(8, 0.6), np.full(8, 0.1), row, 0 * row, np.full(8, -2.0))
+    gains, margin = np.full(8, 0.5), np.zeros(8)
+    assert found.p_of_gains(margin, 1, of_pairs(8)) == gain_test(gains)
+    assert found.p_of_gains(margin, 1, of_pairs(8, error=0.1)) == pytest.approx(gain_test(gains, 1.6**2))
+    assert found.p_of_gains(margin, 1, of_pairs(8, chance=0.5)) == pytest.approx(gain_test(gains, 0.5 * 8 * 0.7))
+    seven = Sample(row > 0, 0.0, 0.0)
+    assert found.p_of_gains(margin, 1, seven) == gain_test(gains[1:]), "a copy does not count"
+
+
+def test_the_margin_of_expected_gains_is_the_best_bound_of_all_margins():
+    """Against the definition: the sum of gains above a margin and the losing row, less one standard error."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        rows, changes = 12, 60
+        lead, row = rng.random(changes).round(1), rng.integers(0, rows, changes)
+        fixed, broken = 0.2 * rng.random(changes), 0.12 * rng.random(changes)
+        sample = of_pairs(rows, chance=0.3)
+
+        def bound(margin: float, lead=lead, row=row, fixed=fixed, broken=broken, rows=rows) -> float:
+            mine = lead > margin
+            gains = np.append(np.bincount(row[mine], (fixed - broken)[mine], rows), -1.0)
+            spread = ((gains - gains.mean()) ** 2).sum() + 0.3 * (fixed + broken)[mine].sum()
+            return float(gains.sum() - np.sqrt(spread))
+
+        margins_tried = np.unique(np.append(lead, 0.0))[:-1]
+        bounds = np.array([bound(margin) for margin in margins_tried])
+        expected = margins_tried[bounds >= bounds.max() - 1][0]
+        assert of_rows(lead, fixed, broken, row).margin_of_gains(sample) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("fixed_share", [0.5, 0.45])
@@ -124,7 +168,7 @@ def test_changes_that_do_no_good_are_seldom_made(fixed_share, changes):
     rng, passed, tuned = np.random.default_rng(changes), 0, 0
     for _ in range(1000):
         right = rng.random(changes) < fixed_share
-        found = Counts(rng.random(changes), right * 1.0, ~right * 1.0, np.arange(changes), np.zeros(changes, int))
+        found = of_rows(rng.random(changes), right, ~right, np.arange(changes))
         fold = rng.permutation(changes) % 5
         result = cross_fit(
             fold, lambda rows, c=found: c.among(rows).best_margin(), lambda t, c=found: sign_test(*c.above(t))
@@ -140,7 +184,7 @@ def test_changes_that_do_good_are_mostly_made():
     rng, passed = np.random.default_rng(0), 0
     for _ in range(200):
         right = rng.random(20) < 0.85
-        found = Counts(rng.random(20), right * 1.0, ~right * 1.0, np.arange(20), np.zeros(20, int))
+        found = of_rows(rng.random(20), right, ~right, np.arange(20))
         fold = rng.permutation(20) % 5
         result = cross_fit(
             fold, lambda rows, c=found: c.among(rows).best_margin(), lambda t, c=found: sign_test(*c.above(t))
@@ -439,7 +483,7 @@ def looked_at(labels: np.ndarray, given: np.ndarray, returned: np.ndarray, class
     trial = Trial(posterior, given, 0)
     moved = np.flatnonzero(returned != given)
     right, wrong = (returned == labels)[moved], (given == labels)[moved]
-    outcome = Counts(margins(posterior, given)[moved], right * 1.0, wrong * 1.0, moved, np.zeros(len(moved), int))
+    outcome = of_rows(margins(posterior, given)[moved], right, wrong, moved)
     return Evidence(labels, np.arange(len(labels)) % 5, np.ones(len(labels)), [trial], outcome)
 
 

@@ -2,9 +2,9 @@
 
 The margin t above which labels are changed is chosen by counts of clean rows, so these rows flatter it. Each clean row
 is therefore counted with a margin chosen without its fold, and the changes are made only if these counts pass a test at
-ALPHA. With pairs it is the sign test of W labels fixed against L broken. Without pairs it is the same with simulated
-given labels, which assumes that the estimated noise is right; where that fails, labels may be changed to what the
-inputs alone say, if a bound that holds whatever the noise shows a gain.
+ALPHA. With pairs it is the sign test of W labels fixed against L broken. Without pairs it is a test of the gains that
+are expected with simulated given labels, which assumes that the estimated noise is right; where that fails, labels may
+be changed to what the inputs alone say, if a bound that holds whatever the noise shows a gain.
 """
 
 from __future__ import annotations
@@ -15,84 +15,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincinv
+from scipy.special import betaincinv
 
 from labelloop.relabel.bounds import at_most
+from labelloop.relabel.gains import ALPHA, Counts, Sample, Tested, cross_fit, sign_test
 from labelloop.relabel.guard import KEEP_ALL, RARE, Guard, keep_given, margins
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_posterior import Noise
 from labelloop.relabel.sample import copies
-from labelloop.relabel.simulated_labels import Simulated, Trial, most_right
+from labelloop.relabel.simulated_labels import RightShare, Simulated, Trial
 from labelloop.relabel.stacking import Combined, ValidationRows
 from labelloop.types import MISSING, Floats, Labels
 
-ALPHA = 0.1  # the error rate of the guard: how often changes that do no good are made, at most
-BROKEN_BEFORE = 0.5  # prior count of broken labels, where a margin is chosen
 FEW = 5  # clean rows of a class; one with fewer is protected as a rare one is
 BORROWED = 8  # good labels that a class with few clean rows, but not a rare one, borrows from all classes together
 MOST_LOST = 0.05  # of the rows of a class: labels that changes may break on balance
 MOST_BROKEN = 0.2  # of the good labels of a class; one that may lose more is protected
 GRID = 50  # margins that the bound is tried at
-
-
-def sign_test(fixed: float, broken: float) -> float:
-    """The mid-p-value of changes that fix no more than they break: P(X > W) + ½ P(X = W) with X ~ Bin(W + L, ½).
-
-    Counts need not be whole: P(X >= W) is a regularised beta function.
-    """
-    at_least = float(betainc(fixed, broken + 1, 0.5)) if fixed > 0 else 1.0
-    above = float(betainc(fixed + 1, broken, 0.5)) if broken > 0 else 0.0
-    return (at_least + above) / 2
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Changes to clean rows.
-
-    Attributes:
-        lead: Their margins [K].
-        fixed: The weight of each as a label that becomes right [K].
-        broken: Its weight as a label that becomes wrong [K].
-        row: Which validation row it is [K].
-        model: The noise model of its trial [K].
-    """
-
-    lead: Array
-    fixed: Array
-    broken: Array
-    row: Labels
-    model: Labels
-
-    def among(self, mask: NDArray[np.bool_]) -> Counts:
-        """Only the changes to some validation rows [M]."""
-        return self._taken(mask[self.row])
-
-    def _taken(self, mine: NDArray[np.bool_]) -> Counts:
-        return Counts(self.lead[mine], self.fixed[mine], self.broken[mine], self.row[mine], self.model[mine])
-
-    def p_value(self, margin: Array, models: int) -> float:
-        """The sign test of changes above the margin of their row [M]; with several noise models, the worst of them."""
-        found = (self._taken(self.model == k).above(margin) for k in range(models))
-        return max(sign_test(models * fixed, models * broken) for fixed, broken in found)
-
-    def above(self, margin: Array) -> tuple[float, float]:
-        """W and L of changes with a margin above that of their validation row [M]."""
-        mine = self.lead > margin[self.row]
-        return float(self.fixed[mine].sum()), float(self.broken[mine].sum())
-
-    def best_margin(self) -> float:
-        """The smallest margin whose net gain, one standard error below the count, is within one label of the best.
-
-        With a prior of half a broken label, the net number of labels fixed is at least W - (L + ½) - sqrt(W + L + ½).
-        """
-        if not len(self.lead):
-            return KEEP_ALL
-        order = np.argsort(-self.lead, kind="stable")
-        lead, wins, losses = self.lead[order], self.fixed[order].cumsum(), self.broken[order].cumsum() + BROKEN_BEFORE
-        last = np.append(lead[1:] < lead[:-1], True)  # of changes with equal margins
-        bound = np.where(last, wins - losses - np.sqrt(wins + losses), -np.inf)
-        at = int(np.flatnonzero(bound >= bound.max() - 1)[-1])
-        return float(lead[at + 1]) if at + 1 < len(lead) else 0.0
 
 
 @dataclass(frozen=True)
@@ -124,17 +63,18 @@ class Evidence:
         """
         labels, unchecked = validation.labels, unchecked_without(validation, len(classes))
         weight = np.where(copies(validation.observed, validation.rows), 0.0, 1.0)  # [M]
-        parts: list[tuple[Array, Array, Array, Labels, Labels]] = []
+        parts: list[tuple[NDArray, ...]] = []
         for trial in trials:
             moved = Guard(classes).moves(trial.posterior, trial.given) & (trial.given != MISSING)
             moved &= ~unchecked[np.arange(len(labels)), trial.given]
             right, wrong = trial.posterior.argmax(axis=1) == labels, trial.given == labels
             told = np.flatnonzero(moved & (right | wrong))
             lead = margins(trial.posterior, trial.given)[told]
-            mine = trial.share * weight[told]
-            parts.append((lead, mine * right[told], mine * wrong[told], told, np.full(len(told), trial.model)))
-        lead, fixed, broken, row, model = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return cls(labels, validation.fold, weight, trials, Counts(lead, fixed, broken, row, model))
+            fixed, broken = weight[told] * right[told], weight[told] * wrong[told]
+            slope, model = trial.slope * (fixed - broken), np.full(len(told), trial.model)
+            parts.append((lead, trial.share * fixed, trial.share * broken, told, model, slope))
+        counts = Counts(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return cls(labels, validation.fold, weight, trials, counts)
 
     def guard(self, margin: float, classes: Labels, sizes: Array, rows: NDArray[np.bool_]) -> tuple[Guard, Array]:
         """The guard with this margin, the rest from some of the rows, and the share of good labels that it breaks [C].
@@ -367,38 +307,6 @@ def guard_line(found: dict[str, Any]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Tested:
-    """Thresholds that passed, or did not: one from all validation rows, and one for every fold without it.
-
-    Attributes:
-        p_value: Of the test with the thresholds of the folds.
-        all: From all rows; KEEP_ALL if the test was not passed.
-        by_row: Of the fold of each row; KEEP_ALL if the test was not passed [M].
-    """
-
-    p_value: float
-    all: float
-    by_row: Array
-
-
-def cross_fit(fold: Labels, choose: Callable[[NDArray[np.bool_]], float], p_value: Callable[[Array], float]) -> Tested:
-    """Chooses a threshold without each fold of validation rows, and tests these thresholds on the folds.
-
-    Args:
-        fold: The fold of every validation row [M].
-        choose: Chooses a threshold from some validation rows.
-        p_value: Of thresholds, one for every validation row.
-    """
-    by_row = np.full(len(fold), KEEP_ALL)
-    for k in np.unique(fold):
-        by_row[fold == k] = choose(fold != k)
-    p = p_value(by_row)
-    if p > ALPHA:
-        return Tested(p, KEEP_ALL, np.full(len(fold), KEEP_ALL))
-    return Tested(p, choose(np.ones(len(fold), bool)), by_row)
-
-
 def look_at_changes(
     noise: Noise,
     answer: Combined,
@@ -424,11 +332,13 @@ def look_at_changes(
     labels, given = validation.labels, validation.given
     classes = np.bincount(labels, minlength=validation.observed.num_classes)
     trials = careful = [Trial(answer.oof, given)]
+    sample = None
     if simulate:
-        simulated = Simulated.of(noise, posterior_given, most_right(validation, alone), rng)
-        trials, careful = simulated.likely, simulated.careful
+        share = RightShare.of(validation, alone, noise.transition)
+        simulated = Simulated.of(noise, posterior_given, share.value, rng)
+        trials, careful, sample = simulated.likely, simulated.careful, Sample.of(validation, share.error)
     evidence = Evidence.of(validation, careful, classes)
-    passed, bounded = _tests(evidence, validation, alone, simulate)
+    passed, bounded = _tests(evidence, validation, alone, sample)
     sizes = answer.final.sum(axis=0, dtype=np.float64)
     guard, erased = evidence.guard(passed.all, classes, sizes, np.ones(len(labels), bool))
     fixed, broken = evidence.counts.above(passed.by_row)
@@ -449,10 +359,8 @@ def look_at_changes(
         cross_fitted[mine] = keep_given(returned, np.flatnonzero(held), given[mine])
         own = mine[open_rows[mine]]
         for trial in trials if len(own) else ():
-            handed = without.apply(trial.posterior[own], trial.given[own], alone=alone.oof[own])
-            shown = trial.given[own]
-            hits = np.where(unchecked[own, shown], shown, handed.argmax(axis=1)) == labels[own]
-            expected[own, trial.model] += hits * expected.shape[1] * trial.share
+            handed = trial.returned(without, own, alone.oof, unchecked)
+            expected[own, trial.model] += (handed == labels[own]) * expected.shape[1] * trial.share
     right = np.sum([trial.share * (trial.given == labels) for trial in trials], axis=0)
     counted = (given != MISSING) | simulate
     hits = np.where(open_rows, np.nan_to_num(expected).mean(axis=1), cross_fitted.argmax(axis=1) == labels)
@@ -460,17 +368,31 @@ def look_at_changes(
     return Changes(guard, erased, cross_fitted, expected.astype(np.float32), int(counted.sum()), *shares)
 
 
-def _tests(evidence: Evidence, validation: ValidationRows, alone: Combined, simulate: bool) -> tuple[Tested, Tested]:
-    """The sign test; and the bound, where given labels are simulated and that did not pass."""
+def _tests(
+    evidence: Evidence, validation: ValidationRows, alone: Combined, sample: Sample | None
+) -> tuple[Tested, Tested]:
+    """The test of changes; and the bound, where given labels are simulated and that did not pass.
+
+    Args:
+        evidence: The validation rows, and what changes would do to them.
+        validation: The same rows.
+        alone: P(y | x).
+        sample: What the test of expected gains needs; None where given labels are real.
+    """
     counts, fold, count = evidence.counts, evidence.fold, len(evidence.labels)
-    models = 1 + max(trial.model for trial in evidence.trials)
-    passed = cross_fit(
-        fold,
-        lambda rows: counts.among(rows).best_margin(),
-        lambda margins: counts.p_value(margins, models),
-    )
+    if sample is None:
+        passed = cross_fit(
+            fold, lambda rows: counts.among(rows).best_margin(), lambda margins: sign_test(*counts.above(margins))
+        )
+    else:
+        models = 1 + max(trial.model for trial in evidence.trials)
+        passed = cross_fit(
+            fold,
+            lambda rows: counts.among(rows).margin_of_gains(sample.among(rows)),
+            lambda margins: counts.p_of_gains(margins, models, sample),
+        )
     by_row = np.full(count, KEEP_ALL)
-    if not simulate or passed.all < KEEP_ALL:
+    if sample is None or passed.all < KEEP_ALL:
         return passed, Tested(1.0, KEEP_ALL, by_row)
     counted = evidence.weight > 0
     bound = Bound.of(validation, alone.final, alone.oof, counted)

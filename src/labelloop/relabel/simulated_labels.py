@@ -1,15 +1,18 @@
-"""Given labels for clean rows that have none: drawn from the estimated noise, and right as often as they may be.
+"""Given labels for clean rows that have none: drawn from the estimated noise, and right as often as they probably are.
 
-Labels drawn from an estimate of the noise say that changes help, because the same estimate makes the changes. Where
-predictions are weak or noisy rows few, it says so wrongly: a noise matrix that is fitted to labels which do not fit the
-predictions calls them wrong. So changes must help with better labels, too.
+Labels drawn from an estimate of the noise say that changes help, because the same estimate makes the changes. A matrix
+T that is fitted to noisy rows follows chance, too: labels that do not fit the predictions look wrong, and the fewer
+rows there are for each entry, the more of them. So changes must help with labels that are right as often as another
+estimate says, give or take its error. There T only says where labels go, and one number s says how many of them:
+T_s[y, k] = s T[y, k] for k ≠ y, and P_s(k | x) = Σ_y q(y | x) T_s[y, k]. T is estimated on one half of the noisy rows,
+and s on the other, by the score ψ_s(x, k) = ∂ log P_s(k | x) / ∂s:
 
-*How good the labels may be*: predictions from the inputs give the given labels of noisy rows the mean probability B.
-The true labels of these rows have the mean probability Q. Predictions expect it to be Σ_k q_k² in a row, and clean rows
-show how far they are from what they expect. If a share a of the given labels is right, and wrong ones fit as badly as
-any other class does, W = (1 - Q) / (C - 1), then B = a Q + (1 - a) W, so a = (B - W) / (Q - W). Its upper bound needs
-no noise matrix. Where labels go wrong on hard rows, or are taken for classes that look alike, they fit better than that
-and a is overestimated, which is the careful side. It fails where labels are right on rows that predictions get wrong.
+    mean of ψ_s(x, ỹ) over noisy rows = mean of Σ_k T_s[y, k] ψ_s(x, k) over clean rows.
+
+If q is right, both sides are zero on average, and s is the most likely one. If it is not, clean rows show by how much
+the score is off, as in prediction-powered inference (arXiv 2301.09633). It assumes that noise depends on the class.
+Labels that are wrong on hard rows fit better than that, so the share of right ones is then too high, which is the
+careful side. It is too low where labels are right on rows that predictions get wrong.
 """
 
 from __future__ import annotations
@@ -18,16 +21,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
 
+from labelloop.relabel.guard import Guard
 from labelloop.relabel.learners.logistic import Array
+from labelloop.relabel.noise_model import estimate_rate, estimate_transition
 from labelloop.relabel.noise_posterior import Noise
 from labelloop.relabel.sample import copies
 from labelloop.relabel.stacking import Combined, ValidationRows
-from labelloop.types import MISSING, Floats, Labels
+from labelloop.types import FLOOR, MISSING, Floats, Labels
 
 DRAWS = 20  # simulated labels of a clean row under each noise model
-ERRORS = 1.64  # standard errors from a to its upper bound: one-sided 95%
-PRIOR = 0.25  # another row that is ½ from the mean, so that a few rows that are alike do not seem certain
+LEAST, MOST = 1e-3, 1.5  # of s
+STEPS = 50  # of EM
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,20 @@ class Trial:
     given: Labels
     model: int = 0  # the noise model that it was drawn from
     share: float = 1.0  # of the weight of all trials
+    slope: float = 0.0  # of this weight in the share of given labels that are right
+
+    def returned(self, guard: Guard, rows: Labels, alone: Floats, unchecked: NDArray[np.bool_]) -> Labels:
+        """The labels that a guard returns for some of the rows.
+
+        Args:
+            guard: The guard.
+            rows: Positions among the validation rows [m].
+            alone: P(y | x) of all validation rows [M, C].
+            unchecked: Classes whose labels are kept [M, C].
+        """
+        shown = self.given[rows]
+        handed = guard.apply(self.posterior[rows], shown, alone=alone[rows]).argmax(axis=1)
+        return np.where(unchecked[rows, shown], shown, handed)
 
 
 @dataclass(frozen=True)
@@ -46,7 +67,7 @@ class Simulated:
 
     Attributes:
         likely: As estimated.
-        careful: With as many right labels as there may be.
+        careful: With as many right labels as there probably are, if that is more.
     """
 
     likely: list[Trial]
@@ -54,17 +75,17 @@ class Simulated:
 
     @classmethod
     def of(
-        cls, noise: Noise, posterior_given: Callable[[Labels], Floats], most: float, rng: np.random.Generator
+        cls, noise: Noise, posterior_given: Callable[[Labels], Floats], share: float, rng: np.random.Generator
     ) -> Simulated:
         """Draws labels for validation rows without one; others keep theirs.
 
         Careful trials are likely ones with less weight, and another trial for each noise model in which all labels are
-        right, with so much weight that a share `most` of all labels is.
+        right, with so much weight that this share of all labels is.
 
         Args:
             noise: The estimated noise.
             posterior_given: Soft labels of the validation rows, learnt without them, if these were their given labels.
-            most: The upper bound of the share of given labels that are right.
+            share: The share of given labels that are right.
             rng: Draws the labels.
         """
         validation = noise.validation
@@ -80,55 +101,125 @@ class Simulated:
         good = np.where(missing, validation.labels, validation.given)
         posterior, careful = posterior_given(good), []
         for k, law in enumerate(noise.label_probs(rows, true)):
-            right = float(law[np.arange(len(true)), true].mean())
-            more = min(max((most - right) / max(1 - right, 1e-9), 0.0), 1.0)
-            careful += [replace(trial, share=(1 - more) * trial.share) for trial in likely if trial.model == k]
-            careful.append(Trial(posterior, good, k, more / models))
+            wrong = max(1 - float(law[np.arange(len(true)), true].mean()), 1e-9)
+            more = min(max(1 - (1 - share) / wrong, 0.0), 1.0)
+            careful += [
+                replace(trial, share=(1 - more) * trial.share, slope=-trial.share / wrong)
+                for trial in likely
+                if trial.model == k
+            ]
+            careful.append(Trial(posterior, good, k, more / models, 1 / (wrong * models)))
         return cls(likely, careful)
 
 
-def most_right(validation: ValidationRows, alone: Combined) -> float:
-    """The upper bound of the share of given labels that are right.
+@dataclass(frozen=True)
+class RightShare:
+    """The estimated share of given labels that are right, and its standard error."""
 
-    Args:
-        validation: The clean rows.
-        alone: P(y | x), learnt without the given label of a noisy row and the clean label of a clean one.
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, validation: ValidationRows, alone: Combined, transition: Array) -> RightShare:
+        """Estimates the share.
+
+        Args:
+            validation: The clean rows.
+            alone: P(y | x), learnt without the given label of a noisy row and the clean label of a clean one.
+            transition: T from all noisy rows, for the fits of its halves to begin with.
+        """
+        observed, classes = validation.observed, len(transition)
+        noisy = observed.sample[observed.clean[observed.sample] == MISSING]
+        counted = ~copies(observed, validation.rows)
+        if len(noisy) < 2 or counted.sum() < 2 or classes < 2:
+            return cls(1.0, 0.0)
+        q, given = alone.final[noisy].astype(np.float64), observed.given[noisy]
+        clean = alone.oof[counted].astype(np.float64), validation.labels[counted]
+        none, halves = np.zeros((classes, classes)), np.arange(len(noisy)) % 2
+        parts = []
+        for half in (0, 1):
+            rest = halves != half
+            if rest.sum() < classes**2:  # one number stands for the whole matrix
+                matrix = estimate_rate(q[rest], given[rest], none)
+            else:
+                matrix = estimate_transition(q[rest], given[rest], pairs=none, start=transition, steps=STEPS)
+            parts.append(Intensity(matrix, q[~rest], given[~rest], *clean))
+        return cls.of_parts(parts)
+
+    @classmethod
+    def of_parts(cls, parts: list[Intensity]) -> RightShare:
+        """The share from parts of the noisy rows, each with a matrix that was estimated without it."""
+
+        def gap(s: float) -> float:
+            of_noisy, of_clean = _scores(parts, s)
+            return float(of_noisy.mean() - of_clean.mean())
+
+        ends = LEAST, min(MOST, *(part.most for part in parts))
+        crossed = gap(ends[0]) > 0 > gap(ends[1])
+        s = float(brentq(gap, *ends, xtol=1e-4)) if crossed else ends[int(gap(ends[0]) > 0)]
+        of_noisy, of_clean = _scores(parts, s)
+        rows = sum(len(part.given) for part in parts)
+        slope = sum(part.information(s) * len(part.given) for part in parts) / rows
+        wrong = sum(part.wrong * len(part.given) for part in parts) / rows
+        error = np.sqrt(of_noisy.var(ddof=1) / rows + of_clean.var(ddof=1) / len(of_clean)) / max(slope, FLOOR)
+        return cls(1 - s * wrong, float(error) * wrong)
+
+
+@dataclass(frozen=True)
+class Intensity:
+    """Noisy rows and clean rows under T_s, with a T that did not see the noisy rows.
+
+    Attributes:
+        matrix: T[y, ỹ] [C, C].
+        q: P(y | x) of noisy rows [N, C].
+        given: Their given labels [N].
+        q_clean: P(y | x) of clean rows, learnt without them [M, C].
+        clean: Their clean labels [M].
     """
-    observed = validation.observed
-    noisy = np.flatnonzero((observed.given != MISSING) & (observed.clean == MISSING))
-    counted = np.flatnonzero(~copies(observed, validation.rows))
-    given = alone.final[noisy, observed.given[noisy]].astype(np.float64)
-    clean = alone.oof[counted, validation.labels[counted]].astype(np.float64)
-    gap = clean - _expected(alone.oof)[counted]
-    return upper_bound(given, _expected(alone.final)[noisy], gap, observed.num_classes)
+
+    matrix: Array
+    q: Array
+    given: Labels
+    q_clean: Array
+    clean: Labels
+
+    @property
+    def most(self) -> float:
+        """The largest s with which every entry of T_s is a probability."""
+        return float(1 / max((1 - np.diag(self.matrix)).max(), FLOOR))
+
+    @property
+    def wrong(self) -> float:
+        """The expected share of wrong labels for s = 1."""
+        return float((self.q @ (1 - np.diag(self.matrix))).mean())
+
+    def scores(self, s: float) -> tuple[Array, Array]:
+        """ψ_s of the noisy rows [N], and what it should be on average for each clean row [M]."""
+        change, p = self._change(self.q), self._probs(self.q, s)
+        of_noisy = (change / p)[np.arange(len(p)), self.given]
+        scaled = np.eye(len(self.matrix)) + s * self._change_of_true
+        of_clean = (scaled[self.clean] * self._change(self.q_clean) / self._probs(self.q_clean, s)).sum(axis=1)
+        return of_noisy, of_clean
+
+    def information(self, s: float) -> float:
+        """The mean of Σ_k (∂P_s(k | x) / ∂s)² / P_s(k | x): by how much the mean score falls as s grows."""
+        return float((self._change(self.q) ** 2 / self._probs(self.q, s)).sum(axis=1).mean())
+
+    @property
+    def _change_of_true(self) -> Array:
+        """∂T_s / ∂s [C, C]."""
+        return self.matrix - np.eye(len(self.matrix))
+
+    def _change(self, q: Array) -> Array:
+        """∂P_s(k | x) / ∂s of some rows [n, C]."""
+        return q @ self._change_of_true
+
+    def _probs(self, q: Array, s: float) -> Array:
+        """P_s(k | x) of some rows [n, C]."""
+        return np.maximum(q + s * self._change(q), FLOOR)
 
 
-def upper_bound(given: Array, expected: Array, gap: Array, classes: int) -> float:
-    """The upper bound of a.
-
-    Args:
-        given: The probabilities of the given labels of noisy rows [N].
-        expected: What predictions expect the probability of their true labels to be [N].
-        gap: The probabilities of the clean labels of clean rows, less what predictions expect [M].
-        classes: C.
-    """
-    if not len(given) or not len(gap) or classes < 2:
-        return 1.0
-    right, others = float(expected.mean() + gap.mean()), 1 / (classes - 1)
-    wrong = others * (1 - right)
-    if right <= wrong:  # the predictions tell nothing about the label
-        return 1.0
-    share = (float(given.mean()) - wrong) / (right - wrong)
-    slope = share - others * (1 - share)  # of a in Q, times W - Q
-    error = np.hypot(_error(given - slope * expected), slope * _error(gap)) / (right - wrong)
-    return float(min(max(share + ERRORS * error, 0.0), 1.0))
-
-
-def _expected(q: Floats) -> Array:
-    """Σ_k q_k² of every row [n]."""
-    return np.einsum("nc,nc->n", q, q, dtype=np.float64)
-
-
-def _error(values: Array) -> float:
-    """The standard error of the mean."""
-    return float(np.sqrt((values.var() * len(values) + PRIOR) / (len(values) + 1) / len(values)))
+def _scores(parts: list[Intensity], s: float) -> tuple[Array, Array]:
+    """ψ_s of the noisy rows of all parts [N], and the mean over the parts for each clean row [M]."""
+    found = [part.scores(s) for part in parts]
+    return np.concatenate([noisy for noisy, _ in found]), np.mean([clean for _, clean in found], axis=0)
