@@ -7,7 +7,7 @@ import pytest
 from worlds import NUM_CLASSES, class_conditional, worthless_labels
 
 from labelloop.relabel import correct_labels
-from labelloop.relabel.relabel import relabel
+from labelloop.relabel.relabel import _keep_absent, relabel
 from labelloop.splits import deal
 
 pytestmark = pytest.mark.slow
@@ -182,4 +182,20 @@ def test_a_clean_row_is_predicted_as_if_its_class_had_no_clean_row_where_it_is_t
     np.testing.assert_allclose(found.q.oof[only, 0], world.probabilities[rows[:1], 0], atol=1e-5)
     assert not np.allclose(found.q.final[rows[:1], 0], world.probabilities[rows[:1], 0], atol=1e-3), (
         "it is learnt from in q"
+    )
+
+
+def test_a_prediction_that_is_sure_of_a_class_without_clean_rows_stays_a_probability():
+    """Nothing is left to share out among the other classes, and the scores rule this class out."""
+    world = class_conditional(400)
+    clean = world.clean(40)
+    clean[clean == 2] = -1
+    scores = np.log(np.maximum(world.probabilities, 1e-7)).astype(np.float32)
+    scores[0] = np.where(np.arange(NUM_CLASSES) == 2, -300, np.log(1 / (NUM_CLASSES - 1)))
+    q = relabel(scores, np.where(clean >= 0, -1, world.given), clean, NUM_CLASSES)
+    sure = q.q.changed(q.noise.validation, lambda some, rows, fold: np.eye(NUM_CLASSES)[np.full(len(some), 2)])
+    kept = _keep_absent(sure, q.noise.validation)
+    np.testing.assert_allclose(kept.final.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(
+        kept.final[0], np.where(np.arange(NUM_CLASSES) == 2, 0, 1 / (NUM_CLASSES - 1)), atol=1e-6
     )

@@ -109,7 +109,9 @@ def test_the_slope_of_a_trial_is_the_derivative_of_its_weight(relabelled):
     noise, labels = relabelled.noise, relabelled.noise.validation.labels
 
     def weights(share: float) -> tuple[np.ndarray, np.ndarray]:
-        found = Simulated.of(noise, lambda given: np.eye(3, dtype=np.float32)[given], share, np.random.default_rng(0)).careful
+        found = Simulated.of(
+            noise, lambda given: np.eye(3, dtype=np.float32)[given], share, np.random.default_rng(0)
+        ).careful
         return np.array([trial.share for trial in found]), np.array([trial.slope for trial in found])
 
     before, slope = weights(0.94)

@@ -320,10 +320,11 @@ def _keep_absent(posterior: Combined, validation: ValidationRows) -> Combined:
     kept = uncalibrated(observed, validation.rows)
 
     def mixed(some: Floats, rows: Labels, fold: int) -> Floats:
-        mine = kept.predict(observed, rows, use_given=False) * absent[fold]  # [m, C]
-        others = np.where(absent[fold], 0, some)
-        share = 1 - mine.sum(axis=1, keepdims=True)
-        return mine + share * others / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
+        own = kept.predict(observed, rows, use_given=False)  # [m, C]
+        mine, others = own * absent[fold], np.where(absent[fold], 0, some)
+        share, total = 1 - mine.sum(axis=1, keepdims=True), others.sum(axis=1, keepdims=True)
+        shared = mine + share * others / np.maximum(total, 1e-12)
+        return np.where(total > 1e-12, shared, own)  # nothing to share out where `some` is sure of an absent class
 
     return posterior.changed(validation, mixed)
 
