@@ -21,6 +21,7 @@ PLAIN_ROW = "cross-entropy"
 WITHOUT_ROUNDS = "- rounds (labels corrected once)"
 NOT_RIVALS = ("closed-loop", "labelloop", "oracle")  # methods: the paper's, ours, and the true labels
 NAMES = {LITERAL_ROW: "`closed-loop`, the paper's method", DEFAULT_ROW: "`labelloop`, ours and the default"}
+EARLIER_GUARD = ("7d4b9a3", "8179ffe", "d902862")  # commits
 Runs = Mapping[str, Mapping[str, Any]]
 Value = Callable[[Any], float | None]
 Scores = Mapping[str, tuple[float, float, int]]  # row -> mean and deviation in per cent, seeds
@@ -76,13 +77,13 @@ def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
     if not rows:
         return "No run of the default is stored yet."
     if not old:
-        earlier = sum("folds" not in run["config"] for run in rows)
+        earlier = sum((run["versions"].get("commit") or "").startswith(EARLIER_GUARD) for run in rows)
         if not earlier:
             return "All runs of the default were made with the method `labelloop` as it is now."
         return (
-            f"{earlier} of the {len(rows)} stored runs of the default {'was' if earlier == 1 else 'were'} made before"
-            " changes had to help, without pairs, with given labels as good as they may be. Networks and test accuracy"
-            " are the same since; a few labels that were changed may be kept now."
+            f"{earlier} of the {len(rows)} stored runs of the default {'was' if earlier == 1 else 'were'} made with an"
+            " earlier test of changes without pairs. Networks and test accuracy are the same since; some labels that"
+            " were kept may be changed now, and a few the other way round."
         )
     which = "The stored runs" if old == len(rows) else f"{old} of the {len(rows)} stored runs"
     return (

@@ -98,9 +98,11 @@ A label is changed only where clean rows show that changes fix more labels than 
 tested on it, so the test is fair although the rows choose.
 
 - With pairs: a sign test at 10%. If changes do no good, they are made in at most one run of ten.
-- Without pairs: the same with simulated given labels, under two estimates of the noise. The simulated labels are right as often as the given labels
-  may be, by an upper bound at 95%: a share a of them is right if they fit the predictions to a share a of what clean labels do. The bound takes no noise
-  model, but this assumption: labels are right at least as often where predictions are right as where they are wrong.
+- Without pairs: a test at 10% of the gains that are expected with simulated given labels, under two estimates of the noise. The simulated labels are
+  right as often as the noise estimate says, or as a second estimate says if that is more: the noise matrix then only tells where labels go, and one
+  number how many. That number is found on rows that the matrix has not seen, and clean rows correct it where predictions are off. How uncertain it is
+  counts in the test. The assumption: noise depends on the class, and labels are right at least as often where predictions are right as where they are
+  wrong.
 - Where that does not pass, a bound that needs neither pairs nor a noise model may: if predictions differ from the given labels in a share c of the rows
   with a confidence above some value, and are wrong with such confidence in a share e, changing these labels gains at least c − 2e. The test of e is exact
   for the noisy rows that there are, at 10%, if clean and noisy rows are alike; their confidences are compared by rank, since models are surer of rows
