@@ -7,6 +7,7 @@ import pytest
 from worlds import NUM_CLASSES, class_conditional, worthless_labels
 
 from labelloop.relabel import correct_labels
+from labelloop.relabel.calibration import calibrator_of_any_class, side_by_side
 from labelloop.relabel.relabel import _keep_absent, relabel
 from labelloop.splits import deal
 
@@ -171,7 +172,7 @@ def test_folds_are_dealt_evenly():
 
 
 def test_a_clean_row_is_predicted_as_if_its_class_had_no_clean_row_where_it_is_the_only_one():
-    """The only clean row of a class is predicted by what the scores say of that class, as a noisy one of it is."""
+    """The only clean row of a class is predicted by what the other rows teach of any class, as a noisy one of it is."""
     world = class_conditional(400)
     rows = np.concatenate([np.flatnonzero(world.true == k)[: 1 if k == 0 else 10] for k in range(NUM_CLASSES)])
     clean = np.full(400, -1)
@@ -179,7 +180,11 @@ def test_a_clean_row_is_predicted_as_if_its_class_had_no_clean_row_where_it_is_t
     scores = np.log(np.maximum(world.probabilities, 1e-7)).astype(np.float32)
     found = relabel(scores, np.where(clean >= 0, -1, world.given), clean, NUM_CLASSES)
     only = np.flatnonzero(found.noise.validation.labels == 0)
-    np.testing.assert_allclose(found.q.oof[only, 0], world.probabilities[rows[:1], 0], atol=1e-5)
+    validation = found.noise.validation
+    others = validation.clean_rows[validation.clean_fold != validation.fold[only[0]]]
+    as_any = calibrator_of_any_class(validation.observed, others, use_given=False)
+    expected = as_any.predict(validation.observed, rows[:1], use_given=False)
+    np.testing.assert_allclose(found.q.oof[only, 0], expected[:, 0], atol=1e-5)
     assert not np.allclose(found.q.final[rows[:1], 0], world.probabilities[rows[:1], 0], atol=1e-3), (
         "it is learnt from in q"
     )
@@ -199,3 +204,18 @@ def test_a_prediction_that_is_sure_of_a_class_without_clean_rows_stays_a_probabi
     np.testing.assert_allclose(
         kept.final[0], np.where(np.arange(NUM_CLASSES) == 2, 0, 1 / (NUM_CLASSES - 1)), atol=1e-6
     )
+
+
+def test_what_clean_rows_teach_holds_for_classes_without_a_clean_row():
+    """One source is right and another worthless: that is learnt on ten of twenty classes, and true of the others."""
+    rng = np.random.default_rng(0)
+    true = np.arange(800) % 20
+    good, bad = 3 * np.eye(20)[true] + rng.normal(size=(800, 20)), 3 * rng.normal(size=(800, 20))
+    given = np.where(rng.random(800) < 0.7, true, rng.integers(20, size=800))
+    clean = np.where((true < 10) & (np.arange(800) < 80), true, -1)
+    found = relabel(side_by_side([good, bad], np.float32), np.where(clean >= 0, -1, given), clean, 20)
+    rest, right = clean < 0, found.q.final.argmax(axis=1) == true
+    alone = (good.argmax(axis=1) == true)[rest].mean()
+    assert ((good + bad).argmax(axis=1) == true)[rest].mean() < alone - 0.15, "the worthless source does harm as it is"
+    assert right[rest & (true >= 10)].mean() > alone - 0.1
+    assert right[rest].mean() > alone - 0.05

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from labelloop.relabel import simulated_labels
 from labelloop.relabel.noise_model import estimate_transition
+from labelloop.relabel.relabel import relabel
 from labelloop.relabel.simulated_labels import LEAST, Intensity, RightShare
 
 MATRIX = np.array([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.3, 0.1, 0.6]])
@@ -103,3 +105,24 @@ def test_labels_that_are_all_right_have_no_intensity():
     exact = RightShare.of_parts([Intensity(MATRIX, certain[:200], true[:200], certain[200:], true[200:])])
     assert exact.value == pytest.approx(1 - LEAST * part.wrong, abs=0.01)
     assert part.most == pytest.approx(1 / 0.4), "no entry of the matrix below zero"
+
+
+def test_one_number_may_stand_for_a_matrix_with_few_rows_for_each_entry(monkeypatch):
+    """The larger share counts, until there are enough rows for the matrix to be believed alone."""
+    classes, count = 6, 400
+    matrix = 0.75 * np.eye(classes) + 0.25 * np.roll(np.eye(classes), 1, axis=1)
+    larger, level = [], []
+    for seed in range(6):
+        q, true = some(seed, count, classes, 2.0)
+        given = drawn(matrix, true, seed + 500)
+        clean = np.where(np.arange(count) < 60, true, -1)
+        found = relabel(np.log(q).astype(np.float32), np.where(clean >= 0, -1, given), clean, classes, seed)
+        asked = found.noise.validation, found.q, found.noise.transition
+        few = RightShare.of(*asked)
+        with monkeypatch.context() as patch:
+            patch.setattr(simulated_labels, "ROWS_PER_ENTRY", 1)
+            by_matrix = RightShare.of(*asked)
+        larger.append(few.value > by_matrix.value)
+        level.append(few.value == by_matrix.value)
+    assert all(np.array(larger) | np.array(level))
+    assert any(larger)

@@ -349,6 +349,16 @@ def shared_calibrator(observed: Observations, rows: Labels, strength: float, *, 
     return SharedCalibrator(tau[:, None] + delta.reshape(sources, classes), bias, worth)
 
 
+def calibrator_of_any_class(observed: Observations, rows: Labels, *, use_given: bool) -> SharedCalibrator:
+    """What clean rows teach about all classes alike: temperatures and the worth of a given label, without deviations.
+
+    It also suits a class that none of the rows has.
+    """
+    found = shared_calibrator(observed, rows, max(ALIKE), use_given=use_given)
+    slopes = np.broadcast_to(found.slopes.mean(axis=1, keepdims=True), found.slopes.shape)
+    return SharedCalibrator(slopes, np.zeros_like(found.bias), np.full_like(found.worth, found.worth.mean()))
+
+
 @dataclass(frozen=True)
 class CleanOnly:
     """A classifier of the inputs, fitted to clean rows only."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,10 @@ from labelloop.relabel.calibration import (
     CleanOnly,
     Inputs,
     Observations,
+    calibrator_of_any_class,
     families_with_given,
     families_without_given,
     side_by_side,
-    uncalibrated,
 )
 from labelloop.relabel.evidence import Changes, look_at_changes
 from labelloop.relabel.guard import KEEP_ALL, keep_given
@@ -290,7 +291,7 @@ def _taught_by_pairs(noise: Noise, q: Combined) -> Combined:
     fixed = [*noise.components(q), Component("inputs alone", q.oof, q.predict)]
     learnt = best_of_each(pairs, families_with_given(observed), use_given=True)
     whole = combination(pairs, [*learnt, *(component.among(paired) for component in fixed)])
-    whole = _keep_absent(whole, pairs)
+    whole = _keep_absent(whole, pairs, use_given=True)
     final, unlabelled = whole.final, np.flatnonzero(observed.given == MISSING)
     final[unlabelled] = q.final[unlabelled]
     oof = q.oof.copy()
@@ -304,10 +305,16 @@ def _in_rows(values: Floats, rows: Labels, count: int) -> Floats:
     return out
 
 
-def _keep_absent(posterior: Combined, validation: ValidationRows) -> Combined:
-    """Takes classes without a clean row from the scores, since nothing was learnt about them.
+def _keep_absent(posterior: Combined, validation: ValidationRows, use_given: bool = False) -> Combined:
+    """Predicts classes without a clean row by what the clean rows of all others teach.
 
-    A clean row is predicted without its fold, so classes that only its fold has are among them.
+    A fit to rows that lack a class makes it too rare. A clean row is predicted without its fold, so classes that only
+    its fold has are among them.
+
+    Args:
+        posterior: Predictions of all classes.
+        validation: The clean rows.
+        use_given: Whether the predictions use given labels.
     """
     observed = validation.observed
     labels = observed.clean[validation.clean_rows]
@@ -317,10 +324,12 @@ def _keep_absent(posterior: Combined, validation: ValidationRows) -> Combined:
     }
     if not any(some.any() for some in absent.values()):
         return posterior
-    kept = uncalibrated(observed, validation.rows)
+    of_any_class = partial(calibrator_of_any_class, use_given=use_given)
 
     def mixed(some: Floats, rows: Labels, fold: int) -> Floats:
-        own = kept.predict(observed, rows, use_given=False)  # [m, C]
+        if not absent[fold].any():
+            return some
+        own = validation.fitted(of_any_class, fold).predict(observed, rows, use_given=use_given)  # [m, C]
         mine, others = own * absent[fold], np.where(absent[fold], 0, some)
         share, total = 1 - mine.sum(axis=1, keepdims=True), others.sum(axis=1, keepdims=True)
         shared = mine + share * others / np.maximum(total, 1e-12)

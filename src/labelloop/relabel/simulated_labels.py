@@ -35,6 +35,7 @@ from labelloop.types import FLOOR, MISSING, Floats, Labels
 DRAWS = 20  # simulated labels of a clean row under each noise model
 LEAST, MOST = 1e-3, 1.5  # of s
 STEPS = 50  # of EM
+ROWS_PER_ENTRY = 20  # noisy rows for each entry of T; with fewer, T follows chance, and one number may stand for it
 
 
 @dataclass(frozen=True)
@@ -136,15 +137,17 @@ class RightShare:
         q, given = alone.final[noisy].astype(np.float64), observed.given[noisy]
         clean = alone.oof[counted].astype(np.float64), validation.labels[counted]
         none, halves = np.zeros((classes, classes)), np.arange(len(noisy)) % 2
-        parts = []
+        by_entry, by_rate = [], []
         for half in (0, 1):
             rest = halves != half
-            if rest.sum() < classes**2:  # one number stands for the whole matrix
-                matrix = estimate_rate(q[rest], given[rest], none)
-            else:
+            one = estimate_rate(q[rest], given[rest], none)
+            by_rate.append(Intensity(one, q[~rest], given[~rest], *clean))
+            if rest.sum() >= classes**2:
                 matrix = estimate_transition(q[rest], given[rest], pairs=none, start=transition, steps=STEPS)
-            parts.append(Intensity(matrix, q[~rest], given[~rest], *clean))
-        return cls.of_parts(parts)
+                by_entry.append(Intensity(matrix, q[~rest], given[~rest], *clean))
+        enough = len(noisy) >= ROWS_PER_ENTRY * classes**2
+        found = [cls.of_parts(parts) for parts in (by_entry, [] if enough else by_rate) if parts]
+        return max(found, key=lambda share: share.value)
 
     @classmethod
     def of_parts(cls, parts: list[Intensity]) -> RightShare:
