@@ -40,6 +40,12 @@ def test_the_margin_by_hand():
     assert none.best_margin() == none.margin_of_gains(of_pairs(5)) == KEEP_ALL
 
 
+def test_counts_of_real_labels_contradict_changes_that_break_more_than_they_fix():
+    some = counts((0.9, 1, 0), (0.5, 0, 1), (0.3, 0, 1))
+    assert [some.contradict(np.full(3, margin)) for margin in (0.6, 0.4, 0.2)] == [0.0, 0.0, 1.0]
+    assert some.among(np.zeros(3, bool)).contradict(np.zeros(3)) == 0.0, "no pairs say nothing"
+
+
 def of_pairs(rows: int, error: float = 0.0, chance: float = 0.0) -> Sample:
     return Sample(np.ones(rows, bool), chance, error)
 

@@ -331,14 +331,15 @@ def look_at_changes(
     validation = noise.validation
     labels, given = validation.labels, validation.given
     classes = np.bincount(labels, minlength=validation.observed.num_classes)
-    trials = careful = [Trial(answer.oof, given)]
+    trials = [Trial(answer.oof, given)]
+    evidence = real = Evidence.of(validation, trials, classes)
     sample = None
     if simulate:
         share = RightShare.of(validation, alone, noise.transition)
         simulated = Simulated.of(noise, posterior_given, share.value, rng)
-        trials, careful, sample = simulated.likely, simulated.careful, Sample.of(validation, share.error)
-    evidence = Evidence.of(validation, careful, classes)
-    passed, bounded = _tests(evidence, validation, alone, sample)
+        trials, sample = simulated.likely, Sample.of(validation, share.error)
+        evidence = Evidence.of(validation, simulated.careful, classes)
+    passed, bounded = _tests(evidence, real, validation, alone, sample)
     sizes = answer.final.sum(axis=0, dtype=np.float64)
     guard, erased = evidence.guard(passed.all, classes, sizes, np.ones(len(labels), bool))
     fixed, broken = evidence.counts.above(passed.by_row)
@@ -362,6 +363,7 @@ def look_at_changes(
             handed = trial.returned(without, own, alone.oof, unchecked)
             expected[own, trial.model] += (handed == labels[own]) * expected.shape[1] * trial.share
     right = np.sum([trial.share * (trial.given == labels) for trial in trials], axis=0)
+    right = np.where(open_rows, right, given == labels)
     counted = (given != MISSING) | simulate
     hits = np.where(open_rows, np.nan_to_num(expected).mean(axis=1), cross_fitted.argmax(axis=1) == labels)
     shares = (float(values[counted].mean()) if counted.any() else 0.0 for values in (right, hits))
@@ -369,12 +371,13 @@ def look_at_changes(
 
 
 def _tests(
-    evidence: Evidence, validation: ValidationRows, alone: Combined, sample: Sample | None
+    evidence: Evidence, real: Evidence, validation: ValidationRows, alone: Combined, sample: Sample | None
 ) -> tuple[Tested, Tested]:
     """The test of changes; and the bound, where given labels are simulated and that did not pass.
 
     Args:
         evidence: The validation rows, and what changes would do to them.
+        real: The same with real given labels. Changes that break more of the few that there are do not pass.
         validation: The same rows.
         alone: P(y | x).
         sample: What the test of expected gains needs; None where given labels are real.
@@ -389,7 +392,7 @@ def _tests(
         passed = cross_fit(
             fold,
             lambda rows: counts.among(rows).margin_of_gains(sample.among(rows)),
-            lambda margins: counts.p_of_gains(margins, models, sample),
+            lambda margins: max(counts.p_of_gains(margins, models, sample), real.counts.contradict(margins)),
         )
     by_row = np.full(count, KEEP_ALL)
     if sample is None or passed.all < KEEP_ALL:

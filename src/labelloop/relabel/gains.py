@@ -91,6 +91,11 @@ class Counts:
         mine = self.lead > margin[self.row]
         return float(self.fixed[mine].sum()), float(self.broken[mine].sum())
 
+    def contradict(self, margin: Array) -> float:
+        """1 if changes with such margins break more labels than they fix, and 0 if not."""
+        fixed, broken = self.above(margin)
+        return float(broken > fixed)
+
     def best_margin(self) -> float:
         """The smallest margin whose net gain, one standard error below the count, is within one label of the best.
 

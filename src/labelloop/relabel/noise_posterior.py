@@ -90,10 +90,9 @@ class Noise:
         return found if self.by_row is None else [*found, self.by_row.of_labels(self.log_p(rows), labels)]
 
     def draw(self, rng: np.random.Generator) -> list[Labels]:
-        """Given labels for the validation rows, drawn from each estimate; paired ones keep their real one."""
+        """Given labels for the validation rows, drawn from each estimate."""
         validation = self.validation
-        drawn = [draw_labels(law, rng) for law in self.label_probs(validation.rows, validation.labels)]
-        return [np.where(validation.given != MISSING, validation.given, labels) for labels in drawn]
+        return [draw_labels(law, rng) for law in self.label_probs(validation.rows, validation.labels)]
 
     def posterior_given(self, rows: Labels, q: Floats, given: Labels) -> Floats:
         """P(y | x, ỹ) of some rows if these were their given labels, where q is P(y | x) [m, C]."""

@@ -78,7 +78,7 @@ class Simulated:
     def of(
         cls, noise: Noise, posterior_given: Callable[[Labels], Floats], share: float, rng: np.random.Generator
     ) -> Simulated:
-        """Draws labels for validation rows without one; others keep theirs.
+        """Draws labels for validation rows. The few that have one get others too: they must gain as noisy rows would.
 
         Careful trials are likely ones with less weight, and another trial for each noise model in which all labels are
         right, with so much weight that this share of all labels is.
@@ -89,18 +89,12 @@ class Simulated:
             share: The share of given labels that are right.
             rng: Draws the labels.
         """
-        validation = noise.validation
-        missing = validation.given == MISSING
-        draws = DRAWS if missing.any() else 1
-        labels = [noise.draw(rng) for _ in range(draws)]
+        rows, true = noise.validation.rows, noise.validation.labels
+        labels = [noise.draw(rng) for _ in range(DRAWS)]
         models = len(labels[0])
-        each = 1 / (draws * models)
+        each = 1 / (DRAWS * models)
         likely = [Trial(posterior_given(one), one, k, each) for of_all in labels for k, one in enumerate(of_all)]
-        if not missing.any():
-            return cls(likely, likely)
-        rows, true = validation.rows[missing], validation.labels[missing]
-        good = np.where(missing, validation.labels, validation.given)
-        posterior, careful = posterior_given(good), []
+        posterior, careful = posterior_given(true), []
         for k, law in enumerate(noise.label_probs(rows, true)):
             wrong = max(1 - float(law[np.arange(len(true)), true].mean()), 1e-9)
             more = min(max(1 - (1 - share) / wrong, 0.0), 1.0)
@@ -109,7 +103,7 @@ class Simulated:
                 for trial in likely
                 if trial.model == k
             ]
-            careful.append(Trial(posterior, good, k, more / models, 1 / (wrong * models)))
+            careful.append(Trial(posterior, true, k, more / models, 1 / (wrong * models)))
         return cls(likely, careful)
 
 
