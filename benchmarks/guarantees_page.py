@@ -97,12 +97,13 @@ that the prediction confirms can be certified. Ten pairs say more than a hundred
 A label is changed only where clean rows show that changes fix more labels than they break. The margin is chosen without each fold of clean rows and
 tested on it, so the test is fair although the rows choose.
 
-- With pairs: a sign test at 10%. If changes do no good, they are made in at most one run of ten.
-- Without pairs: a test at 10% of the gains that are expected with simulated given labels, under two estimates of the noise. The simulated labels are
+- With 20 pairs or more: a sign test at 10%. If changes do no good, they are made in at most one run of ten.
+- With fewer: a test at 10% of the gains that are expected with simulated given labels, under two estimates of the noise. The simulated labels are
   right as often as the noise estimate says, or as a second estimate says if that is more: the noise matrix then only tells where labels go, and one
   number how many. That number is found on rows that the matrix has not seen, and clean rows correct it where predictions are off. How uncertain it is
   counts in the test. The assumption: noise depends on the class, and labels are right at least as often where predictions are right as where they are
   wrong.
+  With 1 to 19 pairs, changes must not break more of the real labels than they fix, either.
 - Where that does not pass, a bound that needs neither pairs nor a noise model may: if predictions differ from the given labels in a share c of the rows
   with a confidence above some value, and are wrong with such confidence in a share e, changing these labels gains at least c − 2e. The test of e is exact
   for the noisy rows that there are, at 10%, if clean and noisy rows are alike; their confidences are compared by rank, since models are surer of rows

@@ -331,9 +331,8 @@ def look_at_changes(
     validation = noise.validation
     labels, given = validation.labels, validation.given
     classes = np.bincount(labels, minlength=validation.observed.num_classes)
-    trials = [Trial(answer.oof, given)]
+    trials, sample = [Trial(answer.oof, given)], None
     evidence = real = Evidence.of(validation, trials, classes)
-    sample = None
     if simulate:
         share = RightShare.of(validation, alone, noise.transition)
         simulated = Simulated.of(noise, posterior_given, share.value, rng)
@@ -362,10 +361,10 @@ def look_at_changes(
         for trial in trials if len(own) else ():
             handed = trial.returned(without, own, alone.oof, unchecked)
             expected[own, trial.model] += (handed == labels[own]) * expected.shape[1] * trial.share
-    right = np.sum([trial.share * (trial.given == labels) for trial in trials], axis=0)
-    right = np.where(open_rows, right, given == labels)
+    drawn = np.sum([trial.share * (trial.given == labels) for trial in trials], axis=0)
     counted = (given != MISSING) | simulate
     hits = np.where(open_rows, np.nan_to_num(expected).mean(axis=1), cross_fitted.argmax(axis=1) == labels)
+    right = np.where(open_rows, drawn, given == labels)
     shares = (float(values[counted].mean()) if counted.any() else 0.0 for values in (right, hits))
     return Changes(guard, erased, cross_fitted, expected.astype(np.float32), int(counted.sum()), *shares)
 
