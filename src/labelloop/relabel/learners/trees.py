@@ -65,14 +65,12 @@ def grow(inputs: Floats, labels: Labels, trees: int, seed: int, *, leaf: int, oo
     """
     classes, places = np.unique(labels, return_inverse=True)
     rows = np.ascontiguousarray(inputs, dtype=np.float32)
-    seeds = np.random.RandomState(seed).randint(ENDLESS, size=trees)
-    drawn = [_drawn(len(rows), int(each)) for each in seeds]
+    seeds = np.random.RandomState(seed).randint(ENDLESS, size=trees).tolist()
+    drawn = _drawn(len(rows), seeds)
     try:
         if not np.isfinite(rows).all():
             raise ValueError("cells without a number are left to scikit-learn")
-        grown = [
-            _grown(rows, places, len(classes), int(each), leaf, times) for each, times in zip(seeds, drawn, strict=True)
-        ]
+        grown = _grown(rows, places, len(classes), seeds, leaf, drawn)
     except (ImportError, TypeError, ValueError):  # the parts of a tree are not a public interface and may change
         grown = _grown_by_scikit_learn(rows, labels, trees, seed, leaf)
     return Forest(classes, grown, _oob_votes(grown, rows, len(classes), drawn) if oob else None)
@@ -98,26 +96,36 @@ def _grown_by_scikit_learn(inputs: Floats, labels: Labels, trees: int, seed: int
         return [tree.tree_ for tree in forest.fit(inputs, labels).estimators_]
 
 
-def _grown(rows: Floats, places: Labels, num_classes: int, seed: int, leaf: int, drawn: Labels) -> Any:
-    """One tree as scikit-learn's forest grows it: on a bootstrap sample, with √D columns tried for each split."""
+def _grown(
+    rows: Floats, places: Labels, num_classes: int, seeds: list[int], leaf: int, drawn: list[Labels]
+) -> list[Any]:
+    """Trees as scikit-learn's forest grows them: on bootstrap samples, with √D columns tried for each split."""
     from sklearn.tree._criterion import Gini
     from sklearn.tree._splitter import BestSplitter, RandomSplitter
     from sklearn.tree._tree import DepthFirstTreeBuilder, Tree
 
-    sizes = np.array([num_classes], dtype=np.intp)
-    columns = max(1, int(np.sqrt(rows.shape[1])))
-    random = np.random.RandomState(seed)
+    sizes, wanted = np.array([num_classes], dtype=np.intp), places.astype(np.float64)[:, None]
+    width, columns = rows.shape[1], max(1, int(np.sqrt(rows.shape[1])))
     kind = RandomSplitter if num_classes > MANY else BestSplitter
+    random = np.random.RandomState(0)  # seeded anew for every tree, which is faster than a new one
     splitter = kind(Gini(1, sizes), columns, leaf, 0.0, random, None)
-    tree = Tree(rows.shape[1], sizes, 1)
     builder = DepthFirstTreeBuilder(splitter, max(2, 2 * leaf), leaf, 0.0, ENDLESS, 0.0)
-    builder.build(tree, rows, places.astype(np.float64)[:, None], drawn.astype(np.float64), None)
-    return tree
+    grown = []
+    for seed, times in zip(seeds, drawn, strict=True):
+        random.seed(seed)
+        tree = Tree(width, sizes, 1)
+        builder.build(tree, rows, wanted, times.astype(np.float64), None)
+        grown.append(tree)
+    return grown
 
 
-def _drawn(rows: int, seed: int) -> Labels:
-    """How often each row was drawn for the tree with this seed [n]."""
-    return np.bincount(np.random.RandomState(seed).randint(0, rows, rows, dtype=np.int32), minlength=rows)
+def _drawn(rows: int, seeds: list[int]) -> list[Labels]:
+    """How often each row was drawn for the trees with these seeds, [n] each."""
+    random, found = np.random.RandomState(0), []
+    for seed in seeds:
+        random.seed(seed)
+        found.append(np.bincount(random.randint(0, rows, rows, dtype=np.int32), minlength=rows))
+    return found
 
 
 def _oob_votes(trees: list[Any], rows: Floats, num_classes: int, drawn: list[Labels]) -> Array:
