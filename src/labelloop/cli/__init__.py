@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import gc
 import io
 import os
 import re
@@ -50,6 +51,7 @@ ARGUMENTS = (  # that messages name, and that have a flag of the same name
 FLAGS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
 FLAGS |= {"labels_path": "--labels", "text_columns": "--text"}
 INTERRUPTED = 130
+COLLECT_AFTER = 50_000  # new objects; by default after 700, and a tenth of a small fit goes into looking at torch's own
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 ONE_LINE = CONTROL | {ord(mark): " " for mark in "\n\t"}  # of a message, which may quote a library or a stranger
 ENDED = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -83,6 +85,7 @@ def _main(given: Sequence[str]) -> int:
     named = given[:1] if given and given[0] in COMMANDS else COMMANDS  # a command needs no flags of others
     options = make_parser(named).parse_args(given)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning threads slow each other down; torch reads it once
+    gc.set_threshold(COLLECT_AFTER)
     warnings.showwarning = show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

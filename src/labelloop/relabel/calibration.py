@@ -322,10 +322,13 @@ def shared_calibrator(observed: Observations, rows: Labels, strength: float, *, 
         np.full(sources, TEMPERATURE_STRENGTH), np.full(sources * classes, strength), np.full(classes, BIAS_STRENGTH),
         [WORTH_STRENGTH], np.full(classes, strength),
     ])  # fmt: skip
-    cuts = np.cumsum([sources, sources * classes, classes, 1])
+    a, b, c, d = np.cumsum([sources, sources * classes, classes, 1]).tolist()
+
+    def parts(flat: Array) -> tuple[Array, Array, Array, Array, Array]:
+        return flat[:a], flat[a:b], flat[b:c], flat[c:d], flat[d:]
 
     def loss(flat: Array) -> tuple[float, Array]:
-        tau, delta, bias, gamma, differ = np.split(flat, cuts)
+        tau, delta, bias, gamma, differ = parts(flat)
         slopes = (tau[:, None] + delta.reshape(sources, classes)).astype(kind, copy=False)
         logits = np.einsum("msc,sc->mc", scores, slopes) + bias.astype(kind, copy=False)
         if use_given:
@@ -344,7 +347,7 @@ def shared_calibrator(observed: Observations, rows: Labels, strength: float, *, 
             slope += [[0.0], np.zeros(classes)]
         return float(value), np.concatenate(slope) + firm * away
 
-    tau, delta, bias, gamma, differ = np.split(descend(loss, centre), cuts)
+    tau, delta, bias, gamma, differ = parts(descend(loss, centre))
     worth = gamma + differ if use_given else np.zeros(classes)
     return SharedCalibrator(tau[:, None] + delta.reshape(sources, classes), bias, worth)
 
