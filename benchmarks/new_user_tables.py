@@ -120,9 +120,17 @@ def file_name(name: str) -> str:
     return name.lower().replace(" ", "-")
 
 
-def make_case(name: str, seed: int, clean_rows: int, paired: bool) -> Case:
-    """Wrong labels, half of them the next class and half any other; clean rows drawn at random."""
-    frame, labels = load(name)
+def make_case(name: str, seed: int, clean_rows: int, paired: bool, rows: tuple[Any, np.ndarray] | None = None) -> Case:
+    """Wrong labels, half of them the next class and half any other; clean rows drawn at random.
+
+    Args:
+        name: Of the table.
+        seed: Draws all of this.
+        clean_rows: How many.
+        paired: Whether they keep their given labels.
+        rows: Only some columns and labels of the table; all of it by default.
+    """
+    frame, labels = load(name) if rows is None else rows
     classes, true = np.unique(labels, return_inverse=True)
     rng, count = stream(seed, f"new-user-{name}"), len(classes)
     other = (true + 1 + rng.integers(max(count - 1, 1), size=len(true))) % count

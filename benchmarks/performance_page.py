@@ -27,6 +27,7 @@ TITLES = {
     "fit": "How `fit` grows with rows: 256 features, 100 classes, one row in a hundred clean",
     "larger": "A folder of Parquet parts that is larger than the limit",
     "correct": "`correct` on a stream",
+    "small": "Whole commands on tables of about 400 rows, beside cleanlab",
     "processes": "Two processes, each with one thread",
     "decoding": "Decoding",
     "settings": "Settings that are off by default",
@@ -115,6 +116,9 @@ def _notes(lines: list[Mapping[str, Any]]) -> list[str]:
                 f"- In wall time, two processes took {low:.2f} to {high:.2f} times as long as one. The ideal is 0.5, on a quiet machine with a"
                 " processor for each."
             )
+        if "by_table" in about:
+            each = ", ".join(f"{name} {statistics.median(taken):.1f}" for name, taken in about["by_table"].items())
+            found.append(f"- {entry['name'].partition(', the slowest')[0]}: {each} s.")
         if "anonymous_mib" in about:
             over = entry["value"] - parse_bytes(about["limit"]) / 2**20
             found.append(

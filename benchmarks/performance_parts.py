@@ -19,6 +19,7 @@ import torch
 from clocks import Measured, Target, Usage, in_turns, labelloop, one_thread, ratios
 from made_rows import arrays, write_parts
 from processes import compared
+from small_tables import ROWS, TABLES, small_tables
 from torch.nn import functional as F
 
 from labelloop.data.datasets import load_dataset
@@ -51,6 +52,7 @@ class Sizes:
         streamed: Rows of probabilities that `correct` streams.
         limit: For both, as `--max-memory` takes it.
         wide: Rows and features of a folder of parts that is larger than a limit of 1 GiB.
+        tables: Small tables for whole commands.
     """
 
     rows: int = 20_000
@@ -62,6 +64,7 @@ class Sizes:
     streamed: int = 500_000
     limit: str = "1G"
     wide: tuple[int, int] = (120_000, 2304)
+    tables: int = len(TABLES)
 
 
 QUICK = Sizes()
@@ -70,7 +73,8 @@ FULL = Sizes(
     streamed=10_000_000, limit="3G",
 )  # fmt: skip
 TINY = Sizes(
-    rows=400, images=64, repeats=1, small=300, classes=(3, 6, 12), clean=(40, 80, 160), streamed=2_000, wide=(300, 16)
+    rows=400, images=64, repeats=1, small=300, classes=(3, 6, 12), clean=(40, 80, 160), streamed=2_000, wide=(300, 16),
+    tables=1,
 )  # fmt: skip
 
 
@@ -330,6 +334,12 @@ def correct_rows(sizes: Sizes) -> list[Measured]:
     ]  # fmt: skip
 
 
+def small(sizes: Sizes) -> list[Measured]:
+    """Whole commands on tables of 400 rows, beside cleanlab."""
+    names = list(TABLES)[: sizes.tables]
+    return small_tables(names, min(ROWS, sizes.rows), max(1, sizes.repeats // 5))
+
+
 def processes(sizes: Sizes) -> list[Measured]:
     """An epoch of images shared by two processes: what each of them and both together work, by what one alone does."""
     rows = max(sizes.images // 256, 1) * 128
@@ -401,4 +411,5 @@ PARTS: dict[str, Callable[[Sizes], list[Measured]]] = {
     "decoding": decoding,
     "processes": processes,
     "settings": settings,
+    "small": small,
 }

@@ -95,6 +95,7 @@ def _without_checks(
         )  # fmt: skip
         if task[0] == EVALUATE:
             value, slope = loss(x)
+            slope = np.asarray(slope, np.float64)
         elif task[0] == ITERATED:
             iterations += 1
             if iterations >= maxiter:
