@@ -61,15 +61,22 @@ def fit_logistic(x: Array, targets: Array, centre: Array, strength: Array) -> Ar
     return descend(loss, centre.ravel()).reshape(centre.shape)
 
 
-def descend(loss: Callable[[Array], tuple[float, Array]], start: Array, **options: float) -> Array:
+def descend(
+    loss: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    *,
+    maxiter: int = 300,
+    maxcor: int = 20,
+    ftol: float = 1e-6,
+) -> Array:
     """Minimises a function that returns its value and its gradient, in one thread: two wait for each other mostly."""
-    options = {"maxiter": 300, "maxcor": 20, "ftol": 1e-6} | options
     before = [(library, library.get_num_threads()) for library in _libraries()]
     try:
         for library, _ in before:
             library.set_num_threads(1)
         if scipy.__version__.startswith(KNOWN):
-            return _without_checks(loss, start, **options)
+            return _without_checks(loss, start, maxiter=maxiter, maxcor=maxcor, ftol=ftol)
+        options = {"maxiter": maxiter, "maxcor": maxcor, "ftol": ftol}
         return minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
     finally:
         for library, threads in before:
@@ -82,7 +89,8 @@ def _without_checks(
     """What `minimize` does, bit for bit, in half of the time: it checks and copies more than small fits compute."""
     from scipy.optimize import _lbfgsb
 
-    x, value, slope = np.array(start, np.float64), np.array(0.0), np.zeros(start.size)
+    x, slope = np.array(start, np.float64), np.zeros(start.size)
+    value: Any = np.array(0.0)
     bounds, kinds = np.zeros((2, x.size)), np.zeros(x.size, np.int32)  # of kind 0: there are none
     numbers = np.zeros(2 * maxcor * x.size + 5 * x.size + 11 * maxcor**2 + 8 * maxcor)
     places, of_search, flags = np.zeros(3 * x.size, np.int32), np.zeros(2, np.int32), np.zeros(4, np.int32)
