@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from labelloop.relabel.calibration import Observations, clean_logistic, shared_calibrator
@@ -61,25 +60,3 @@ def test_fits_take_one_thread_and_leave_the_others_as_they_were():
         assert most() == usual
     assert set(seen) == {1}
     assert most() == before
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("options", [{}, {"maxiter": 3}, {"maxcor": 10, "ftol": 1e-8}])
-def test_without_checks_a_fit_is_that_of_scipy_bit_for_bit(options, kind, monkeypatch):
-    x = np.random.default_rng(0).normal(size=(40, 6))
-    y, calls = (x[:, 0] + 0.3 * x[:, 1] > 0.2) * 1.0, []
-
-    def loss(weights):
-        calls.append(weights.copy())
-        margin = x @ weights
-        value = np.logaddexp(0, margin).sum() - y @ margin + 0.5 * weights @ weights
-        return float(value), (x.T @ (1 / (1 + np.exp(-margin)) - y) + weights).astype(kind)
-
-    found = []
-    for versions in (f"{scipy.__version__}", "none"):  # without checks, by `minimize`
-        monkeypatch.setattr(logistic, "KNOWN", versions)
-        calls.clear()
-        found.append((logistic.descend(loss, np.ones(6), **options), np.array(calls)))
-    (ours, our_calls), (theirs, their_calls) = found
-    assert ours.tobytes() == theirs.tobytes()
-    assert our_calls.tobytes() == their_calls.tobytes()
