@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UsageError(ValueError):
@@ -16,6 +17,15 @@ class DataError(ValueError):
 
 class ElsewhereError(DataError):
     """What another process of the same run refuses, and says. This one only ends."""
+
+
+def check_output(path: Path, *endings: str, overwrite: bool) -> None:
+    """Refuses to write a file of another kind, or in place of one that may not be replaced."""
+    if path.suffix not in endings:
+        ending = path.suffix or "a name without an ending"
+        raise UsageError(f"{path}: cannot write {ending!r}; give a name that ends in {' or '.join(endings)}")
+    if path.exists() and not overwrite:
+        raise DataError(f"{path} exists; give another name, or --overwrite")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

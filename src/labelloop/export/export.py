@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.errors import DataError, UsageError, nearest, some
+from labelloop.errors import DataError, UsageError, check_output, nearest, some
 from labelloop.export import other_formats, table_files
 from labelloop.export.decision import Decision, decide, marked, only_certified, with_reviews, write_changes
 from labelloop.export.model_card import write_model
@@ -132,8 +132,8 @@ def _all_or_none(steps: list[tuple[Path, Callable[[], object]]]) -> None:
 def _export_run(run: Run, to: str, output: Path | None, orientation: str, what: str, safe_cells: bool) -> str:
     """The exports that need only the run: label issues, noise matrix and model."""
     output = output or Path(f"{run.path.name}-{to}{'' if to == 'model' else '.csv'}")
-    if to == "issues" and output.suffix not in (".csv", ".parquet"):
-        raise UsageError(f"{output}: issues are written as .csv or .parquet; choose one of these extensions")
+    if to == "issues":
+        check_output(output, ".csv", ".parquet", overwrite=True)  # `marked` refuses what exists
     with marked(output, (), what) as done:
         if done:
             pass

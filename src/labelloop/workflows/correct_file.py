@@ -19,7 +19,7 @@ from labelloop.data.readers.arrow_file import open_columns, parts_of
 from labelloop.data.readers.csv_file import ending_of
 from labelloop.data.readers.hub import read_hub_dataset
 from labelloop.data.table import Table
-from labelloop.errors import DataError, UsageError
+from labelloop.errors import DataError, UsageError, check_output
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
 from labelloop.relabel.estimate import estimate_lines
@@ -53,11 +53,6 @@ class Outputs:
     overwrite: bool = False
     report: bool = True
 
-    def __post_init__(self) -> None:
-        if self.file is not None and self.file.suffix not in (".csv", ".parquet"):
-            ending = self.file.suffix or "a name without an ending"
-            raise UsageError(f"{self.file}: cannot write {ending!r}; .csv or .parquet")
-
 
 def correct_file(
     path: Path,
@@ -85,8 +80,8 @@ def correct_file(
     """
     if not dry_run and to.file is None and to.folder is None:
         raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
-    if not dry_run and to.file is not None and to.file.exists() and not to.overwrite:
-        raise DataError(f"{to.file} exists; give another name, or --overwrite")
+    if to.file is not None:
+        check_output(to.file, ".csv", ".parquet", overwrite=to.overwrite or dry_run)
     with memory_limit(max_memory, to.folder or to.file):
         found = read_sources(path, options, pred_probs_columns, class_names)
         table = found.table

@@ -18,7 +18,7 @@ from labelloop.data.columns import names_of_array
 from labelloop.data.image_files import Unreadable
 from labelloop.data.readers import ReadOptions, kind_of, read_table
 from labelloop.data.table import Table
-from labelloop.errors import DataError, UsageError, some
+from labelloop.errors import DataError, UsageError, check_output, some
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
 from labelloop.runs.files import write_atomically
@@ -168,10 +168,7 @@ def embed_file(path: Path, options: ReadOptions, output: Path, *, overwrite: boo
         overwrite: Whether to replace it.
         device: The device to encode on.
     """
-    if output.suffix != ".npz":
-        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; give an .npz file")
-    if output.exists() and not overwrite:
-        raise DataError(f"{output} exists; give another name, or --overwrite")
+    check_output(output, ".npz", overwrite=overwrite)
     if options.encoder is None and options.text_columns:
         options = replace(options, encoder=WORDS)
     if options.encoder is None:

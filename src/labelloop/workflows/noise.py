@@ -23,7 +23,7 @@ from labelloop.data.datasets.labelled import places
 from labelloop.data.problem import classes_of
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import Table, from_arrays
-from labelloop.errors import DataError, UsageError, nearest, some
+from labelloop.errors import DataError, UsageError, check_output, nearest, some
 from labelloop.noise import NOISES, Noisy, realised_rate
 from labelloop.runs.files import read_parquet, write_atomically
 from labelloop.seeds import stream, whole_seed
@@ -133,10 +133,7 @@ def make_noise_file(
         columns: How to read the table.
         overwrite: Whether to replace `output`.
     """
-    if output.suffix != ".parquet":
-        raise UsageError(f"{output}: a noise file is a .parquet file")
-    if output.exists() and not overwrite:
-        raise DataError(f"{output} exists; give another name, or --overwrite")
+    check_output(output, ".parquet", overwrite=overwrite)
     table, inputs = _source(source, columns or ReadOptions())
     if table.labels is None:
         raise DataError(f"{source} has no labels to corrupt; name their column with label_column")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from labelloop.data.columns import NEVER_FEATURES, plain
 from labelloop.data.readers.arrow_file import own_columns
-from labelloop.errors import DataError, UsageError
+from labelloop.errors import DataError, UsageError, check_output
 from labelloop.progress import clock
 from labelloop.relabel.estimate import MIN_CLEAN
 from labelloop.report.facts import unproved
@@ -101,9 +101,8 @@ def _new_file(folder: Path, output: Path | None, count: int) -> Path:
     output = folder / "verify.csv" if output is None else output
     if count < 1:
         raise UsageError(f"count must be at least 1, not {count}")
-    if output.suffix != ".csv":
-        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv")
-    if output.exists():
+    check_output(output, ".csv", overwrite=True)
+    if output.exists():  # never to be replaced
         raise DataError(f"{output} exists, and may hold your work; give another name with --output")
     return output
 
