@@ -258,7 +258,7 @@ def _ending(to: Outputs, table: Table) -> str:
         lines.append(next_steps(to.folder, table.origin))
     else:
         lines.append("next: with --output-dir RUN you can look at the changes and decide (`labelloop review RUN`)")
-    return "\n".join([*lines, *(f"hint: {text}" for text in [hint(table)] if text)])
+    return "\n".join(lines + hint(table))
 
 
 def _summary(result: CorrectionResult) -> str:

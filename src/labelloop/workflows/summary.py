@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from labelloop.data.columns import Feature, SchemaSummary
 from labelloop.data.frames import in_their_type
 from labelloop.data.problem import classes_of, encoded
 from labelloop.data.table import Table
-from labelloop.errors import some
+from labelloop.errors import some, with_flags
 from labelloop.relabel.estimate import BOUNDS
 from labelloop.runs.run_json import export_name
 from labelloop.types import MISSING
@@ -37,20 +36,11 @@ def schema_text(table: Table) -> str:
     if clean_file:
         lines.append(f"  clean labels: from {clean_file}")
     lines += _features(table, schema)
-    lines += [f"  left out: {out.column!r} ({_with_flags(out.why)})" for out in schema.left_out]
-    lines += [f"  {_with_flags(remark)}" for remark in schema.remarks]
+    lines += [f"  left out: {out.column!r} ({with_flags(out.why)})" for out in schema.left_out]
+    lines += [f"  {with_flags(remark)}" for remark in schema.remarks]
     if table.unreadable:
         lines.append(f"  unreadable: {len(table.unreadable)} images, such as {table.unreadable[0].path}")
     return "\n".join([*lines, *_classes(table)])
-
-
-def _with_flags(text: str) -> str:
-    """Options that overrule a decision, as flags."""
-    return re.sub(r"(?<=\s)(trust_columns|category_columns|leave_out|id_column|text_columns)\b", _flag, text)
-
-
-def _flag(found: re.Match[str]) -> str:
-    return "--text" if found[1] == "text_columns" else f"--{found[1].replace('_', '-')}"
 
 
 def _features(table: Table, schema: SchemaSummary) -> Iterator[str]:
