@@ -313,15 +313,12 @@ class Session:
             raise UsageError(f"there is no row {row!r}; rows go from 0 to {len(self.ids) - 1}")
         if self.rows.corrected[row] == MISSING:
             raise UsageError(f"row {row} has no label in the run: it is a test row, and must not be used for training")
-        if action == "keep":
-            label = self._name(self.rows.given[row])
-        elif action == "accept":
-            label = self._name(self.rows.corrected[row])
-        elif action in ("unsure", "skip"):
-            label = None
-        elif action != "label":
+        given, corrected = (self._name(labels[row]) for labels in (self.rows.given, self.rows.corrected))
+        said = {"keep": given, "accept": corrected, "label": label, "unsure": None, "skip": None}
+        if str(action) not in said:
             raise UsageError(f"unknown answer {action!r}; keep, accept, label, unsure or skip")
-        if action in ("keep", "accept", "label") and label not in self.classes:
+        label = said[str(action)]
+        if action not in ("unsure", "skip") and label not in self.classes:
             raise UsageError(f"row {row}: {label!r} is not a class of the run; choose one of its classes")
         key, queue, batch = one.get("key"), one.get("queue"), one.get("batch")
         if not isinstance(key, str) or not 8 <= len(key) <= 80:
