@@ -170,13 +170,8 @@ def refit_run(
         report: Whether to write report.html into it.
     """
     stored = read_stored_run(folder)
-    if clean_file is None:
-        labels, random = decided_labels(folder, stored.run.classes, len(stored.clean)), list(random_reviewed(folder))
-    else:
-        labels, random = new_clean_labels(stored, clean_file), []
-    by_chance = np.isin(np.arange(len(labels)), random) | random_sample
-    clean, new = np.where(labels != MISSING, labels, stored.clean), (labels != MISSING) & (stored.clean == MISSING)
-    again = replace(stored, clean=clean, validation=stored.validation | (new & by_chance))  # what was clean, as it did
+    again = _with_new_labels(stored, folder, clean_file, random_sample)
+    clean, new = again.clean, int(((again.clean != MISSING) & (stored.clean == MISSING)).sum())
     with clock("correcting labels"):
         targets, posterior, found = corrected(again)
     guard, before = None if found is None else found.guard, stored.run.record
@@ -192,7 +187,7 @@ def refit_run(
         versions=versions(),
         rounds=(),
         estimate=judged,
-        about={**about, "refitted_from": str(folder), "newly_verified": int(new.sum())},
+        about={**about, "refitted_from": str(folder), "newly_verified": new},
     )
     destination = RunFolder(output_dir, overwrite=overwrite, replaces="refit")
     with destination.recording(record):
@@ -208,7 +203,7 @@ def refit_run(
     return "\n".join(
         [
             *([f"{path} has changed since {stored.run.path} read it; {AS_IT_WAS}"] if path else []),
-            f"{new.sum()} new clean rows, {(clean != MISSING).sum()} clean rows in all",
+            f"{new} new clean rows, {(clean != MISSING).sum()} clean rows in all",
             f"{moved} corrected labels have changed",
             *([guard["line"]] if guard else []),
             *estimate_lines(judged),
@@ -216,6 +211,17 @@ def refit_run(
             next_steps(output_dir, record.source),
         ]
     )
+
+
+def _with_new_labels(stored: StoredRun, folder: Path, clean_file: Path | None, random_sample: bool) -> StoredRun:
+    """The same run with more clean labels. Of the new rows, those drawn by chance judge; the others as they did."""
+    if clean_file is None:
+        labels, random = decided_labels(folder, stored.run.classes, len(stored.clean)), list(random_reviewed(folder))
+    else:
+        labels, random = new_clean_labels(stored, clean_file), []
+    clean, new = np.where(labels != MISSING, labels, stored.clean), (labels != MISSING) & (stored.clean == MISSING)
+    by_chance = np.isin(np.arange(len(labels)), random) | random_sample
+    return replace(stored, clean=clean, validation=stored.validation | (new & by_chance))
 
 
 def _new_labels(stored: StoredRun, clean: Labels, targets: Floats) -> pa.Table:
