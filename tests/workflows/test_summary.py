@@ -148,11 +148,10 @@ def test_bounds_without_pairs_are_named_and_no_value_between_them_is_shown():
     noisy = rng.integers(2, size=40)
     alone = InputsAlone(noisy, np.full(40, 0.8), clean, np.full(12, 0.8), noisy, noisy)
     found = estimate(np.eye(2, dtype=np.float32)[clean], given, clean, alone=alone)
-    result = CorrectedRows()
     names, no = ["a", "b"] * 20, [False] * 40
-    result.labels = pa.table({"given_label": names, "corrected_label": names, "verified": no, "changed": no})
-    result.classes = np.array(["a", "b"])
-    result.estimate = found
+    labels = pa.table({"given_label": names, "corrected_label": names, "verified": no, "changed": no})
+    arrays = dict.fromkeys(("corrected_labels", "corrected_proba", "label_score", "predicted_proba"), np.zeros(0))
+    result = CorrectedRows(labels=labels, classes=np.array(["a", "b"]), estimate=found, **arrays)
     low, high = (100 * found["corrected_label_accuracy"][end] for end in ("low", "high"))
     assert f"{low:.1f} to {high:.1f}% right (95% bounds without pairs)" in repr(result)
     assert any(f"{low:.1f}% to {high:.1f}% (95% bounds without pairs" in line for line in estimate_lines(found))

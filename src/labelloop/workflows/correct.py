@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import decode, text_of
@@ -25,7 +24,7 @@ from labelloop.relabel.estimate import estimate, inputs_alone
 from labelloop.relabel.relabel import MIN_PAIRS
 from labelloop.runs.labels import label_table
 from labelloop.runs.result_files import RowArrays, row_arrays
-from labelloop.runs.run_json import RunRecord, data_record
+from labelloop.runs.run_json import RunRecord, data_record, versions
 from labelloop.runs.survey import Survey
 from labelloop.seeds import whole_seed
 from labelloop.splits import one_hot
@@ -40,7 +39,7 @@ LISTS = (
 SUM_TOLERANCE = 0.01  # probabilities stored in half precision are off by up to 0.003
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class CorrectionResult(CorrectedRows):
     """What `correct` returns. Rows are in the order they came in.
 
@@ -66,36 +65,36 @@ class CorrectionResult(CorrectedRows):
         own: Your data frame, or what you gave with an index; None for arrays and files.
     """
 
-    corrected_labels: NDArray
-    corrected_proba: Floats
-    label_score: Floats
-    predicted_proba: Floats
     cross_fitted_proba: Floats
-    classes: NDArray
     weights: dict[str, float]
     weights_without_label: dict[str, float]
     clean_rows: dict[str, int]
     data: dict[str, Any]
-    estimate: dict[str, Any]
     guard: dict[str, Any]
-    labels: pa.Table
     rows: RowArrays | None
-    own: Any = None
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary and the report."""
         from labelloop.report.html import in_notebook
 
-        record = RunRecord(
-            kind="correct",
-            method="correct",
-            data=self.data,
-            state="finished",
-            labels_from="correct",
-            estimate=self.estimate,
-            about={"weights": self.weights, "weights_without_label": self.weights_without_label},
-        )
-        return in_notebook(Survey(None, record.to_json(), [], self.labels, self.corrected_proba))
+        return in_notebook(Survey(None, record_of(self).to_json(), [], self.labels, self.corrected_proba))
+
+
+def record_of(result: CorrectionResult, seed: int = 0, origin: Mapping[str, Any] | None = None) -> RunRecord:
+    """The content of run.json."""
+    return RunRecord(
+        kind="correct",
+        method="correct",
+        seed=seed,
+        data=result.data,
+        versions=versions(),
+        source=None if origin is None else {**origin, "class_names": result.data["classes"]},
+        state="finished",
+        stop_reason="nothing to train",
+        labels_from="correct",
+        estimate=result.estimate,
+        about={"weights": result.weights, "weights_without_label": result.weights_without_label, "guard": result.guard},
+    )
 
 
 def correct(

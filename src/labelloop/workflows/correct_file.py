@@ -25,10 +25,9 @@ from labelloop.progress import clock
 from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
-from labelloop.runs.run_json import RunRecord, versions
 from labelloop.trust import NO_ARCHIVE
 from labelloop.types import Floats
-from labelloop.workflows.correct import CorrectionResult, correct_table
+from labelloop.workflows.correct import CorrectionResult, correct_table, record_of
 from labelloop.workflows.encode import hint, read_inputs
 from labelloop.workflows.ending import leave_preview, leave_report
 from labelloop.workflows.summary import next_steps, result_text, schema_text
@@ -201,19 +200,7 @@ def _readable(table: Table) -> Table:
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
     """Writes a run folder like that of `fit`, without a model."""
-    record = RunRecord(
-        kind="correct",
-        method="correct",
-        seed=seed,
-        data=result.data,
-        versions=versions(),
-        source=None if table.origin is None else {**table.origin, "class_names": result.data["classes"]},
-        state="finished",
-        stop_reason="nothing to train",
-        labels_from="correct",
-        estimate=result.estimate,
-        about={"weights": result.weights, "weights_without_label": result.weights_without_label, "guard": result.guard},
-    )
+    record = record_of(result, seed, table.origin)
     with folder.recording(record):
         folder.write_targets(result.corrected_proba)
         folder.write_labels(result.labels)

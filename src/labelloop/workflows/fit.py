@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from labelloop.config.base import DEFAULT_METHOD, DEFAULT_RECIPE, TrainingConfig, method_of
@@ -45,7 +45,7 @@ from labelloop.workflows.ending import leave_preview, leave_report
 from labelloop.workflows.summary import CorrectedRows
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Result(CorrectedRows):
     """What `fit` returns. Rows are in the order they came in.
 
@@ -73,21 +73,13 @@ class Result(CorrectedRows):
     """
 
     model: TrainedModel
-    corrected_labels: NDArray
-    corrected_proba: Floats
-    label_score: Floats
-    predicted_proba: Floats
-    classes: NDArray
     history: tuple[dict[str, Any], ...]
     rounds: tuple[dict[str, Any], ...]
     labels_from: str
-    estimate: dict[str, Any]
     stop_reason: str
     config: TrainingConfig
     output_dir: Path | None
-    labels: pa.Table
     record: RunRecord
-    own: Any = None
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary and the report."""

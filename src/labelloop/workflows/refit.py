@@ -176,9 +176,8 @@ def refit_run(
         targets, posterior, found = corrected(again)
     guard, before = None if found is None else found.guard, stored.run.record
     judged, used = _judged(again, posterior, found), np.asarray(~np.isnan(targets).any(axis=1), bool)
-    about = {**before.about, "guard": guard}  # not the old guard's decision, since the labels are new
-    if guard is None:
-        del about["guard"]
+    about = {key: value for key, value in before.about.items() if key != "guard"}  # its decision was on other labels
+    about |= {"refitted_from": str(folder), "newly_verified": new} | ({"guard": guard} if guard else {})
     counts = data_record(before.data["source"], before.data["classes"], again.given, clean, used)
     record = replace(
         before,
@@ -187,7 +186,7 @@ def refit_run(
         versions=versions(),
         rounds=(),
         estimate=judged,
-        about={**about, "refitted_from": str(folder), "newly_verified": new},
+        about=about,
     )
     destination = RunFolder(output_dir, overwrite=overwrite, replaces="refit")
     with destination.recording(record):

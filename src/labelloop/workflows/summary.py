@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from labelloop.data.table import Table
 from labelloop.errors import some, with_flags
 from labelloop.relabel.estimate import BOUNDS
 from labelloop.runs.run_json import export_name
-from labelloop.types import MISSING
+from labelloop.types import MISSING, Floats
 
 CLASSES = 30  # the most classes that are listed one by one
 LONGEST = 60  # the most characters of a class name that are shown
@@ -175,13 +176,18 @@ def _percent(share: Mapping[str, Any] | None) -> str:
     return "-" if share is None else f"{100 * share['value']:.0f}% ({100 * share['low']:.0f}-{100 * share['high']:.0f})"
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class CorrectedRows:
     """What every result has: your rows with the corrected labels, and one line that sums it up."""
 
-    labels: pa.Table
+    corrected_labels: NDArray
+    corrected_proba: Floats
+    label_score: Floats
+    predicted_proba: Floats
     classes: NDArray
     estimate: dict[str, Any]
-    own: Any
+    labels: pa.Table
+    own: Any = None
 
     @property
     def frame(self) -> Any:
