@@ -331,7 +331,7 @@ def other_test_rows(folder: Path) -> None:
     [
         (other_features, "other rows"),
         (another_label, "other rows"),
-        (other_names, "classes ant, bee, cat, not ant, bee, cow"),
+        (other_names, "classes = ['ant', 'bee', 'cat'], not ['ant', 'bee', 'cow']"),
         (other_test_rows, "other test rows"),
     ],
 )

@@ -309,19 +309,13 @@ def _check_epoch(folder: RunFolder) -> None:
 def _check_same_run(stored: RunRecord, run: RunRecord, folder: Path) -> None:
     """Refuses to resume with other settings or other rows, and says which."""
     advice = "resume with what the run was started with, or start a new one in another folder"
-    for key in ("method", "seed"):
-        before, now = getattr(stored, key), getattr(run, key)
-        if before != now:
-            raise DataError(f"{folder} was started with {key} {before!r}, not {now!r}; {advice}")
-    settings, new = flat(stored.config), flat(run.config)
-    for key in (*new, *(settings.keys() - new.keys())):
-        if settings.get(key) != new.get(key):
-            raise DataError(f"{folder} was started with {key} = {settings.get(key)!r}, not {new.get(key)!r}; {advice}")
-    if stored.data["classes"] != run.data["classes"]:
-        raise DataError(
-            f"{folder} was started with the classes {', '.join(stored.data['classes'])}, not "
-            f"{', '.join(run.data['classes'])}; {advice}"
-        )
+    old, new = (
+        {"method": one.method, "seed": one.seed, **flat(one.config), "classes": one.data["classes"]}
+        for one in (stored, run)
+    )
+    for key in (*new, *(old.keys() - new.keys())):
+        if old.get(key) != new.get(key):
+            raise DataError(f"{folder} was started with {key} = {old.get(key)!r}, not {new.get(key)!r}; {advice}")
     if stored.data["sha256"] != run.data["sha256"]:
         raise DataError(
             f"{folder} was started with other rows ({stored.data['rows']} rows of {stored.data['source']}) than "

@@ -186,7 +186,8 @@ def fit(
     named = label is not None or clean is not None or columns is not None
     if named and (y is not None or not (is_frame(X) or is_path(X))):
         raise UsageError("label, clean and columns are about a data frame or a file that holds the labels too")
-    table, own = _table_of(X, y, y_clean, read_options(columns, label, clean), encoder, (train_encoder, device))
+    how = read_options(columns, label, clean)
+    table, own = table_of(X, y, y_clean, how, encoder, train_encoder, device, progress)
     table = _with(table, ids, extra, class_names)
     test = None
     if X_test is not None:  # its categories become the same columns
@@ -199,18 +200,24 @@ def fit(
     elif not isinstance(config, kind := type(recipe_config(method))):
         raise UsageError(f"method {method!r} is configured by a {kind.__module__}.{kind.__name__}, not {type(config)}")
     folder = None if output_dir is None else Path(output_dir)
-    options = RunOptions(seed, device, workers, progress, folder, resume, overwrite, report)
-    options = replace(options, ranks=ranks, max_memory=max_memory)
+    kept = (folder, resume, overwrite, report)
+    options = RunOptions(seed, device, workers, progress, *kept, ranks=ranks, max_memory=max_memory)
     config = trained_config(config, table, method)
     result = fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
     return replace(result, own=own)
 
 
-def _table_of(
-    X: Any, y: Any, y_clean: Any, options: ReadOptions, encoder: str | None, how: tuple[bool, str]
+def table_of(
+    X: Any,
+    y: Any,
+    y_clean: Any,
+    options: ReadOptions,
+    encoder: str | None,
+    train_encoder: bool,
+    device: str,
+    progress: bool | None,
 ) -> tuple[Table, Any]:
     """The rows with their labels, whatever form they have; and what has the user's index, or None."""
-    train_encoder, device = how
     if is_path(X) or (is_frame(X) and y is None):
         if y is not None or y_clean is not None:
             raise UsageError(
@@ -226,7 +233,8 @@ def _table_of(
     rows = raw_or_not(X, encoder, train_encoder)
     table = from_arrays(rows, y, y_clean)
     if encoder is not None:
-        table = encode_table(table, EncoderForm(encoder, rows.kind, "", train_encoder), device=device)
+        form = EncoderForm(encoder, rows.kind, "", train_encoder)
+        table = encode_table(table, form, device=device, progress=progress)
     own: Any = next((part for part in (X, y, y_clean) if is_frame(part) or hasattr(part, "iloc")), None)
     if own is not None and not is_frame(own):
         own = own.index.to_frame().iloc[:, :0]

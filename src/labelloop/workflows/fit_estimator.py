@@ -15,13 +15,13 @@ from labelloop.config.base import TrainingConfig, method_of
 from labelloop.data.classes import decode, encode, typed
 from labelloop.data.frames import are_plain_numbers, are_texts, arrow_of, check_aligned, is_frame
 from labelloop.data.problem import classes_of
-from labelloop.data.table import from_arrays
+from labelloop.data.readers import ReadOptions
 from labelloop.methods import METHODS, recipe_config
 from labelloop.runs.labels import label_counts, noise_matrix
-from labelloop.types import MISSING, EncoderForm
+from labelloop.types import MISSING
 from labelloop.workflows.compose import RunOptions
-from labelloop.workflows.encode import encode_table, raw_or_not, trained_config
-from labelloop.workflows.fit import Result, fit_plain, fit_table
+from labelloop.workflows.encode import raw_or_not, trained_config
+from labelloop.workflows.fit import Result, fit_plain, fit_table, table_of
 
 __all__ = ["RunOptions", "check_rows", "fit_estimator", "holds_more_than_numbers", "in_columns", "typed"]
 
@@ -50,12 +50,8 @@ def fit_estimator(
         What `fit` returned; the classes in the type of the given labels [C]; and T[true, noisy] [C, C], with NaN where
         nothing was corrected, and the row of the identity for a class that no corrected label names.
     """
-    inputs = raw_or_not(inputs, *encoder)
     clean = np.full(len(given), MISSING) if clean is None else clean
-    table = from_arrays(inputs, given, clean)
-    if encoder[0] is not None:
-        form = EncoderForm(encoder[0], inputs.kind, "", encoder[1])
-        table = encode_table(table, form, device=options.device, progress=options.progress)
+    table, _ = table_of(inputs, given, clean, ReadOptions(), *encoder, options.device, options.progress)
     classes = classes_of(table)
     in_their_type = decode(np.arange(len(classes)), classes, given.dtype)
     encode(in_their_type, classes, "y_clean, in the type of y")  # refuses a class that this type cannot hold

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -38,16 +39,12 @@ def rows_to_goal(right: int, rows: int, goal: float, expected: float, left: int)
     likely = (right + BEFORE * expected) / (rows + BEFORE)
     if likely <= goal:
         return None
-    low, high = 0, 1
-    while certain_share(right + int(likely * high), rows + high) < goal:
-        low, high = high, 2 * high
-        if low >= left:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        shown = certain_share(right + int(likely * middle), rows + middle) >= goal
-        low, high = (low, middle) if shown else (middle, high)
-    return high if high <= left else None
+
+    def shown(more: int) -> bool:
+        return certain_share(right + int(likely * more), rows + more) >= goal
+
+    more = bisect_left(range(left + 1), True, key=shown)
+    return more if more <= left else None
 
 
 class Tally:
