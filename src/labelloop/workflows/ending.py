@@ -88,10 +88,9 @@ def _looks(table: Table) -> Looks | None:
     inputs, raw = table.inputs, table.raw
     if raw is not None and raw.kind == "text":
         return "text", (), lambda rows: [_cut(raw.items[row], _letters(rows)) for row in rows.tolist()]
-    if raw is not None:
-        return "image", (), lambda rows: [_thumbnail_of(raw.items[row], _side(rows)) for row in rows.tolist()]
-    if isinstance(inputs, ImageFiles):
-        return "image", (), lambda rows: [_thumbnail_of(inputs.path(row), _side(rows)) for row in rows.tolist()]
+    if raw is not None or isinstance(inputs, ImageFiles):
+        item = inputs.path if raw is None else raw.items.__getitem__
+        return "image", (), lambda rows: [_thumbnail_of(item(row), _side(rows)) for row in rows.tolist()]
     if isinstance(inputs, np.ndarray) and inputs.ndim == 4:
         if find_spec("PIL") is None:
             return None

@@ -173,8 +173,9 @@ def _shown(stored: StoredRun, rows: Labels) -> pa.Table:
     # A name that says so: `refit` compares the given labels too.
     columns: dict[str, Any] = {"row" if has_row_numbers(stored) else "id": labels["id"]}
     columns |= _own(stored, rows, taken={"id", "row", *OURS})
-    ours = ([_text(g) for g in given], [_text(p) for p in proposed], confidence, _why(given, proposed, confidence))
-    return pa.table({**columns, **dict(zip(OURS, (*ours, [""] * len(rows)), strict=True))})
+    why = list(map(_why, given, proposed, confidence))
+    ours = ([_text(g) for g in given], [_text(p) for p in proposed], confidence, why, [""] * len(rows))
+    return pa.table({**columns, **dict(zip(OURS, ours, strict=True))})
 
 
 def _own(stored: StoredRun, rows: Labels, taken: set[str]) -> dict[str, Any]:
@@ -199,12 +200,9 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _why(given: list[Any], proposed: list[Any], confidence: Any) -> list[str]:
-    reasons = []
-    for before, after, sure in zip(given, proposed, confidence, strict=True):
-        what = "no given label" if before is None else "given label kept" if before == after else "given label changed"
-        reasons.append(f"{what}, {100 * (1 - sure):.0f}% likely to be wrong")
-    return reasons
+def _why(before: Any, after: Any, sure: float) -> str:
+    what = "no given label" if before is None else "given label kept" if before == after else "given label changed"
+    return f"{what}, {100 * (1 - sure):.0f}% likely to be wrong"
 
 
 def rows_to_verify(stored: StoredRun, count: int) -> Labels:

@@ -47,16 +47,15 @@ def schema_text(table: Table) -> str:
 def _features(table: Table, schema: SchemaSummary) -> Iterator[str]:
     if not schema.features:
         shape = getattr(table.inputs, "shape", None)
-        pixels = shape if shape is not None and len(shape) == 4 else None
         form, encoder = table.image_form, table.encoder_form
-        what = f"an array {shape}"
-        if form is not None:
-            what = f"images of {form.height} x {form.width} pixels"
-        elif pixels is not None:
-            what = f"images of {pixels[1]} x {pixels[2]} pixels in {pixels[3]} channels, an array {shape}"
+        what = "a dataset" if shape is None else f"an array {shape}"
         if encoder is not None:
             what = f"{encoder.kind}s, through the encoder {encoder.name}"
-        yield f"  inputs: {what if shape is not None or form is not None or encoder is not None else 'a dataset'}"
+        elif form is not None:
+            what = f"images of {form.height} x {form.width} pixels"
+        elif shape is not None and len(shape) == 4:
+            what = f"images of {shape[1]} x {shape[2]} pixels in {shape[3]} channels, an array {shape}"
+        yield f"  inputs: {what}"
     kinds: dict[str, list[Feature]] = {}
     for feature in schema.features:
         kinds.setdefault(feature.how.split(" ")[0], []).append(feature)
@@ -88,15 +87,12 @@ def _classes(table: Table) -> list[str]:
     absent = [
         f"{int((values == MISSING).sum())} {what} labels" for what, values in (("given", given), ("clean", clean))
     ]
-    found = table.schema_summary.markers if table.schema_summary is not None else None
-    found = tuple(mark for mark in table.markers if mark and _occurs(table, mark)) if found is None else found
-    marks = ", ".join(map(repr, found))
-    return [*lines, f"  read as missing: {' and '.join(absent)} (blank{', ' + marks if marks else ''})"]
-
-
-def _occurs(table: Table, mark: str) -> bool:
-    columns = [values for values in (table.labels, table.clean_labels) if values is not None]
-    return any(mark in {str(value).strip() for value in np.unique(values.astype(str))} for values in columns)
+    found = None if table.schema_summary is None else table.schema_summary.markers
+    if found is None:
+        columns = [values for values in (table.labels, table.clean_labels) if values is not None]
+        there = {str(value).strip() for values in columns for value in np.unique(values.astype(str))}
+        found = tuple(mark for mark in table.markers if mark in there - {""})
+    return [*lines, f"  read as missing: {' and '.join(absent)} ({', '.join(['blank', *map(repr, found)])})"]
 
 
 def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str, Any]) -> str:
