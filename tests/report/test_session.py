@@ -11,11 +11,10 @@ from reported_runs import made_run
 from sklearn.metrics import cohen_kappa_score
 
 from labelloop.errors import DataError, UsageError
-from labelloop.report.review.agreement import cohens_kappa, people, rows_per_hour
 from labelloop.report.review.looks import Columns, Learners, Neighbours, Words
 from labelloop.report.review.queues import Filter, containing, in_small_letters, read_filter
 from labelloop.report.review.session import LEASE, SECOND, Ask, Seat, Session, seat_of
-from labelloop.report.review.tally import certain_share, rows_to_goal
+from labelloop.report.review.tally import certain_share, cohens_kappa, people, rows_per_hour, rows_to_goal
 from labelloop.runs.result_files import Preview, write_preview
 from labelloop.runs.reviews import Answer, random_order, random_reviewed, read_answers, reviewed_labels
 from labelloop.runs.survey import survey

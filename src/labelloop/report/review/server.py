@@ -25,9 +25,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from labelloop.errors import DataError, UsageError
 from labelloop.report.page import asset, data_block, page, policy_of
-from labelloop.report.review.agreement import people
 from labelloop.report.review.queues import read_filter
 from labelloop.report.review.session import GOAL, Ask, Seat, Session, seat_of
+from labelloop.report.review.tally import people
 from labelloop.runs.folder import REPORT
 from labelloop.runs.reviews import ESTIMATE, IMPROVE
 from labelloop.runs.run_json import export_name

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
 from labelloop.report.facts import facts, row_facts, unproved
-from labelloop.report.review.agreement import as_csv
 from labelloop.report.review.looks import Learners, Looks, Neighbours
 from labelloop.report.review.queues import ALL, Filter, Queues
-from labelloop.report.review.tally import Tally, rows_to_goal
+from labelloop.report.review.tally import Tally, as_csv, rows_to_goal
 from labelloop.runs.reviews import ESTIMATE, IMPROVE, QUEUES, SETTLE, Answer, append_answers, random_order, read_answers
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING
