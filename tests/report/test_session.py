@@ -296,7 +296,7 @@ def test_the_pace_leaves_out_pauses():
 def test_filters(session):
     changed = int(np.flatnonzero(session.rows.changed)[0])
     given, corrected = int(session.rows.given[changed]), int(session.rows.corrected[changed])
-    rows = session.queues.named("improve", Filter(given=given, corrected=corrected)).rows
+    rows = session.queues.named("improve", Filter(given=given, corrected=corrected))
     assert changed in rows
     assert set(session.rows.given[rows]) == {given}
     assert set(session.rows.corrected[rows]) == {corrected}

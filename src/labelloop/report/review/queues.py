@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -68,27 +68,6 @@ def read_filter(query: Mapping[str, str], classes: Sequence[str]) -> Filter:
     return Filter(code("given"), code("corrected"), bound("least", 0.0), bound("most", 1.0), words)
 
 
-class Queue:
-    """Rows in an order, read from the first one that is still open."""
-
-    def __init__(self, rows: NDArray[np.int64]) -> None:
-        self.rows = rows
-        self._first = 0
-
-    def waiting(self, done: Container[int]) -> Iterator[int]:
-        """The rows that are not done. Done rows at the front are never looked at again, until `rewind`."""
-        while self._first < len(self.rows) and int(self.rows[self._first]) in done:
-            self._first += 1
-        for place in range(self._first, len(self.rows)):
-            row = int(self.rows[place])
-            if row not in done:
-                yield row
-
-    def rewind(self) -> None:
-        """After an answer was withdrawn."""
-        self._first = 0
-
-
 class Queues:
     """The queues of a review by name and filter.
 
@@ -105,21 +84,13 @@ class Queues:
         for name, order in orders.items():
             self._ranks[name][order] = np.arange(len(order))
         self.named, self.mask = lru_cache(KEPT)(self._named), lru_cache(KEPT)(self._mask)
-        self._open: list[Queue] = []
 
-    def rewind(self) -> None:
-        """After an answer was withdrawn, in all queues."""
-        for queue in self._open:
-            queue.rewind()
-
-    def _named(self, name: str, wanted: Filter) -> Queue:
-        order = self._orders[name]
-        if wanted != ALL:
-            passing = np.flatnonzero(self.mask(wanted) & (self._ranks[name] >= 0))
-            order = passing[np.argsort(self._ranks[name][passing])]
-        queue = Queue(order)
-        self._open = [*self._open[-KEPT:], queue]
-        return queue
+    def _named(self, name: str, wanted: Filter) -> NDArray[np.int64]:
+        """The rows of a queue that pass a filter, in order."""
+        if wanted == ALL:
+            return self._orders[name]
+        passing = np.flatnonzero(self.mask(wanted) & (self._ranks[name] >= 0))
+        return passing[np.argsort(self._ranks[name][passing])]
 
     def _mask(self, wanted: Filter) -> NDArray[np.bool_]:
         """Which rows a filter lets pass [n]; not to be changed."""

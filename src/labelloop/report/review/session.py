@@ -178,7 +178,7 @@ class Session:
             mine = len(tally.answered.get(reviewer, ())) - len(tally.skipped.get(reviewer, ()))
             check, after = tally.random_check(), self.facts.after
             expected = after["value"] if after else self._mean_confidence
-            left = len(self.queues.named(ESTIMATE, ALL).rows) - len(tally.sample)
+            left = len(self.queues.named(ESTIMATE, ALL)) - len(tally.sample)
             more = rows_to_goal(check["right"], check["rows"], goal, expected, left)
             return {
                 "mine": mine,
@@ -253,7 +253,6 @@ class Session:
                     [Answer(f"undo-{a.key}", a.row, a.id, seat.reviewer, "undo", None, now, a.key) for a in last],
                 )
                 self._catch_up()
-                self.queues.rewind()
                 self._leases |= {a.row: (seat, self._clock()) for a in last}
             return [self.card(a.row, seat, near=len(last) == 1, blind=blind) for a in last]
 
@@ -278,21 +277,17 @@ class Session:
         others = (row for row in tally.verdicts if row not in mine and (passing is None or passing[row]))
         if len(mine) % SECOND == SECOND - 1 and (second := next(others, None)) is not None:
             yield second
-        yield from (row for row in self.queues.named(IMPROVE, wanted).waiting(tally.verdicts) if row not in mine)
+        planned = map(int, self.queues.named(IMPROVE, wanted))
+        yield from (row for row in planned if row not in tally.verdicts and row not in mine)
         yield from others
         yield from (row for row in sorted(tally.skipped.get(seat.reviewer, ())) if passing is None or passing[row])
 
     def _random(self, seat: Seat) -> Iterator[int]:
         """The queue "estimate": all rows by chance, also those that were answered elsewhere, with labels in sight."""
-        skipped = self.tally.skipped.get(seat.reviewer, set())
-        waiting = self.queues.named(ESTIMATE, ALL).waiting(self.tally.sample)
-        later = []
-        for row in waiting:
-            if row in skipped:
-                later.append(row)
-            else:
-                yield row
-        yield from later
+        skipped, sample = self.tally.skipped.get(seat.reviewer, set()), self.tally.sample
+        for again in (False, True):  # those that were skipped come last
+            rows = map(int, self.queues.named(ESTIMATE, ALL))
+            yield from (row for row in rows if row not in sample and (row in skipped) == again)
 
     def _taken(self, rows: Iterable[int], seat: Seat, count: int) -> list[int]:
         """The first rows not reserved by another seat, now reserved for this one."""
