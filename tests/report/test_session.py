@@ -13,7 +13,7 @@ from sklearn.metrics import cohen_kappa_score
 from labelloop.errors import DataError, UsageError
 from labelloop.report.review.looks import Columns, Learners, Neighbours, Words
 from labelloop.report.review.queues import Filter, containing, in_small_letters, read_filter
-from labelloop.report.review.session import LEASE, SECOND, Ask, Seat, Session, seat_of
+from labelloop.report.review.session import LEASE, SECOND, Seat, Session, seat_of
 from labelloop.report.review.tally import certain_share, cohens_kappa, people, rows_per_hour, rows_to_goal
 from labelloop.runs.result_files import Preview, write_preview
 from labelloop.runs.reviews import Answer, random_order, random_reviewed, read_answers, reviewed_labels
@@ -220,12 +220,12 @@ def test_rows_of_the_grid_and_picked_rows_are_no_evidence(session):
 
 
 def test_random_rows_are_random_blind_and_counted(session):
-    ask = Ask("estimate", blind=True)
+    ask = {"queue": "estimate", "blind": True}
     expected = [row for row in random_order(60).tolist() if not session.rows.clean[row]]
     answer(session, ANN, expected[1], "accept")  # elsewhere, with the labels in sight: it is asked again
     asked = []
     for k in range(4):
-        card = session.next_rows(ANN, 1, ask)[0]
+        card = session.next_rows(ANN, **ask)[0]
         asked.append(card["row"])
         assert set(card) == {"row", "id", "look", "blind", "order", "near"}
         assert session.ids[card["row"]] not in str(card)
@@ -302,7 +302,7 @@ def test_filters(session):
     assert set(session.rows.corrected[rows]) == {corrected}
     assert first_of(session, Filter(least=0.9)) in np.flatnonzero(session.rows.confidence >= 0.9)
     assert session.ids[first_of(session, Filter(words="row-1"))].startswith("row-1")
-    assert session.next_rows(ANN, 1, Ask(wanted=Filter(words="no such row"))) == []
+    assert session.next_rows(ANN, wanted=Filter(words="no such row")) == []
     assert read_filter({"given": "dog", "least": "0.5", "words": " ROW "}, session.classes) == Filter(
         1, None, 0.5, 1.0, "row"
     )
@@ -323,7 +323,7 @@ def test_a_search_takes_the_words_as_they_are():
 
 
 def first_of(session, wanted):
-    return session.next_rows(ANN, 1, Ask(wanted=wanted))[0]["row"]
+    return session.next_rows(ANN, wanted=wanted)[0]["row"]
 
 
 def test_the_most_telling_columns_come_first():

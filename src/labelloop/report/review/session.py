@@ -36,24 +36,6 @@ class Seat:
     tab: str
 
 
-@dataclass(frozen=True)
-class Ask:
-    """Which rows a page asks for.
-
-    Attributes:
-        queue: "improve", the most useful rows first, or "estimate", random rows.
-        wanted: A filter; random rows are not filtered, or they would not be random.
-        blind: Whether labels stay hidden.
-    """
-
-    queue: str = IMPROVE
-    wanted: Filter = ALL
-    blind: bool = False
-
-
-PLAN = Ask()
-
-
 class Session:
     """A review of one run.
 
@@ -97,12 +79,22 @@ class Session:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def next_rows(self, seat: Seat, count: int = 1, ask: Ask = PLAN) -> list[dict[str, Any]]:
-        """The next rows for a seat, in the order of the queue, skipped ones last."""
+    def next_rows(
+        self, seat: Seat, count: int = 1, *, queue: str = IMPROVE, wanted: Filter = ALL, blind: bool = False
+    ) -> list[dict[str, Any]]:
+        """The next rows for a seat, in the order of the queue, skipped ones last.
+
+        Args:
+            seat: Who asks.
+            count: How many.
+            queue: "improve", the most useful rows first, or "estimate", random rows.
+            wanted: A filter; random rows are not filtered, or they would not be random.
+            blind: Whether labels stay hidden.
+        """
         with self._lock:
             self._catch_up()
-            rows = self._random(seat) if ask.queue == ESTIMATE else self._useful(seat, ask.wanted)
-            return [self.card(row, seat, blind=ask.blind) for row in self._taken(rows, seat, count)]
+            rows = self._random(seat) if queue == ESTIMATE else self._useful(seat, wanted)
+            return [self.card(row, seat, blind=blind) for row in self._taken(rows, seat, count)]
 
     def grid(self, seat: Seat, pair: Filter, count: int) -> list[dict[str, Any]]:
         """Rows of one class pair that nobody has answered yet, the most confident first."""
