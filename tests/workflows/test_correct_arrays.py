@@ -171,7 +171,7 @@ def bad_sum() -> np.ndarray:
         ({"pred_probs": P[:, 0]}, r"pred_probs: expected numbers \[n, C\]"),
         ({"pred_probs": P[:-1]}, "1499 rows of inputs, but 1500 labels"),
         ({"pred_probs": P[:, :3] / P[:, :3].sum(axis=1, keepdims=True)}, "3 columns, but there are 4 classes"),
-        ({"pred_probs": P, "embeddings": WORLD.embeddings[:-2]}, "1500 rows of pred_probs, but 1498 of embeddings"),
+        ({"pred_probs": P, "embeddings": WORLD.embeddings[:-2]}, "1500 rows, but 1498 of embeddings"),
         ({"pred_probs": P, "y": np.eye(4)[WORLD.given]}, "expected one label per row"),
         ({"pred_probs": P, "y_clean": np.eye(4)[WORLD.true]}, "expected one label per row"),
         ({"pred_probs": P, "y_clean": CLEAN[:-1]}, "1499 clean_labels"),

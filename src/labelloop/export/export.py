@@ -17,7 +17,7 @@ from labelloop.errors import DataError, UsageError, check_output, nearest, some
 from labelloop.export import other_formats, table_files
 from labelloop.export.decision import Decision, decide, marked, only_certified, with_reviews, write_changes
 from labelloop.export.model_card import write_model
-from labelloop.export.other_formats import ORIENTATIONS, on_hub, write_dataset, write_tree
+from labelloop.export.other_formats import on_hub, write_dataset, write_tree
 from labelloop.export.text_edits import safely
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
 from labelloop.runs.files import sha256_of, write_atomically
@@ -72,8 +72,6 @@ def export(
     """
     if to not in FORMATS:
         raise UsageError(f"no format {to!r}; {nearest(to, FORMATS)}")
-    if orientation not in ORIENTATIONS:
-        raise UsageError(f"no orientation {orientation!r}; {nearest(orientation, ORIENTATIONS)}")
     run, reviewed = with_reviews(read_run(run_folder))
     if to not in OF_THE_RUN:
         rows = len(run.labels) - run.source["options"].get("added_rows", 0)  # without images added from a clean folder

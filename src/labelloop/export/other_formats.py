@@ -26,7 +26,6 @@ from labelloop.trust import inside, single_name
 
 HUB = "hf:"  # before a name on the hub
 
-ORIENTATIONS = ("true-noisy", "cleanlab")
 CORNER = {"true-noisy": "true \\ given", "cleanlab": "given \\ true"}  # says in the file what its rows and columns are
 
 

@@ -180,8 +180,6 @@ def correct(
         features = _matrix(embeddings, "embeddings", "[n, D]")
     first = probabilities if probabilities is not None else features
     table = from_arrays(first, y, y_clean, ids=ids, class_names=class_names)
-    if features is not None and len(features) != len(table):
-        raise DataError(f"{len(table)} rows of pred_probs, but {len(features)} of embeddings; give one for every row")
     own: Any = next((part for part in (y, y_clean, embeddings) if hasattr(part, "iloc")), None)
     own = own if own is None else own.index.to_frame().iloc[:, :0]
     names = None if class_names is None else tuple(str(name) for name in class_names)
@@ -197,8 +195,6 @@ def _correct_rows(
 
     found = read_sources(Path(rows) if is_path(rows) else rows, options, None, class_names)
     probabilities = found.probabilities if pred_probs is None else _matrix(pred_probs, "pred_probs", "[n, C]")
-    if probabilities is not None and len(probabilities) != len(found.table):
-        raise DataError(f"{len(found.table)} rows, but {len(probabilities)} of pred_probs; give one for every row")
     result = correct_table(found.table, probabilities, found.features, seed, named=found.named)
     return replace(result, own=rows if is_frame(rows) else None)
 
@@ -236,6 +232,9 @@ def correct_table(
         named: Whether the features are columns with names, like those of a table.
     """
     seed = whole_seed(seed)
+    for name, values in (("pred_probs", pred_probs), ("embeddings", embeddings)):
+        if values is not None and len(values) != len(table):
+            raise DataError(f"{len(table)} rows, but {len(values)} of {name}; give one for every row")
     if pred_probs is not None:
         pred_probs = _checked(pred_probs)
         table = replace(table, class_names=_column_classes(table, pred_probs.shape[1]))
