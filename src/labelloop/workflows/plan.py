@@ -27,9 +27,9 @@ from labelloop.splits import deal
 from labelloop.types import MISSING, Labels
 from labelloop.workflows.certify import certify
 from labelloop.workflows.refit import LAST_EPOCH, StoredRun, has_row_numbers, read_stored_run
+from labelloop.workflows.summary import at_risk
 
 COUNT = 200
-MOST_AT_RISK = 5  # classes that are named
 CHANGED_SOONER = 0.1  # of confidence: changed labels were wrong more often than it says (benchmarks/review_orders.py)
 OURS = ("given_label", "proposed_label", "confidence", "why", "clean_label")
 LONGEST = 2000  # characters of a cell: texts are shown, not kept
@@ -53,14 +53,16 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     output = _new_file(folder, output, count)
     with clock("reading the run"):
         stored = read_stored_run(folder)
-    rows, risks = rows_to_verify(stored, count), _at_risk(stored)
+    rows, judged = rows_to_verify(stored, count), stored.run.record.estimate or {}
+    if not all(0 <= one["class"] < len(stored.run.classes) for one in judged.get("at_risk") or []):
+        raise DataError(f"{folder / RUN}: estimate.at_risk names a class that there is not")
     if not len(rows):
         raise DataError(f"{folder}: every row is clean; there is nothing left to plan")
     with clock("reading your file"):
         chosen = _shown(stored, rows)
     confidence = np.asarray(chosen["confidence"])
     lines = [
-        *risks,
+        *at_risk(stored.run.classes, judged),
         *([text] if (text := unproved(stored.run.record.about.get("guard"))) else []),
         f"{len(rows)} rows to verify are in {output}, the likeliest to be wrong first; fill in clean_label, then",
         f"  labelloop refit {folder} --clean-file {output} --output-dir NEW",
@@ -89,18 +91,6 @@ def _drawn(curve: dict[str, Any], path: Path) -> list[str]:
 
     with clock("drawing the learning curve"):
         return [f"drawn: {' '.join(map(str, draw_learning_curve(curve, path)))}"]
-
-
-def _at_risk(stored: StoredRun) -> list[str]:
-    """The classes that need clean rows most, a line each."""
-    found = (stored.run.record.estimate or {}).get("at_risk") or []
-    if not all(0 <= one["class"] < len(stored.run.classes) for one in found):
-        raise DataError(f"{stored.run.path / RUN}: estimate.at_risk names a class that there is not")
-    shown = [
-        f"verify {one['verify']} rows of {stored.run.classes[one['class']]}: {one['why']}"
-        for one in found[:MOST_AT_RISK]
-    ]
-    return [*shown, f"and {len(found) - len(shown)} more classes like these"] if len(found) > len(shown) else shown
 
 
 def _new_file(folder: Path, output: Path | None, count: int) -> Path:

@@ -121,7 +121,7 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
             shrunk.append(f"CLASS {_shown(name)} SHRANK: from {before} rows to {after}")
     changed = int(labels["changed"].to_numpy().sum())
     were = "label was" if changed == 1 else "labels were"
-    lines = _at_risk(classes, estimate)
+    lines = at_risk(classes, estimate)
     lines.append(f"{changed} given {were} corrected ({_count(int(clean.sum()), 'clean row')} aside)")
     if (given_right := estimate.get("given_label_accuracy")) is not None:
         lines.append(f"wrong as given: {_wrong(given_right)}")
@@ -147,7 +147,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _at_risk(classes: Sequence[Any], estimate: Mapping[str, Any]) -> list[str]:
+def at_risk(classes: Sequence[Any], estimate: Mapping[str, Any]) -> list[str]:
     """What to be careful about, which stands before all numbers."""
     found = estimate.get("at_risk") or []
     lines = []
