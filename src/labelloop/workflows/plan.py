@@ -19,7 +19,7 @@ from labelloop.progress import bar, clock
 from labelloop.relabel.bounds import interval
 from labelloop.relabel.estimate import MIN_CLEAN
 from labelloop.relabel.relabel import MIN_PAIRS
-from labelloop.report.facts import unproved
+from labelloop.report.facts import unproved, with_interval
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN
 from labelloop.seeds import stream
@@ -296,15 +296,10 @@ def _spread(values: NDArray, **about: int) -> dict[str, Any]:
 def curve_lines(curve: dict[str, Any]) -> list[str]:
     """The learning curve as a small table."""
     lines = ["corrected labels that are right, by the number of clean rows (95% intervals):"]
-    lines += [f"  {point['clean_rows']:>7}  {_interval(point)}" for point in curve["measured"]]
+    lines += [f"  {point['clean_rows']:>7}  {with_interval(point)}" for point in curve["measured"]]
     now, then = curve["beyond"]
-    lines.append(f"  {now['clean_rows']:>7}  {_interval(now)}  today, if the errors follow a power law")
-    lines.append(f"  {then['clean_rows']:>7}  {_interval(then)}  with as many random rows on top as are planned")
+    lines.append(f"  {now['clean_rows']:>7}  {with_interval(now)}  today, if the errors follow a power law")
+    lines.append(f"  {then['clean_rows']:>7}  {with_interval(then)}  with as many random rows on top as are planned")
     gain = curve["gain"]
     worth = "worth it" if gain["low"] > 0.005 else "perhaps worth it" if gain["high"] > 0.005 else "hardly worth it"
-    return [*lines, f"  {gain['more']} more would add {_interval(gain)} points: {worth}"]
-
-
-def _interval(point: dict[str, Any]) -> str:
-    value, low, high = (f"{100 * point[part]:.1f}" for part in ("value", "low", "high"))
-    return f"{value} ({low} to {high})"
+    return [*lines, f"  {gain['more']} more would add {with_interval(gain)}: {worth}"]

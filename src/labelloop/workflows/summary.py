@@ -18,6 +18,7 @@ from labelloop.data.problem import classes_of, encoded
 from labelloop.data.table import Table
 from labelloop.errors import some, with_flags
 from labelloop.relabel.estimate import BOUNDS
+from labelloop.report.facts import complement, is_bounded, with_interval, within
 from labelloop.runs.run_json import export_name
 from labelloop.types import MISSING, Floats
 
@@ -124,7 +125,7 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
     lines = at_risk(classes, estimate)
     lines.append(f"{changed} given {were} corrected ({_count(int(clean.sum()), 'clean row')} aside)")
     if (given_right := estimate.get("given_label_accuracy")) is not None:
-        lines.append(f"wrong as given: {_wrong(given_right)}")
+        lines.append(f"wrong as given: {_told(complement(given_right))}")
     if any(found.get("recall") for found in judged):  # of labels as given and as corrected
         head = ("class", "given", "corrected", "clean rows", "recall before", "after", "precision before", "after")
         kept = ("given_recall", "recall", "given_precision", "precision")
@@ -160,12 +161,9 @@ def at_risk(classes: Sequence[Any], estimate: Mapping[str, Any]) -> list[str]:
     return ["CLASSES AT RISK", *lines] if lines else []
 
 
-def _wrong(right: Mapping[str, Any]) -> str:
-    """The share of wrong labels with its interval, from the share of right ones."""
-    value, low, high = (100 * (1 - right[part]) for part in ("value", "high", "low"))
-    if right.get("how") == "bounded":
-        return f"{low:.1f}% to {high:.1f}% ({BOUNDS})"
-    return f"{value:.1f}% ({low:.1f}% to {high:.1f}%)"
+def _told(share: Mapping[str, Any]) -> str:
+    """A share with its interval, or its bounds."""
+    return f"{within(share)} ({BOUNDS})" if is_bounded(share) else with_interval(share)
 
 
 def _percent(share: Mapping[str, Any] | None) -> str:
@@ -192,11 +190,8 @@ class CorrectedRows:
 
     def __repr__(self) -> str:
         changed = int(self.labels["changed"].to_numpy(zero_copy_only=False).sum())
-        good = ""
-        if (right := self.estimate.get("corrected_label_accuracy")) is not None:
-            value, low, high = (f"{100 * right[part]:.1f}" for part in ("value", "low", "high"))
-            bounded = right.get("how") == "bounded"
-            good = f", {low} to {high}% right ({BOUNDS})" if bounded else f", {value}% right ({low} to {high})"
+        right = self.estimate.get("corrected_label_accuracy")
+        good = "" if right is None else f", right: {_told(right)}"
         counts = f"{len(self.labels)} rows, {len(self.classes)} classes, {_count(changed, 'label')} corrected{good}"
         return f"<{type(self).__name__}: {counts}>"
 
