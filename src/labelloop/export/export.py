@@ -136,18 +136,14 @@ def _all_or_none(steps: list[tuple[Path, Callable[[], object]]]) -> None:
 def _export_run(run: Run, to: str, output: Path | None, orientation: str, what: str, safe_cells: bool) -> str:
     """The exports that need only the run: label issues, noise matrix and model."""
     output = output or Path(f"{run.path.name}-{to}{'' if to == 'model' else '.csv'}")
+    write: Callable[[Path], object] = partial(other_formats.write_noise_matrix, run, orientation)
     if to == "issues":
         check_output(output, ".csv", ".parquet", overwrite=True)  # `marked` refuses what exists
+        write = partial(other_formats.write_issues, run, output.suffix)
     with marked(output, (), what) as done:
-        if done:
-            pass
-        elif to == "model":
+        if to == "model" and not done:
             write_model(run, output)
-        else:
-            about: tuple[Callable[..., None], str] = (other_formats.write_noise_matrix, orientation)
-            if to == "issues":
-                about = other_formats.write_issues, output.suffix
-            write = partial(about[0], run, about[1])
+        elif not done:
             write_atomically(output, safely(write, ",") if safe_cells and output.suffix == ".csv" else write)
     if to == "model":
         return f"the model of {run.path}, with a model card, is in {output}"
