@@ -159,8 +159,7 @@ def _check_unreadable(table: Table, most: float, run: RunOptions) -> None:
         where = "" if output_dir is None else f" and listed in {output_dir / UNREADABLE}"
         warnings.warn(f"{message}; they are left out{where}", stacklevel=2)
         return
-    examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
-    listed = f"such as {examples}"
+    listed = f"such as {some(f'{bad.path} ({bad.reason})' for bad in table.unreadable)}"
     free = output_dir is not None and not holds_run(output_dir) and not output_dir.is_file()
     if run.ranks.is_first and output_dir is not None and free:  # what is there is not replaced
         output_dir.mkdir(parents=True, exist_ok=True)

@@ -166,7 +166,7 @@ class Session:
         """The progress of the review."""
         with self._lock:
             self._catch_up()
-            tally, counts = self.tally, self.tally.counts
+            tally = self.tally
             mine = len(tally.answered.get(reviewer, ())) - len(tally.skipped.get(reviewer, ()))
             check, after = tally.random_check(), self.facts.after
             expected = after["value"] if after else self._mean_confidence
@@ -177,8 +177,8 @@ class Session:
                 "reviewed": len(tally.verdicts),
                 "disputed": len(tally.disputed),
                 "rows": len(self.order),
-                "by_several": counts["by_several"],
-                "agreed": counts["agreed"],
+                "by_several": len(tally.several),
+                "agreed": sum(tally.several.values()),
                 "estimate": after,
                 "unproved": unproved(self.run.record.get("guard")),
                 "random": check,

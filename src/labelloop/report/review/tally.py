@@ -66,6 +66,7 @@ class Tally:
         skipped: Those of them that were skipped.
         disputed: The rows on which reviewers disagree.
         sample: The random rows: whether the proposed label is right, None where that is not known.
+        several: The rows that several reviewers labelled: whether they agree.
         made: The answers of a reviewer in order, withdrawn ones included.
     """
 
@@ -81,7 +82,7 @@ class Tally:
         self.skipped: dict[str, set[int]] = {}
         self.disputed: set[int] = set()
         self.sample: dict[int, bool | None] = {}
-        self.counts: Counter[str] = Counter()  # by_several, agreed
+        self.several: dict[int, bool] = {}
 
     def add(self, answer: Answer) -> None:
         """Adds an answer; a repeated one counts once."""
@@ -129,27 +130,20 @@ class Tally:
             answered, skipped = self.answered.setdefault(name, set()), self.skipped.setdefault(name, set())
             (answered.add if standing else answered.discard)(row)
             (skipped.add if standing and standing[-1].action == "skip" else skipped.discard)(row)
-        self._count(row, -1)
+        self.sample.pop(row, None)
+        self.several.pop(row, None)
+        self.disputed.discard(row)
         answers = {name: answer.label for name, answer in by_name.items() if answer.action != "skip"}
-        if answers:
-            self.verdicts[row] = verdict(answers)
-        else:
+        if not answers:
             self.verdicts.pop(row, None)
-        self._count(row, 1)
-
-    def _count(self, row: int, sign: int) -> None:
-        found = self.verdicts.get(row)
-        if sign < 0:
-            self.sample.pop(row, None)
-            self.disputed.discard(row)
-        if found is None:
             return
+        found = self.verdicts[row] = verdict(answers)
         chosen = [label for label in found.answers.values() if label is not None]
-        self.counts["by_several"] += sign * (len(chosen) > 1)
-        self.counts["agreed"] += sign * (len(chosen) > 1 and len(set(chosen)) == 1)
-        if sign > 0 and found.disputed:
+        if len(chosen) > 1:
+            self.several[row] = len(set(chosen)) == 1
+        if found.disputed:
             self.disputed.add(row)
-        if sign > 0 and any(answer.queue == ESTIMATE for answer in self.standing[row].values()):
+        if any(answer.queue == ESTIMATE for answer in by_name.values()):
             self.sample[row] = None if found.label is None else found.label == self._proposed[row]
 
 
