@@ -185,10 +185,7 @@ class Columns:
         filled = (self._texts != "").sum(axis=0)
         self._numeric = (~np.isnan(numbers)).sum(axis=0) >= np.maximum(NUMBERS * filled, 1)
         self._numbers = numbers
-        known = ~np.isnan(numbers)
-        mean = np.where(known, numbers, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-        spread = np.where(known, numbers - mean, 0) ** 2
-        self._spread = np.sqrt(spread.sum(axis=0) / np.maximum(known.sum(axis=0), 1))  # [K]
+        self._spread = np.ma.masked_invalid(numbers).std(axis=0).filled(0.0)  # [K]
         distinct = np.array([len(set(column)) for column in self._texts.T])
         self._free = ~self._numeric & (distinct > 0.5 * filled)  # texts, names and ids
         places = {label: np.flatnonzero(labels == label) for label in np.unique(labels).tolist()}
