@@ -232,13 +232,11 @@ def correct_table(
         named: Whether the features are columns with names, like those of a table.
     """
     seed = whole_seed(seed)
-    for name, values in (("pred_probs", pred_probs), ("embeddings", embeddings)):
-        if values is not None and len(values) != len(table):
-            raise DataError(f"{len(table)} rows, but {len(values)} of {name}; give one for every row")
+    _check_lengths(len(table), pred_probs=pred_probs, embeddings=embeddings)
     if pred_probs is not None:
         pred_probs = _checked(pred_probs)
         table = replace(table, class_names=_column_classes(table, pred_probs.shape[1]))
-    inputs = embeddings if embeddings is not None else pred_probs
+    inputs = pred_probs if embeddings is None else embeddings
     made = make_problem(replace(table, inputs=inputs, column_names=(), split=None))
     check(made)
     classes, given, clean = made.classes, made.given, made.clean_labels
@@ -281,6 +279,12 @@ def correct_table(
         labels=labels,
         rows=row_arrays(given, clean, scores=found.scores, judged=found.judged, **inputs_by_name),
     )
+
+
+def _check_lengths(rows: int, **arrays: Floats | None) -> None:
+    for name, values in arrays.items():
+        if values is not None and len(values) != rows:
+            raise DataError(f"{rows} rows, but {len(values)} of {name}; give one for every row")
 
 
 def _matrix(values: ArrayLike, what: str, shape: str) -> Floats:
