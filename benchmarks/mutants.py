@@ -34,7 +34,7 @@ ROOMS = {  # of the core, and the tests that are there for each, quick ones firs
     "relabel/stacking.py": ["relabel/test_stacking.py"],
     "relabel/noise_model.py": ["relabel/test_noise_model.py"],
     "relabel/estimate.py": ["relabel/test_estimate.py", "workflows/test_plan.py"],
-    "workflows/learning_curve.py": ["workflows/test_plan.py"],
+    "workflows/plan.py": ["workflows/test_plan.py"],
     "relabel/learners/trees.py": ["relabel/test_forest.py"],
     "relabel/rounds.py": ["methods/test_labelloop.py"],
     "relabel/learners": ["relabel/test_scale.py", "relabel/test_correction.py"],

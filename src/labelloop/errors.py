@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UsageError(ValueError):
@@ -16,6 +18,30 @@ class DataError(ValueError):
 
 class ElsewhereError(DataError):
     """What another process of the same run refuses, and says. This one only ends."""
+
+
+ARGUMENTS = (  # that messages name, and that have a flag of the same name
+    "label_column clean_column id_column feature_columns embedding_column split_column category_columns trust_columns"
+    " leave_out extra_columns file_name_column clean_file clean_folder image_size max_unreadable max_memory"
+    " allow_overlap train_encoder trust_code"
+)
+FLAGS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
+FLAGS |= {"labels_path": "--labels", "text_columns": "--text"}
+NAMED = re.compile(rf"(?<![\w-])({'|'.join(FLAGS)})(?!\w)")
+
+
+def with_flags(message: object) -> str:
+    """A message with arguments written as flags: --label-column, not label_column."""
+    return NAMED.sub(lambda found: FLAGS[found[1]], str(message))
+
+
+def check_output(path: Path, *endings: str, overwrite: bool) -> None:
+    """Refuses to write a file of another kind, or in place of one that may not be replaced."""
+    if path.suffix not in endings:
+        ending = path.suffix or "a name without an ending"
+        raise UsageError(f"{path}: cannot write {ending!r}; give a name that ends in {' or '.join(endings)}")
+    if path.exists() and not overwrite:
+        raise DataError(f"{path} exists; give another name, or --overwrite")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -147,7 +147,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         given = _labels(y, "y")
         clean = None if y_clean is None else _labels(y_clean, "y_clean")
         folder = None if self.output_dir is None else Path(self.output_dir)
-        found = fit_estimator(
+        result, self.classes_, self.noise_matrix_ = fit_estimator(
             X,
             given,
             clean,
@@ -156,8 +156,6 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             RunOptions(self._seed(), self.device, progress=bool(self.verbose), folder=folder),
             (self.encoder, self.train_encoder),
         )
-        result = found.result
-        self.classes_ = found.classes
         self.corrected_labels_ = result.corrected_labels
         self.corrected_proba_ = result.corrected_proba
         self.label_quality_ = result.label_score
@@ -165,7 +163,6 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         self.combination_weights_ = np.zeros((len(result.rounds), widest))  # [K, components of the last round]
         for weights, record in zip(self.combination_weights_, result.rounds, strict=True):
             weights[: len(record["weights"])] = record["weights"]
-        self.noise_matrix_ = found.noise_matrix
         self.history_ = list(result.history)
         self.labels_from_ = result.labels_from
         self.estimate_ = result.estimate
@@ -199,10 +196,10 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             y_clean: Clean labels. If given, they alone count, and only where a row has one; ask for them with
                 `set_score_request(y_clean=True)`.
         """
-        from labelloop.workflows.fit_estimator import known_labels
+        from labelloop.workflows.fit_estimator import typed
 
-        truth, missing = known_labels(_labels(y, "y") if y_clean is None else _labels(y_clean, "y_clean"))
-        predicted = known_labels(self.predict(X))[0]
+        truth, missing = typed(_labels(y, "y") if y_clean is None else _labels(y_clean, "y_clean"))
+        predicted = typed(self.predict(X))[0]
         check_consistent_length(predicted, truth, sample_weight)
         if missing.all():
             raise DataError("no row to score on has a label; give more rows, or leave y_clean out")

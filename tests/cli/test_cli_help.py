@@ -98,12 +98,6 @@ def test_public_names_can_all_be_had():
         _ = library.fitt
 
 
-def test_a_flag_of_an_earlier_version_names_its_new_name(labelloop, tmp_path):
-    ended = labelloop("refit", tmp_path, "--verified", tmp_path / "v.csv", "--output-dir", tmp_path / "new")
-    assert ended.code == 2
-    assert "--verified is now called --clean-file" in ended.err
-
-
 def test_a_command_is_one_file_and_one_line(labelloop, tmp_path, monkeypatch):
     from labelloop.cli import COMMANDS
 

@@ -274,7 +274,7 @@ def test_results_that_got_lost_are_written_again(place, finished, labelloop):
 @pytest.mark.parametrize(
     ("flags", "word"),
     [
-        (["--seed", "1"], "seed 0, not 1"),
+        (["--seed", "1"], "seed = 0, not 1"),
         (["--set", "epochs=30"], "epochs = 12, not 30"),
         (["--set", "rounds=5"], "rounds = 2, not 5"),
         (["--set", "learners=all"], "learners = 'networks', not 'all'"),
@@ -298,7 +298,7 @@ def test_another_method_is_refused_by_name(place, finished, labelloop):
     flags = ("--output-dir", finished, "--method", "cross-entropy", "--resume")
     ended = labelloop("fit", place / "rows.csv", *flags)
     assert ended.code == 1
-    assert "method 'labelloop', not 'cross-entropy'" in ended.err
+    assert "method = 'labelloop', not 'cross-entropy'" in ended.err
     assert contents(finished) == before
 
 
@@ -331,7 +331,7 @@ def other_test_rows(folder: Path) -> None:
     [
         (other_features, "other rows"),
         (another_label, "other rows"),
-        (other_names, "classes ant, bee, cat, not ant, bee, cow"),
+        (other_names, "classes = ['ant', 'bee', 'cat'], not ['ant', 'bee', 'cow']"),
         (other_test_rows, "other test rows"),
     ],
 )

@@ -83,8 +83,6 @@ def test_correct_takes_texts(labelloop, texts, tmp_path):
 
 
 def test_messages_speak_of_flags(labelloop, texts, tmp_path):
-    done = labelloop("fit", texts, "--embed", "cli_texts:make", "--output-dir", tmp_path / "run")
-    assert (done.code, "--embed is now called --encoder" in done.err) == (2, True)
     done = labelloop("fit", texts, "--text", "review", "--encoder", "cli_texts:mke", "--output-dir", tmp_path / "run")
     assert (done.code, "encoder 'cli_texts:mke'" in done.err, "did you mean 'make'" in done.err) == (2, True, True)
     both = ("--text", "review,stars", "--encoder", "cli_texts:make")

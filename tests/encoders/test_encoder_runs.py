@@ -266,7 +266,6 @@ def test_from_python(text_folder, image_folder, tmp_path):
         (("--train-encoder",), 2, "--train-encoder trains an encoder further; name one with encoder"),
         (("--train-encoder", "--encoder", "words"), 2, "cannot be fine-tuned"),
         (("--encoder", "timm:x"), 2, "is for images"),
-        (("--embed", "x:y"), 2, "--embed is now called --encoder"),
     ],
 )
 def test_wrong_flags_leave_nothing(labelloop, stand_in_libraries, flags, code, words, tmp_path):

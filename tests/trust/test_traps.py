@@ -27,7 +27,7 @@ from labelloop.encoders.encoder import Encoder, key_of, opened
 from labelloop.errors import DataError
 from labelloop.export.model_card import _code
 from labelloop.noise.recorded_labels import read_label_file
-from labelloop.report.review.agreement import rows_per_hour
+from labelloop.report.review.tally import rows_per_hour
 from labelloop.runs.reviews import Answer, read_answers
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n"

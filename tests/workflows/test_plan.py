@@ -18,8 +18,7 @@ from labelloop.data.datasets.digits import digits
 from labelloop.data.readers import ReadOptions
 from labelloop.errors import DataError, UsageError
 from labelloop.workflows.correct_file import Outputs, correct_file
-from labelloop.workflows.learning_curve import _power_law
-from labelloop.workflows.plan import plan_run, rows_to_verify
+from labelloop.workflows.plan import _power_law, plan_run, rows_to_verify
 from labelloop.workflows.refit import read_stored_run, refit_run
 
 pytestmark = pytest.mark.slow

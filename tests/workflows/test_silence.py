@@ -90,7 +90,7 @@ def rows_file(path):
 def test_no_command_is_silent_where_its_time_goes(tmp_path, watched, monkeypatch):
     terminal = use_terminal(monkeypatch)
     monkeypatch.setattr("labelloop.relabel.calibration.TREES", 3)  # few trees say nothing, and take no time
-    monkeypatch.setattr("labelloop.workflows.learning_curve.SHARES", (1.0,))
+    monkeypatch.setattr("labelloop.workflows.plan.SHARES", (1.0,))
     data, run = tmp_path / "rows.csv", tmp_path / "run"
     rows_file(data)
     few = [part for value in ("epochs=3", "warm_up=1", "correct_every=1") for part in ("--set", value)]

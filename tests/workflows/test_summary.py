@@ -131,7 +131,7 @@ def test_classes_at_risk_stand_first_and_one_estimate_is_told():
     lines = result_text(labels, ["NJ", "NY"], estimate).splitlines()
     assert lines[:2] == ["CLASSES AT RISK", "  NJ: no clean row, and labels move away from it; verify 5 of its rows"]
     assert lines[2] == "1 given label was corrected (1 clean row aside)"
-    assert lines[3] == "wrong as given: 20.0% (10.0% to 30.0%)"
+    assert lines[3] == "wrong as given: 20.0% (10.0 to 30.0%)"
     assert "80% (70-90)" in lines[6]
     unseen = [{key: one[key] for key in counts} for one in by_class]  # counts of clean rows are shown, none as a dash
     text = result_text(labels, ["NJ", "NY"], {**estimate, "by_class": unseen})
@@ -148,13 +148,12 @@ def test_bounds_without_pairs_are_named_and_no_value_between_them_is_shown():
     noisy = rng.integers(2, size=40)
     alone = InputsAlone(noisy, np.full(40, 0.8), clean, np.full(12, 0.8), noisy, noisy)
     found = estimate(np.eye(2, dtype=np.float32)[clean], given, clean, alone=alone)
-    result = CorrectedRows()
     names, no = ["a", "b"] * 20, [False] * 40
-    result.labels = pa.table({"given_label": names, "corrected_label": names, "verified": no, "changed": no})
-    result.classes = np.array(["a", "b"])
-    result.estimate = found
+    labels = pa.table({"given_label": names, "corrected_label": names, "verified": no, "changed": no})
+    arrays = dict.fromkeys(("corrected_labels", "corrected_proba", "label_score", "predicted_proba"), np.zeros(0))
+    result = CorrectedRows(labels=labels, classes=np.array(["a", "b"]), estimate=found, **arrays)
     low, high = (100 * found["corrected_label_accuracy"][end] for end in ("low", "high"))
-    assert f"{low:.1f} to {high:.1f}% right (95% bounds without pairs)" in repr(result)
+    assert f"right: {low:.1f} to {high:.1f}% (95% bounds without pairs)" in repr(result)
     assert any(f"{low:.1f}% to {high:.1f}% (95% bounds without pairs" in line for line in estimate_lines(found))
     said = result_text(result.labels, ["a", "b"], found)
-    assert f"wrong as given: {100 - high:.1f}% to {100 - low:.1f}% (95% bounds without pairs)" in said
+    assert f"wrong as given: {100 - high:.1f} to {100 - low:.1f}% (95% bounds without pairs)" in said

@@ -12,7 +12,6 @@ import errno
 import gc
 import io
 import os
-import re
 import signal
 import sys
 import threading
@@ -24,7 +23,7 @@ from typing import Any, Protocol, TextIO
 
 from labelloop import __version__
 from labelloop.cli.memory import is_memory, lacking_memory, watched
-from labelloop.errors import DataError, ElsewhereError, UsageError
+from labelloop.errors import DataError, ElsewhereError, UsageError, with_flags
 
 COMMANDS = {
     "fit": "labelloop.cli.fit",
@@ -43,13 +42,6 @@ COMMANDS = {
     "paper": "labelloop.cli.paper",
     "demo": "labelloop.cli.demo",
 }
-ARGUMENTS = (  # that messages name, and that have a flag of the same name
-    "label_column clean_column id_column feature_columns embedding_column split_column category_columns trust_columns"
-    " leave_out extra_columns file_name_column clean_file clean_folder image_size max_unreadable max_memory"
-    " allow_overlap train_encoder trust_code"
-)
-FLAGS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
-FLAGS |= {"labels_path": "--labels", "text_columns": "--text"}
 INTERRUPTED = 130
 COLLECT_AFTER = 50_000  # new objects; by default after 700, and a tenth of a small fit goes into looking at torch's own
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -117,7 +109,7 @@ def _failed(error: Exception, options: argparse.Namespace) -> int:
     if is_memory(error):
         said = lacking_memory()
     elif isinstance(error, UsageError | DataError):
-        said = with_flags(error)
+        said = in_one_line(error)
     elif isinstance(error, OSError):
         said = of_the_system(error) + (options.kept(options) if is_full(error) else "")
     else:
@@ -155,12 +147,9 @@ def _kept(options: argparse.Namespace) -> str:
         return ""
 
 
-def with_flags(message: object) -> str:
-    """A message with arguments written as flags: --label-column, not label_column."""
-    text = str(message)
-    for name, flag in FLAGS.items():
-        text = re.sub(rf"(?<![\w-]){name}(?!\w)", flag, text)
-    return text.strip().translate(ONE_LINE)
+def in_one_line(message: object) -> str:
+    """A message for the terminal, with flags in place of arguments."""
+    return with_flags(message).strip().translate(ONE_LINE)
 
 
 class Plain:
@@ -196,7 +185,7 @@ def of_the_system(error: OSError) -> str:
 def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """Replaces `warnings.showwarning`: prints our warnings, one per line, and drops those of libraries."""
     if issubclass(category, UserWarning):
-        print(f"labelloop: warning: {with_flags(message)}", file=sys.stderr)
+        print(f"labelloop: warning: {in_one_line(message)}", file=sys.stderr)
 
 
 class Terminated(KeyboardInterrupt):

@@ -39,7 +39,6 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     add(parser, "--clean-column", "--split-column")
     flag(parser, "--extra-columns", "A,B", "numbers that only the correction network sees", flags.names, ())
     flag(parser, "--labels", "FILE", "an .npy file with the labels, if DATA is .npy", Path, dest="labels_path")
-    parser.add_argument("--clean-labels", action=flags.Renamed, now="--clean-file")
     add(parser, "--file-name-column")
     clean = parser.add_mutually_exclusive_group()
     flag(clean, "--clean-file", "FILE", "clean labels, joined by id, by file name or in order", Path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,6 @@ def add(parser: Parser, *shared: str) -> None:
 def add_text(parser: Parser) -> None:
     about = "columns of texts, if they are not found by themselves; --encoder reads one of them"
     flag(parser, "--text", "A[,B]", about, names, (), dest="text_columns")
-    parser.add_argument("--embed", action=Renamed, now="--encoder")
     add(parser, "--encoder")
 
 
@@ -115,17 +114,6 @@ def add_trust(parser: Parser, what: str) -> None:
 
 def add_workers(parser: Parser, what: str = "processes that decode streamed images") -> None:
     flag(parser, "--workers", None, f"{what} (default 0)", processes, 0)
-
-
-class Renamed(argparse.Action):
-    """A flag that was renamed: the error gives its new name."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, *, now: str, **_: Any) -> None:
-        super().__init__(option_strings, dest, nargs="?", help=argparse.SUPPRESS)
-        self.now = now
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        parser.error(f"{self.option_strings[0]} is now called {self.now}")
 
 
 def passed(options: argparse.Namespace, *chosen: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labelloop.cli.flags import Renamed, add, flag, passed, switch
+from labelloop.cli.flags import add, flag, passed, switch
 
 HELP = "correct again with new clean rows, in seconds"
 DESCRIPTION = (
@@ -18,7 +18,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add(parser, "run_folder")
     about = "clean labels, joined by id (default: the decisions of `labelloop review`)"
     flag(parser, "--clean-file", "FILE", about, Path)
-    parser.add_argument("--verified", action=Renamed, now="--clean-file")
     about = "the new clean rows were drawn at random, as `plan --max-error` does, so they judge too"
     switch(parser, "--random-sample", about)
     flag(parser, "--output-dir", "NEW", "the folder of the new run (default: RUN-refit)", Path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,15 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelloop.errors import DataError, UsageError, nearest
+from labelloop.errors import DataError, UsageError
 from labelloop.runs.labels import label_table
 from labelloop.runs.lock import hold, release
 from labelloop.runs.read import Run
 from labelloop.runs.reviews import read_answers, standing, verdicts
 from labelloop.types import MISSING
-
-ACTIONS = ("relabel", "drop", "keep")
-RESTS = ("review", "drop", "keep-given")  # what may happen to rows whose label is not certified
 
 COLUMNS = ("id", "row", "column", "before", "after", "confidence", "reason", "run")
 
@@ -78,30 +74,29 @@ def with_reviews(run: Run) -> tuple[Run, str | None]:
     if not found:
         return run, None
     classes = {str(name): k for k, name in enumerate(run.classes)}
-    codes = np.full(len(run.labels), MISSING)
+    decided = np.full(len(run.labels), MISSING)
     for row, each in found.items():
         if each.label is not None:
-            if not 0 <= row < len(codes) or each.label not in classes:
+            if not 0 <= row < len(decided) or each.label not in classes:
                 raise DataError(
                     f"{run.path}: a review decision is about row {row} and class {each.label!r:.80}, not of this run"
                 )
-            codes[row] = classes[each.label]
-    decided, disputed = int((codes != MISSING).sum()), sum(each.disputed for each in found.values())
-    words = f"{decided} rows have the label that reviewers decided on"
+            decided[row] = classes[each.label]
+    reviewed, disputed = decided != MISSING, sum(each.disputed for each in found.values())
+    words = f"{reviewed.sum()} rows have the label that reviewers decided on"
     words += f"; {disputed} rows on which they disagree have that of the run" if disputed else ""
-    reviewed = codes != MISSING
     targets = np.array(run.targets)
-    targets[reviewed] = np.eye(targets.shape[1], dtype=targets.dtype)[codes[reviewed]]
-    names = run.labels
-    columns = {name: _codes(names[name], classes) for name in ("given_label", "corrected_label", "predicted_label")}
-    clean = np.where(reviewed, codes, np.where(names["verified"].to_numpy(), columns["corrected_label"], MISSING))
-    ids = np.array(names["id"].to_pylist())
-    table = label_table(ids, run.classes, columns["given_label"], clean, targets, columns["predicted_label"])
+    targets[reviewed] = np.eye(targets.shape[1], dtype=targets.dtype)[decided[reviewed]]
+    given, corrected, predicted = (codes(run, name) for name in ("given_label", "corrected_label", "predicted_label"))
+    clean = np.where(reviewed, decided, np.where(run.labels["verified"].to_numpy(), corrected, MISSING))
+    table = label_table(np.array(run.labels["id"].to_pylist()), run.classes, given, clean, targets, predicted)
     return Run(run.path, run.record, table, targets), words
 
 
-def _codes(column: pa.ChunkedArray, classes: dict[str, int]) -> NDArray[np.int64]:
-    return np.array([MISSING if name is None else classes[str(name)] for name in column.to_pylist()], np.int64)
+def codes(run: Run, column: str) -> NDArray[np.int64]:
+    """A column of labels as numbers [n], -1 where missing."""
+    number = {name: k for k, name in enumerate(run.classes)} | {None: MISSING}
+    return np.array([number[name] for name in run.labels[column].to_pylist()], np.int64)
 
 
 def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
@@ -116,8 +111,6 @@ def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
         action: "relabel", "drop" or "keep".
         min_confidence: Between 0 and 1.
     """
-    if action not in ACTIONS:
-        raise UsageError(f"no action {action!r}; {nearest(action, ACTIONS)}")
     if not 0 <= min_confidence <= 1:
         raise UsageError(f"--min-confidence is a probability between 0 and 1, not {min_confidence:g}")
     given, proposed = _objects(labels["given_label"].to_pylist()), _objects(labels["corrected_label"].to_pylist())
@@ -143,8 +136,6 @@ def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
 
 def only_certified(decision: Decision, certified: NDArray[np.bool_], rest: str) -> Decision:
     """Keeps certified and clean labels; the rest is left out ("review", "drop") or stays as given ("keep-given")."""
-    if rest not in RESTS:
-        raise UsageError(f"no rest {rest!r}; {nearest(rest, RESTS)}")
     others = ~certified & ~decision.verified
     given = others if rest == "keep-given" else np.zeros_like(others)
     return replace(
@@ -156,8 +147,8 @@ def only_certified(decision: Decision, certified: NDArray[np.bool_], rest: str) 
     )
 
 
-def spelling(cells: Sequence[Any], decision: Decision, classes: Sequence[Any], where: str) -> dict[Any, Any]:
-    """How the input spells each class, such as "3.0" for 3. Also checks that cells and rows belong together.
+def spelled(cells: Sequence[Any], decision: Decision, classes: Sequence[Any], where: str) -> list[Any]:
+    """The exported labels as the input spells its classes, such as "3.0" for 3. Checks that cells and rows fit.
 
     Args:
         cells: The label column, one value per row.
@@ -182,13 +173,13 @@ def spelling(cells: Sequence[Any], decision: Decision, classes: Sequence[Any], w
             found = counts.setdefault(given, {})
             written = text if isinstance(cell, str) else cell  # extra spaces do not make another spelling
             found[written] = found.get(written, 0) + 1
-    spelled = {label: max(found, key=lambda cell: found[cell]) for label, found in counts.items()}
-    numbered = bool(spelled) and all(str(cell) == str(classes.index(label)) for label, cell in spelled.items())
-    example = next(iter(spelled.values()), "")
+    cell_of = {label: max(found, key=lambda cell: found[cell]) for label, found in counts.items()}
+    numbered = bool(cell_of) and all(str(cell) == str(classes.index(label)) for label, cell in cell_of.items())
+    example = next(iter(cell_of.values()), "")
     for k, label in enumerate(classes):
         value = k if numbered else label  # class numbers, or the classes themselves
-        spelled.setdefault(label, str(value) if isinstance(example, str) else value)
-    return spelled
+        cell_of.setdefault(label, str(value) if isinstance(example, str) else value)
+    return [None if label is None else cell_of[label] for label in decision.final]
 
 
 def _objects(values: list[Any]) -> NDArray:
@@ -197,23 +188,24 @@ def _objects(values: list[Any]) -> NDArray:
     return array
 
 
-def write_changes(path: Path, ids: list[str], decision: Decision, column: str, run: Path) -> int:
-    """Writes the changes as CSV and returns their number. Rows are counted from 0, in the order of the input."""
-    rows = np.flatnonzero(decision.relabelled | decision.dropped)
+def write_changes(run: Run, decision: Decision, column: str, path: Path) -> None:
+    """Writes the changes as CSV. Rows are counted from 0, in the order of the input."""
+    ids = run.labels["id"].to_pylist()
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        for row in rows.tolist():
-            after = "" if decision.dropped[row] else _text(decision.final[row])
-            sure = float(decision.confidence[row])
-            confidence = "" if math.isnan(sure) else f"{sure:.6g}"
-            before, reason = _text(decision.given[row]), decision.reason(row)
-            writer.writerow((ids[row], row, column, before, after, confidence, reason, run))
-    return len(rows)
+        for row in np.flatnonzero(decision.relabelled | decision.dropped).tolist():
+            after = "" if decision.dropped[row] else as_text(decision.final[row])
+            before, confidence = as_text(decision.given[row]), as_text(decision.confidence[row])
+            reason = decision.reason(row)
+            writer.writerow((ids[row], row, column, before, after, confidence, reason, run.path.absolute()))
 
 
-def _text(label: Any) -> str:
-    return "" if label is None else str(label)
+def as_text(value: Any) -> str:
+    """A label or a confidence as a cell; empty if it is missing."""
+    if isinstance(value, np.floating):
+        return "" if np.isnan(value) else f"{value:.6g}"
+    return "" if value is None else str(value)
 
 
 @contextmanager

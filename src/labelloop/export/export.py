@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Collection
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelloop.errors import DataError, UsageError, nearest, some
+from labelloop.errors import DataError, UsageError, check_output, nearest, some
 from labelloop.export import other_formats, table_files
 from labelloop.export.decision import Decision, decide, marked, only_certified, with_reviews, write_changes
 from labelloop.export.model_card import write_model
-from labelloop.export.other_formats import ORIENTATIONS, on_hub, write_dataset, write_tree
+from labelloop.export.other_formats import on_hub, write_dataset, write_tree
 from labelloop.export.text_edits import safely
 from labelloop.export.undo import write_dataset_undo, write_file_undo, write_hub_undo, write_tree_undo
 from labelloop.runs.files import sha256_of, write_atomically
@@ -71,11 +72,10 @@ def export(
     """
     if to not in FORMATS:
         raise UsageError(f"no format {to!r}; {nearest(to, FORMATS)}")
-    if orientation not in ORIENTATIONS:
-        raise UsageError(f"no orientation {orientation!r}; {nearest(orientation, ORIENTATIONS)}")
     run, reviewed = with_reviews(read_run(run_folder))
     if to not in OF_THE_RUN:
-        run = _without_added_rows(run)
+        rows = len(run.labels) - run.source["options"].get("added_rows", 0)  # without images added from a clean folder
+        run = Run(run.path, run.record, run.labels.slice(0, rows), run.targets[:rows])
     decision = decide(run.labels, action, min_confidence)
     named: tuple[Any, ...] = (to, min_confidence, action, replace, copy, orientation, keep_undo, safe_cells)
     if certified is not None:
@@ -102,8 +102,12 @@ def export(
         write_data, write_undo = _writers(
             run, to, source, decision, output, replace=replace, copy=copy, safe_cells=safe_cells
         )
+        column = run.source["label_column"] if replace else table_files.ADDED[0]
+        column = "folder" if run.source["kind"] == "image-folder" else column
+        write: Callable[[Path], object] = partial(write_changes, run, decision, column)
+        write = safely(write, ",") if safe_cells else write
         steps: list[tuple[Path, Callable[[], object]]] = [
-            (changes, lambda: _write_changes(changes, run, decision, replace, safe_cells)),
+            (changes, lambda: write_atomically(changes, write)),
             (output, write_data),  # last, so that an output always has its list of changes and its undo file
         ]
         if keep_undo and write_undo is not None:
@@ -132,22 +136,15 @@ def _all_or_none(steps: list[tuple[Path, Callable[[], object]]]) -> None:
 def _export_run(run: Run, to: str, output: Path | None, orientation: str, what: str, safe_cells: bool) -> str:
     """The exports that need only the run: label issues, noise matrix and model."""
     output = output or Path(f"{run.path.name}-{to}{'' if to == 'model' else '.csv'}")
-    if to == "issues" and output.suffix not in (".csv", ".parquet"):
-        raise UsageError(f"{output}: issues are written as .csv or .parquet; choose one of these extensions")
+    write: Callable[[Path], object] = partial(other_formats.write_noise_matrix, run, orientation)
+    if to == "issues":
+        check_output(output, ".csv", ".parquet", overwrite=True)  # `marked` refuses what exists
+        write = partial(other_formats.write_issues, run, output.suffix)
     with marked(output, (), what) as done:
-        if done:
-            pass
-        elif to == "model":
+        if to == "model" and not done:
             write_model(run, output)
-        else:
-            suffix = output.suffix
-
-            def write(path: Path) -> None:
-                other_formats.write_issues(run, path, suffix) if to == "issues" else other_formats.write_noise_matrix(
-                    run, orientation, path
-                )
-
-            write_atomically(output, safely(write, ",") if safe_cells and suffix == ".csv" else write)
+        elif not done:
+            write_atomically(output, safely(write, ",") if safe_cells and output.suffix == ".csv" else write)
     if to == "model":
         return f"the model of {run.path}, with a model card, is in {output}"
     if to == "issues":
@@ -155,12 +152,6 @@ def _export_run(run: Run, to: str, output: Path | None, orientation: str, what: 
         return f"{issues} label issues in {len(run.labels)} rows, in {output}"
     meaning = "rows: true class, sum to 1" if orientation == "true-noisy" else "columns: true class, sum to 1"
     return f"the noise matrix is in {output} ({meaning})"
-
-
-def _without_added_rows(run: Run) -> Run:
-    """Only the rows of the input: images that a run added from a clean folder are left out."""
-    rows = len(run.labels) - run.source["options"].get("added_rows", 0)
-    return Run(run.path, run.record, run.labels.slice(0, rows), run.targets[:rows])
 
 
 def _checked_source(run: Run, to: str, place: Path | None) -> Path:
@@ -178,21 +169,18 @@ def _checked_source(run: Run, to: str, place: Path | None) -> Path:
     if stored is not None and (path.is_dir() or sha256_of(path) != stored):
         raise DataError(f"{path} has changed since the run read it; restore it, or run again on the new file")
     if kind == "image-folder":
-        _refuse_gone(run, path)
+        names = run.labels["id"].to_pylist()
+        read = set(names) - _never_read(run, names)
+        if gone := sorted(name for name in read if not (path / name).is_file()):
+            raise DataError(
+                f"{path}: {len(gone)} images of the run are gone: {some(gone)}; put them back, or run again"
+            )
     if stored is None and place is None and not (path.is_dir() and _same_files(run, path)):
         raise DataError(
             f"{run.path} does not prove that it was made from {path}, so nothing of it is copied; if it was, say so"
             f" with --input {path}"
         )
     return path
-
-
-def _refuse_gone(run: Run, folder: Path) -> None:
-    names = run.labels["id"].to_pylist()
-    unknown = _never_read(run, names)
-    gone = sorted(name for name in names if name not in unknown and not (folder / name).is_file())
-    if gone:
-        raise DataError(f"{folder}: {len(gone)} images of the run are gone: {some(gone)}; put them back, or run again")
 
 
 def _same_files(run: Run, folder: Path) -> bool:
@@ -261,17 +249,6 @@ def _said_to_be_left_out(names: Collection[str], source: Path) -> list[str]:
             stacklevel=4,
         )
     return sorted(names)
-
-
-def _write_changes(path: Path, run: Run, decision: Decision, replace: bool, safe_cells: bool) -> None:
-    column = run.source["label_column"] if replace else table_files.ADDED[0]
-    ids = run.labels["id"].to_pylist()
-    where = "folder" if run.source["kind"] == "image-folder" else column
-
-    def write(partial: Path) -> None:
-        write_changes(partial, ids, decision, where, run.path.absolute())
-
-    write_atomically(path, safely(write, ",") if safe_cells else write)
 
 
 def _summary(decision: Decision, output: Path, beside: list[Path]) -> str:

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from labelloop.errors import DataError
+from labelloop.errors import DataError, some
 from labelloop.runs.files import fresh_folder, read_json
 from labelloop.runs.folder import read_metrics
 from labelloop.runs.manifest import checked, write_manifest
@@ -109,8 +109,9 @@ def _inputs(about: dict[str, Any]) -> str:
         how = "fine-tuned, in `trained_encoder` or in the weights" if form.get("trained") else "as it is, not in here"
         kind = "texts" if form["kind"] == "text" else "images"
         return f"{kind}, through the encoder {_code(form['name'])} ({how}; {_code(form['version'])})"
-    names = about["column_names"]
-    return f"{len(names)} columns: {_some(names)}" if names else f"inputs of shape {tuple(about['input_shape'])}"
+    if names := about["column_names"]:
+        return f"{len(names)} columns: {some(map(_code, names), 20)}"
+    return f"inputs of shape {tuple(about['input_shape'])}"
 
 
 def _numbers(run: Run) -> list[str]:
@@ -127,8 +128,3 @@ def _code(text: object) -> str:
     words = " ".join(str(text).split())
     marks = "`" * (1 + max(map(len, re.findall("`+", words)), default=0))
     return f"{marks} {words} {marks}" if "`" in words else f"`{words}`"
-
-
-def _some(names: list[str], limit: int = 20) -> str:
-    shown = ", ".join(map(_code, names[:limit]))
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError, some
-from labelloop.export.decision import Decision, spelling
-from labelloop.export.table_files import ADDED
+from labelloop.export.decision import Decision, codes, spelled
+from labelloop.export.table_files import ADDED, label_column
 from labelloop.runs.files import fresh_folder
 from labelloop.runs.labels import label_counts
 from labelloop.runs.labels import noise_matrix as shares_of
@@ -26,7 +26,6 @@ from labelloop.trust import inside, single_name
 
 HUB = "hf:"  # before a name on the hub
 
-ORIENTATIONS = ("true-noisy", "cleanlab")
 CORNER = {"true-noisy": "true \\ given", "cleanlab": "given \\ true"}  # says in the file what its rows and columns are
 
 
@@ -141,21 +140,11 @@ def _as_given(data: Any, label: str | None, features: Any) -> Any:
 
 
 def _corrected(data: Any, run: Run, source: Path, decision: Decision, replace: bool) -> Any:
-    if len(data) != len(run.labels):
-        raise DataError(
-            f"{source} has {len(data)} rows, but the run has {len(run.labels)}; run it again on this data set"
-        )
-    label = run.source["label_column"]
-    taken = [name for name in ADDED if name in data.column_names]
-    if taken and not replace:
-        raise UsageError(f"{source} already has a column {taken[0]!r}; use --replace, or rename it and run again")
+    label = label_column(data.column_names, len(data), run, source, replace)
     cells = list(data[label]) if label is not None else [None] * len(data)
-    spelled = spelling(cells, decision, run.classes, f"{source}, column {label!r}")
-    final = [None if value is None else spelled[value] for value in decision.final]
+    final = spelled(cells, decision, run.classes, f"{source}, column {label!r}")
     feature = data.features[label] if label is not None else None
     if replace:
-        if label is None:
-            raise UsageError(f"{source} has no label column to replace; leave out --replace")
         names = data.column_names
         values = [new if is_new else old for old, new, is_new in zip(cells, final, decision.relabelled, strict=True)]
         data = data.remove_columns(label).add_column(label, values, feature=feature).select_columns(names)
@@ -172,7 +161,7 @@ def write_dataset(data: Any, output: Path) -> None:
         data.save_to_disk(str(partial))
 
 
-def write_issues(run: Run, path: Path, suffix: str) -> None:
+def write_issues(run: Run, suffix: str, path: Path) -> None:
     """One row per input row: index, is_label_issue, label_score (low is bad), given_label, predicted_label."""
     names = ("is_label_issue", "label_score", "given_label", "predicted_label")
     table = pa.table({"index": np.arange(len(run.labels)), **{name: run.labels[name] for name in names}})
@@ -188,9 +177,7 @@ def noise_matrix(run: Run) -> NDArray[np.float64]:
     Rows sum to 1. The true class comes from the corrected probabilities, so the matrix is only as good as they are.
     Rows without a given label and test rows do not count. A class without rows has a row of NaN.
     """
-    place = {label: k for k, label in enumerate(run.classes)}
-    given = np.array([place.get(label, -1) for label in run.labels["given_label"].to_pylist()])
-    return shares_of(label_counts(given, run.targets, len(place)))
+    return shares_of(label_counts(codes(run, "given_label"), run.targets, len(run.classes)))
 
 
 def write_noise_matrix(run: Run, orientation: str, output: Path) -> None:

@@ -6,7 +6,6 @@ If the format stays the same and is text, the original bytes are edited, so that
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
-from labelloop.export.decision import Decision, spelling
+from labelloop.export.decision import Decision, as_text, spelled
 from labelloop.export.text_edits import Delimited, edited, in_utf8, spans_of, with_members, with_value
 from labelloop.runs.read import Run
 
@@ -44,8 +42,6 @@ def table_writer(run: Run, source: Path, to: str, decision: Decision, replace: b
         decision: What happens to every row.
         replace: Put the label into the label column instead of adding columns.
     """
-    if replace and run.source["label_column"] is None and source.is_file():
-        raise UsageError(f"{source} has no label column to replace; leave out --replace")
     suffix = source.suffix.lower()  # a compressed file is rewritten
     if suffix == f".{to}" and to in DELIMITERS:
         pieces = _edited_delimited(run, source, to, decision, replace)
@@ -70,59 +66,48 @@ def column_of(run: Run, source: Path, name: str) -> list[str]:
     return [str(value) for value in _read(run, source)[name].to_pylist()]
 
 
-def _check(names: Collection[str], rows: int, run: Run, source: Path, replace: bool) -> None:
+def label_column(names: Collection[str], rows: int, run: Run, source: Path, replace: bool) -> str | None:
+    """The column of the given labels, if the input is that of the run and has room for the corrected ones."""
     if rows != len(run.labels):
-        raise DataError(f"{source} has {rows} rows, but the run has {len(run.labels)}; run it again on this file")
-    names = set(names)
-    lacking = [name for name in [run.source["label_column"]] if name is not None and name not in names]
-    if lacking and source.is_file():
-        raise DataError(f"{source} has no column {lacking[0]!r:.80}, from which the run says it took the labels")
+        raise DataError(f"{source} has {rows} rows, but the run has {len(run.labels)}; run it again on this input")
+    label = "label" if run.source["kind"] == "image-folder" else run.source["label_column"]
+    if label is not None and label not in names:
+        raise DataError(f"{source} has no column {label!r:.80}, from which the run says it took the labels")
+    if replace and label is None:
+        raise UsageError(f"{source} has no label column to replace; leave out --replace")
     taken = [name for name in ADDED if name in names]
     if taken and not replace:
         raise UsageError(
             f"{source} already has a column {taken[0]!r}; use --replace, or rename the column and run again"
         )
+    return label
 
 
 def _edited_delimited(run: Run, source: Path, to: str, decision: Decision, replace: bool) -> Iterable[bytes]:
     table = Delimited(source, _delimiter(run, to))
-    _check(table.names, len(table.rows), run, source, replace)
-    label = run.source["label_column"]
+    label = label_column(table.names, len(table.rows), run, source, replace)
     column = table.names.index(label) if label is not None else -1
     cells = [table.cell(record, column) if label is not None else "" for record in table.rows]
-    spelled = spelling(cells, decision, run.classes, f"{source}, column {label!r}")
-
-    changed = decision.changed
-
-    def text(row: int) -> str:
-        final = decision.final[row]
-        return "" if final is None else str(spelled[final])
-
+    final, changed = spelled(cells, decision, run.classes, f"{source}, column {label!r}"), decision.changed
     return edited(
         table,
         keep=lambda row: not decision.dropped[row],
-        replace=lambda row: (column, text(row)) if replace and decision.relabelled[row] else None,
+        replace=lambda row: (column, as_text(final[row])) if replace and decision.relabelled[row] else None,
         added=() if replace else ADDED,
-        add=lambda row: (text(row), _number(decision.confidence[row]), str(bool(changed[row])).lower()),
+        add=lambda row: (as_text(final[row]), as_text(decision.confidence[row]), str(bool(changed[row])).lower()),
     )
-
-
-def _number(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.6g}"
 
 
 def _edited_lines(run: Run, source: Path, decision: Decision, replace: bool) -> Iterable[bytes]:
     lines = in_utf8(source.read_bytes(), source).split("\n")  # keeps a \r at the end of its line
     rows = [number for number, line in enumerate(lines) if line.strip("\ufeff \t\r")]
     places = {number: spans_of(lines[number].lstrip("\ufeff"), f"{source}, line {number + 1}") for number in rows}
-    _check({name for spans in places.values() for name in spans}, len(rows), run, source, replace)
-    label = run.source["label_column"]
+    label = label_column({name for spans in places.values() for name in spans}, len(rows), run, source, replace)
     values = [
         None if label not in places[n] else json.loads(lines[n].lstrip("\ufeff")[slice(*places[n][label])])
         for n in rows
     ]
-    spelled = spelling(values, decision, run.classes, f"{source}, key {label!r}")
-    final = [None if value is None else spelled[value] for value in decision.final]
+    final = spelled(values, decision, run.classes, f"{source}, key {label!r}")
     at, changed = {number: row for row, number in enumerate(rows)}, decision.changed
     pieces = []
     for number, line in enumerate(lines):
@@ -132,19 +117,16 @@ def _edited_lines(run: Run, source: Path, decision: Decision, replace: bool) -> 
         if row is not None:
             mark, line = ("\ufeff", line[1:]) if line.startswith("\ufeff") else ("", line)
             if not replace:
-                line = with_members(line, dict(zip(ADDED, (final[row], *_of(decision, changed, row)), strict=True)))
+                sure = as_text(decision.confidence[row])
+                new = (final[row], float(sure) if sure else None, bool(changed[row]))
+                line = with_members(line, dict(zip(ADDED, new, strict=True)))
             elif decision.relabelled[row] and label in places[number]:
                 line = with_value(line, places[number][label], final[row])
             elif decision.relabelled[row]:
-                line = with_members(line, {label: final[row]})
+                line = with_members(line, {str(label): final[row]})
             line = mark + line
         pieces.append(line)
     return ["\n".join(pieces).encode()]
-
-
-def _of(decision: Decision, changed: NDArray[np.bool_], row: int) -> tuple[float | None, bool]:
-    confidence = float(decision.confidence[row])
-    return None if math.isnan(confidence) else float(f"{confidence:.6g}"), bool(changed[row])
 
 
 def _delimiter(run: Run, kind: str) -> str:
@@ -216,11 +198,9 @@ def _written_differently(field: pa.Field, labels: set[str | None]) -> str | None
 
 def _labelled(run: Run, source: Path, table: pa.Table, decision: Decision, replace: bool) -> pa.Table:
     """The rows that are kept, with the label replaced or columns added."""
-    _check(table.column_names, len(table), run, source, replace)
-    label = run.source["label_column"] if source.is_file() else "label"
+    label = label_column(table.column_names, len(table), run, source, replace)
     cells = [None] * len(table) if label is None else table[label].to_pylist()
-    spelled = spelling(cells, decision, run.classes, f"{source}, column {label!r}")
-    final = [None if value is None else spelled[value] for value in decision.final]
+    final = spelled(cells, decision, run.classes, f"{source}, column {label!r}")
     if replace:
         column = table.column_names.index(label)
         values = [new if is_new else old for old, new, is_new in zip(cells, final, decision.relabelled, strict=True)]

@@ -154,7 +154,7 @@ def facts(run: Survey, rows: RowFacts | None) -> Facts:
     found: Mapping[str, Any] = run.record.get("estimate") or {}
     last = run.metrics[-1] if run.metrics else {}
     before = _before(found, rows)
-    wrong = None if before is None else _complement(before)
+    wrong = None if before is None else complement(before)
     noisy = data.get("noisy")
     clean = None if "clean_paired" not in data else data["clean_paired"] + data.get("clean_unpaired", 0)
     doubt = np.array([])
@@ -200,5 +200,6 @@ def _before(found: Mapping[str, Any], rows: RowFacts | None) -> Share | None:
     return share(int((rows.given == rows.corrected)[pairs].sum()), int(pairs.sum()))
 
 
-def _complement(found: Share) -> Share:
+def complement(found: Mapping[str, Any]) -> Share:
+    """The share of the others."""
     return {**found, "value": 1 - found["value"], "low": 1 - found["high"], "high": 1 - found["low"]}

@@ -6,6 +6,7 @@ A figure without data is None.
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -283,13 +284,9 @@ def packed(values: NDArray, kind: Any) -> str:
 
 def _seconds(run: Survey) -> Picture:
     """Seconds of every phase, over all epochs."""
-    totals: dict[str, float] = {}
-    for row in run.metrics:
-        for phase, seconds in (row.get("seconds") or {}).items():
-            totals[phase] = totals.get(phase, 0.0) + float(seconds)
-    for phase, seconds in (run.record.get("seconds") or {}).items():
-        if _is_number(seconds):
-            totals[phase] = totals.get(phase, 0.0) + float(seconds)
+    totals: Counter[str] = Counter()
+    for each in (*run.metrics, run.record):
+        totals.update({phase: took for phase, took in (each.get("seconds") or {}).items() if _is_number(took)})
     if not totals:
         return None
     longest, everything = max(totals, key=lambda name: totals[name]), sum(totals.values())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError, UsageError, some
-from labelloop.relabel.certificate import CERTAINTY, Certificate, HeldOut, certify_classes, certify_rows
+from labelloop.relabel.certificate import CERTAINTY, HeldOut, certify_classes, certify_rows
 from labelloop.relabel.relabel import MIN_PAIRS
 from labelloop.relabel.sample import DIFFER
 from labelloop.runs.read import read_run
@@ -120,16 +120,10 @@ def certify(
         mask,
         max_error,
         certainty,
-        tuple(_named(found, classes)),
+        tuple({**({"class": classes[k]} if by_class else {}), **one.to_json()} for k, one in enumerate(found)),
         tuple(notes),
         "measured" if held_out.paired else "bounded",
     )
-
-
-def _named(found: list[Certificate], classes: list[Any]) -> list[dict[str, Any]]:
-    if len(found) == 1:
-        return [found[0].to_json()]
-    return [{"class": classes[k], **one.to_json()} for k, one in enumerate(found)]
 
 
 def held_out_rows(arrays: RowArrays, weight: NDArray[np.float64] | None = None) -> tuple[HeldOut, NDArray[np.int64]]:
@@ -142,19 +136,18 @@ def held_out_rows(arrays: RowArrays, weight: NDArray[np.float64] | None = None) 
 
 def _what_is_known(of: Any) -> tuple[RowArrays, list[Any], RunRecord | None, Path | None]:
     """The arrays, classes, record and folder of a result or a run."""
-    if isinstance(of, str | Path) or getattr(of, "output_dir", None) is not None:
-        folder = Path(of if isinstance(of, str | Path) else of.output_dir)
+    place = of if isinstance(of, str | Path) else getattr(of, "output_dir", None)
+    folder, record = None if place is None else Path(place), None
+    if folder is not None:
         run = read_run(folder)
         arrays, classes, record = run.row_arrays(), list(run.classes), run.record
+    elif isinstance(getattr(of, "rows", None), RowArrays):
+        arrays, classes = of.rows, of.classes.tolist()
     else:
-        folder, record = None, None
-        found = getattr(of, "rows", None)
-        if not isinstance(found, RowArrays):
-            raise UsageError(
-                "certify takes what `correct` returned, the folder of a run, or what `fit` returned with an output_dir;"
-                f" give one of these, not {type(of).__name__}"
-            )
-        arrays, classes = found, of.classes.tolist()
+        raise UsageError(
+            "certify takes what `correct` returned, the folder of a run, or what `fit` returned with an output_dir;"
+            f" give one of these, not {type(of).__name__}"
+        )
     if KEPT not in arrays.inputs:
         where = "this result" if folder is None else str(folder)
         raise DataError(

@@ -202,6 +202,8 @@ def new_record(
     about: Mapping[str, Any] | None = None,
 ) -> RunRecord:
     """The content of run.json when a run begins."""
+    # Sums over another number of threads differ in their last digits.
+    threads = {"torch": torch.get_num_threads(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
     return RunRecord(
         kind=kind,
         method=task.method,
@@ -210,13 +212,8 @@ def new_record(
         data=data,
         versions=versions(),
         source=None if source is None else {**source, "class_names": list(task.problem.class_names)},
-        about={"threads": threads(), **(about or {})},
+        about={"threads": threads, **(about or {})},
     )
-
-
-def threads() -> dict[str, Any]:
-    """How many threads compute. Sums over another number of them differ in their last digits."""
-    return {"torch": torch.get_num_threads(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
 
 
 def ended(record: RunRecord, fitted: Fitted, final: ReturnedLabels | None) -> RunRecord:
@@ -244,8 +241,7 @@ def train(task: Task, options: RunOptions, record: RunRecord, folder: RunFolder 
     runtime = options.runtime(folder, task.truth)
     try:
         fitted = METHODS[task.method].fit(task.problem, task.config, runtime)
-        if options.ranks.count > 1:
-            fitted = _as_the_first_has_it(fitted, options.ranks)
+        fitted = _as_the_first_has_it(fitted, options.ranks)
     except KeyboardInterrupt:
         if folder is not None:
             folder.write_record(replace(record, state="interrupted"))
@@ -275,11 +271,9 @@ def open_run(options: RunOptions, record: RunRecord) -> RunFolder | None:
 
     Processes that do not run the same are refused before that.
     """
-    if options.ranks.count > 1:
-        same = {"method": record.method, "config": record.config, "seed": record.seed, "data": record.data}
-        options.ranks.agree("rows or settings", json.dumps(same, sort_keys=True, default=str))
-        return options.ranks.in_first(lambda: _open_run(options, record))
-    return _open_run(options, record)
+    same = {"method": record.method, "config": record.config, "seed": record.seed, "data": record.data}
+    options.ranks.agree("rows or settings", json.dumps(same, sort_keys=True, default=str))
+    return options.ranks.in_first(lambda: _open_run(options, record))
 
 
 def _open_run(options: RunOptions, record: RunRecord) -> RunFolder | None:
@@ -309,19 +303,13 @@ def _check_epoch(folder: RunFolder) -> None:
 def _check_same_run(stored: RunRecord, run: RunRecord, folder: Path) -> None:
     """Refuses to resume with other settings or other rows, and says which."""
     advice = "resume with what the run was started with, or start a new one in another folder"
-    for key in ("method", "seed"):
-        before, now = getattr(stored, key), getattr(run, key)
-        if before != now:
-            raise DataError(f"{folder} was started with {key} {before!r}, not {now!r}; {advice}")
-    settings, new = flat(stored.config), flat(run.config)
-    for key in (*new, *(settings.keys() - new.keys())):
-        if settings.get(key) != new.get(key):
-            raise DataError(f"{folder} was started with {key} = {settings.get(key)!r}, not {new.get(key)!r}; {advice}")
-    if stored.data["classes"] != run.data["classes"]:
-        raise DataError(
-            f"{folder} was started with the classes {', '.join(stored.data['classes'])}, not "
-            f"{', '.join(run.data['classes'])}; {advice}"
-        )
+    old, new = (
+        {"method": one.method, "seed": one.seed, **flat(one.config), "classes": one.data["classes"]}
+        for one in (stored, run)
+    )
+    for key in (*new, *(old.keys() - new.keys())):
+        if old.get(key) != new.get(key):
+            raise DataError(f"{folder} was started with {key} = {old.get(key)!r}, not {new.get(key)!r}; {advice}")
     if stored.data["sha256"] != run.data["sha256"]:
         raise DataError(
             f"{folder} was started with other rows ({stored.data['rows']} rows of {stored.data['source']}) than "

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import decode, text_of
@@ -19,13 +18,13 @@ from labelloop.data.problem import check, classes_of, make_problem
 from labelloop.data.readers import ReadOptions
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, nearest, some
-from labelloop.large_arrays import by_chunks, put, row_chunks
+from labelloop.large_arrays import by_chunks, put
 from labelloop.relabel import correct_labels, suit_trees
 from labelloop.relabel.estimate import estimate, inputs_alone
 from labelloop.relabel.relabel import MIN_PAIRS
 from labelloop.runs.labels import label_table
 from labelloop.runs.result_files import RowArrays, row_arrays
-from labelloop.runs.run_json import RunRecord, data_record
+from labelloop.runs.run_json import RunRecord, data_record, versions
 from labelloop.runs.survey import Survey
 from labelloop.seeds import whole_seed
 from labelloop.splits import one_hot
@@ -40,7 +39,7 @@ LISTS = (
 SUM_TOLERANCE = 0.01  # probabilities stored in half precision are off by up to 0.003
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class CorrectionResult(CorrectedRows):
     """What `correct` returns. Rows are in the order they came in.
 
@@ -66,36 +65,36 @@ class CorrectionResult(CorrectedRows):
         own: Your data frame, or what you gave with an index; None for arrays and files.
     """
 
-    corrected_labels: NDArray
-    corrected_proba: Floats
-    label_score: Floats
-    predicted_proba: Floats
     cross_fitted_proba: Floats
-    classes: NDArray
     weights: dict[str, float]
     weights_without_label: dict[str, float]
     clean_rows: dict[str, int]
     data: dict[str, Any]
-    estimate: dict[str, Any]
     guard: dict[str, Any]
-    labels: pa.Table
     rows: RowArrays | None
-    own: Any = None
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary and the report."""
         from labelloop.report.html import in_notebook
 
-        record = RunRecord(
-            kind="correct",
-            method="correct",
-            data=self.data,
-            state="finished",
-            labels_from="correct",
-            estimate=self.estimate,
-            about={"weights": self.weights, "weights_without_label": self.weights_without_label},
-        )
-        return in_notebook(Survey(None, record.to_json(), [], self.labels, self.corrected_proba))
+        return in_notebook(Survey(None, record_of(self).to_json(), [], self.labels, self.corrected_proba))
+
+
+def record_of(result: CorrectionResult, seed: int = 0, origin: Mapping[str, Any] | None = None) -> RunRecord:
+    """The content of run.json."""
+    return RunRecord(
+        kind="correct",
+        method="correct",
+        seed=seed,
+        data=result.data,
+        versions=versions(),
+        source=None if origin is None else {**origin, "class_names": result.data["classes"]},
+        state="finished",
+        stop_reason="nothing to train",
+        labels_from="correct",
+        estimate=result.estimate,
+        about={"weights": result.weights, "weights_without_label": result.weights_without_label, "guard": result.guard},
+    )
 
 
 def correct(
@@ -181,8 +180,6 @@ def correct(
         features = _matrix(embeddings, "embeddings", "[n, D]")
     first = probabilities if probabilities is not None else features
     table = from_arrays(first, y, y_clean, ids=ids, class_names=class_names)
-    if features is not None and len(features) != len(table):
-        raise DataError(f"{len(table)} rows of pred_probs, but {len(features)} of embeddings; give one for every row")
     own: Any = next((part for part in (y, y_clean, embeddings) if hasattr(part, "iloc")), None)
     own = own if own is None else own.index.to_frame().iloc[:, :0]
     names = None if class_names is None else tuple(str(name) for name in class_names)
@@ -198,8 +195,6 @@ def _correct_rows(
 
     found = read_sources(Path(rows) if is_path(rows) else rows, options, None, class_names)
     probabilities = found.probabilities if pred_probs is None else _matrix(pred_probs, "pred_probs", "[n, C]")
-    if probabilities is not None and len(probabilities) != len(found.table):
-        raise DataError(f"{len(found.table)} rows, but {len(probabilities)} of pred_probs; give one for every row")
     result = correct_table(found.table, probabilities, found.features, seed, named=found.named)
     return replace(result, own=rows if is_frame(rows) else None)
 
@@ -237,10 +232,11 @@ def correct_table(
         named: Whether the features are columns with names, like those of a table.
     """
     seed = whole_seed(seed)
+    _check_lengths(len(table), pred_probs=pred_probs, embeddings=embeddings)
     if pred_probs is not None:
         pred_probs = _checked(pred_probs)
         table = replace(table, class_names=_column_classes(table, pred_probs.shape[1]))
-    inputs = embeddings if embeddings is not None else pred_probs
+    inputs = pred_probs if embeddings is None else embeddings
     made = make_problem(replace(table, inputs=inputs, column_names=(), split=None))
     check(made)
     classes, given, clean = made.classes, made.given, made.clean_labels
@@ -285,6 +281,12 @@ def correct_table(
     )
 
 
+def _check_lengths(rows: int, **arrays: Floats | None) -> None:
+    for name, values in arrays.items():
+        if values is not None and len(values) != rows:
+            raise DataError(f"{rows} rows, but {len(values)} of {name}; give one for every row")
+
+
 def _matrix(values: ArrayLike, what: str, shape: str) -> Floats:
     check_not_sparse(values, what)
     array = np.asarray(values)
@@ -295,21 +297,13 @@ def _matrix(values: ArrayLike, what: str, shape: str) -> Floats:
 
 def _checked(pred_probs: Floats) -> Floats:
     """Probabilities that sum to 1 exactly, or an error that names the rows."""
-    advice = "(the first row is 0); give probabilities, not logits or scores"
-    chunks = list(row_chunks(*pred_probs.shape))
-    finite = np.concatenate([np.isfinite(pred_probs[rows]).all(axis=1) for rows in chunks] or [np.zeros(0, bool)])
-    bad = np.flatnonzero(~finite)
-    if len(bad):
-        raise DataError(f"pred_probs: not a number in row {some(bad)} (the first row is 0); leave these rows out")
-    bad = np.flatnonzero(pred_probs.min(axis=1) < -1e-6)
-    if len(bad):
-        raise DataError(f"pred_probs: negative in row {some(bad)} {advice}")
-    sums = pred_probs.sum(axis=1, keepdims=True)  # [n, 1]
-    bad = np.flatnonzero(np.abs(sums[:, 0] - 1) > SUM_TOLERANCE)
+    least, sums = pred_probs.min(axis=1), pred_probs.sum(axis=1, keepdims=True)  # [n], [n, 1]; NaN where a value is
+    bad = np.flatnonzero(~((least >= -1e-6) & (np.abs(sums[:, 0] - 1) <= SUM_TOLERANCE)))
     if len(bad):
         raise DataError(
-            f"pred_probs: row {bad[0]} sums to {sums[bad[0], 0]:.4g} and not to 1; {len(bad)} such rows: {some(bad)}"
-            f" {advice}"
+            f"pred_probs: row {bad[0]} sums to {sums[bad[0], 0]:.4g} and not to 1, or its least value"
+            f" {least[bad[0]]:.4g} is negative; {len(bad)} such rows: {some(bad)} (the first row is 0); give"
+            " probabilities, not logits or scores, and leave out rows without"
         )
     return by_chunks(lambda rows: np.maximum(pred_probs[rows], 0) / sums[rows], pred_probs.shape)
 

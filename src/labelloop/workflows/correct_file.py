@@ -19,16 +19,15 @@ from labelloop.data.readers.arrow_file import open_columns, parts_of
 from labelloop.data.readers.csv_file import ending_of
 from labelloop.data.readers.hub import read_hub_dataset
 from labelloop.data.table import Table
-from labelloop.errors import DataError, UsageError
+from labelloop.errors import DataError, UsageError, check_output
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
 from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.files import write_atomically
 from labelloop.runs.folder import RunFolder
-from labelloop.runs.run_json import RunRecord, versions
 from labelloop.trust import NO_ARCHIVE
 from labelloop.types import Floats
-from labelloop.workflows.correct import CorrectionResult, correct_table
+from labelloop.workflows.correct import CorrectionResult, correct_table, record_of
 from labelloop.workflows.encode import hint, read_inputs
 from labelloop.workflows.ending import leave_preview, leave_report
 from labelloop.workflows.summary import next_steps, result_text, schema_text
@@ -52,11 +51,6 @@ class Outputs:
     folder: Path | None = None
     overwrite: bool = False
     report: bool = True
-
-    def __post_init__(self) -> None:
-        if self.file is not None and self.file.suffix not in (".csv", ".parquet"):
-            ending = self.file.suffix or "a name without an ending"
-            raise UsageError(f"{self.file}: cannot write {ending!r}; .csv or .parquet")
 
 
 def correct_file(
@@ -85,8 +79,8 @@ def correct_file(
     """
     if not dry_run and to.file is None and to.folder is None:
         raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
-    if not dry_run and to.file is not None and to.file.exists() and not to.overwrite:
-        raise DataError(f"{to.file} exists; give another name, or --overwrite")
+    if to.file is not None:
+        check_output(to.file, ".csv", ".parquet", overwrite=to.overwrite or dry_run)
     with memory_limit(max_memory, to.folder or to.file):
         found = read_sources(path, options, pred_probs_columns, class_names)
         table = found.table
@@ -206,19 +200,7 @@ def _readable(table: Table) -> Table:
 
 def _write_run(folder: RunFolder, table: Table, result: CorrectionResult, seed: int) -> None:
     """Writes a run folder like that of `fit`, without a model."""
-    record = RunRecord(
-        kind="correct",
-        method="correct",
-        seed=seed,
-        data=result.data,
-        versions=versions(),
-        source=None if table.origin is None else {**table.origin, "class_names": result.data["classes"]},
-        state="finished",
-        stop_reason="nothing to train",
-        labels_from="correct",
-        estimate=result.estimate,
-        about={"weights": result.weights, "weights_without_label": result.weights_without_label, "guard": result.guard},
-    )
+    record = record_of(result, seed, table.origin)
     with folder.recording(record):
         folder.write_targets(result.corrected_proba)
         folder.write_labels(result.labels)
@@ -263,7 +245,7 @@ def _ending(to: Outputs, table: Table) -> str:
         lines.append(next_steps(to.folder, table.origin))
     else:
         lines.append("next: with --output-dir RUN you can look at the changes and decide (`labelloop review RUN`)")
-    return "\n".join([*lines, *(f"hint: {text}" for text in [hint(table)] if text)])
+    return "\n".join(lines + hint(table))
 
 
 def _summary(result: CorrectionResult) -> str:

@@ -18,7 +18,7 @@ from labelloop.data.columns import names_of_array
 from labelloop.data.image_files import Unreadable
 from labelloop.data.readers import ReadOptions, kind_of, read_table
 from labelloop.data.table import Table
-from labelloop.errors import DataError, UsageError, some
+from labelloop.errors import DataError, UsageError, check_output, some
 from labelloop.large_arrays import memory_limit
 from labelloop.progress import clock
 from labelloop.runs.files import write_atomically
@@ -140,22 +140,22 @@ def trained_config(config: TrainingConfig, table: Table, method: str) -> Trainin
     )
 
 
-def hint(table: Table) -> str | None:
-    """A hint about pretrained encoders for runs without one; None if it does not apply."""
+def hint(table: Table) -> list[str]:
+    """A line about pretrained encoders for runs without one; none if it does not apply."""
     form = table.encoder_form
     texts = [column.name for column in table.encoding if column.kind == "text"]
     if (form is None and texts) or (form is not None and form.name == WORDS):
         name = texts[0] if texts else form.column if form is not None and form.column else "NAME"
-        return (
-            "of the texts, only the words count; an encoder that knows their meaning usually corrects more: --text"
+        return [
+            "hint: of texts, only the words count; an encoder that knows their meaning usually corrects more: --text"
             f" {name} --encoder sentence-transformers:all-MiniLM-L6-v2 (docs/text-embeddings.md)"
-        )
-    if form is None and (table.image_form is not None):
-        return (
-            "the network was trained on these images alone; a pretrained encoder usually corrects more: --encoder"
+        ]
+    if form is None and table.image_form is not None:
+        return [
+            "hint: the network was trained on these images alone; a pretrained encoder usually corrects more: --encoder"
             " transformers:facebook/dinov2-small (docs/image-folder.md)"
-        )
-    return None
+        ]
+    return []
 
 
 def embed_file(path: Path, options: ReadOptions, output: Path, *, overwrite: bool = False, device: str = "auto") -> str:
@@ -168,10 +168,7 @@ def embed_file(path: Path, options: ReadOptions, output: Path, *, overwrite: boo
         overwrite: Whether to replace it.
         device: The device to encode on.
     """
-    if output.suffix != ".npz":
-        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; give an .npz file")
-    if output.exists() and not overwrite:
-        raise DataError(f"{output} exists; give another name, or --overwrite")
+    check_output(output, ".npz", overwrite=overwrite)
     if options.encoder is None and options.text_columns:
         options = replace(options, encoder=WORDS)
     if options.encoder is None:

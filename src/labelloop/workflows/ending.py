@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -87,10 +88,9 @@ def _looks(table: Table) -> Looks | None:
     inputs, raw = table.inputs, table.raw
     if raw is not None and raw.kind == "text":
         return "text", (), lambda rows: [_cut(raw.items[row], _letters(rows)) for row in rows.tolist()]
-    if raw is not None:
-        return "image", (), lambda rows: [_thumbnail_of(raw.items[row], _side(rows)) for row in rows.tolist()]
-    if isinstance(inputs, ImageFiles):
-        return "image", (), lambda rows: [_thumbnail_of(inputs.path(row), _side(rows)) for row in rows.tolist()]
+    if raw is not None or isinstance(inputs, ImageFiles):
+        item = inputs.path if raw is None else raw.items.__getitem__
+        return "image", (), lambda rows: [_thumbnail_of(item(row), _side(rows)) for row in rows.tolist()]
     if isinstance(inputs, np.ndarray) and inputs.ndim == 4:
         if find_spec("PIL") is None:
             return None
@@ -98,10 +98,13 @@ def _looks(table: Table) -> Looks | None:
         return "image", (), lambda rows: [_thumbnail(inputs[row], scale, _side(rows)) for row in rows.tolist()]
     own = _own_columns(table.origin) if table.origin is not None else None
     if own is not None and len(own) == len(table):
-        text = _text_column(own, table)
-        if text is not None and text in own.column_names:
-            return "text", (), lambda rows: [_cut(value, _letters(rows)) for value in own[text].take(rows).to_pylist()]
-        if shown := _value_columns(own, table):
+        kinds = {name: own.schema.field(name).type for name in _others(own, table)}
+        texts = [name for name, kind in kinds.items() if pa.types.is_string(kind) and name.lower() in TEXTS]
+        if texts:
+            of_texts = own[texts[0]]
+            return "text", (), lambda rows: [_cut(value, _letters(rows)) for value in of_texts.take(rows).to_pylist()]
+        bulky = (pa.types.is_nested, pa.types.is_binary)
+        if shown := [name for name, kind in kinds.items() if not any(check(kind) for check in bulky)][:COLUMNS]:
             return "values", tuple(shown), lambda rows: _values(own.select(shown).take(rows))
     if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
         width = min(COLUMNS, inputs.shape[1])
@@ -150,21 +153,6 @@ def _others(own: pa.Table, table: Table) -> list[str]:
     origin = table.origin or {}
     taken = {origin.get(key) for key in ("label_column", "clean_column", "id_column")} | {"label", "clean_label", "id"}
     return [name for name in own.column_names if name not in taken]
-
-
-def _text_column(own: pa.Table, table: Table) -> str | None:
-    """A column of texts, by its name and its values."""
-    texts = [name for name in _others(own, table) if pa.types.is_string(own.schema.field(name).type)]
-    return next((name for name in texts if name.lower() in TEXTS), None)
-
-
-def _value_columns(own: pa.Table, table: Table) -> list[str]:
-    simple = [
-        name
-        for name in _others(own, table)
-        if not pa.types.is_nested(own.schema.field(name).type) and not pa.types.is_binary(own.schema.field(name).type)
-    ]
-    return simple[:COLUMNS]
 
 
 def _cut(value: Any, most: int) -> str:
@@ -227,37 +215,33 @@ def leave_preview(folder: Path, table: Table, labels: pa.Table, progress: bool |
         labels: Its labels.parquet.
         progress: Whether to show the time it takes; None shows it only in a terminal.
     """
-    try:
-        with clock("looking at the rows", progress):
-            preview = make_preview(table, labels)
-            if preview is not None:
-                write_preview(folder, preview)
-    except Exception as error:  # the results are written: whatever happens here must not look as if they had failed
-        _warn(folder, error)
+    with _only_warning(folder), clock("looking at the rows", progress):
+        preview = make_preview(table, labels)
+        if preview is not None:
+            write_preview(folder, preview)
 
 
 def leave_preview_of(folder: Path, old: Path) -> None:
     """The same after a refit, which keeps the preview of the old run."""
-    try:
+    with _only_warning(folder):
         copy_preview(old, folder)
-    except Exception as error:  # see above
-        _warn(folder, error)
 
 
 def leave_report(folder: Path, wanted: bool = True, progress: bool | None = None) -> None:
     """Writes report.html into the folder of a finished run, if it is wanted; `labelloop report` can do it later too."""
-    if not wanted:
-        return
-    try:
-        with clock("writing the report", progress):
+    if wanted:
+        with _only_warning(folder), clock("writing the report", progress):
             write_report([folder])
-    except Exception as error:  # see above
-        _warn(folder, error)
 
 
-def _warn(folder: Path, error: Exception) -> None:
-    warnings.warn(
-        f"the run in {folder} is whole, but its report could not be written ({error}); `labelloop report {folder}`"
-        " tries again",
-        stacklevel=3,
-    )
+@contextmanager
+def _only_warning(folder: Path) -> Iterator[None]:
+    """The results are written: whatever happens inside must not look as if they had failed."""
+    try:
+        yield
+    except Exception as error:
+        warnings.warn(
+            f"the run in {folder} is whole, but its report could not be written ({error}); `labelloop report {folder}`"
+            " tries again",
+            stacklevel=4,
+        )

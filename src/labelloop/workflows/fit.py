@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from labelloop.config.base import DEFAULT_METHOD, DEFAULT_RECIPE, TrainingConfig, method_of
@@ -31,12 +31,12 @@ from labelloop.runs.labels import label_table, likeliest
 from labelloop.runs.result_files import row_arrays
 from labelloop.runs.run_json import RunRecord, data_record
 from labelloop.runs.survey import Survey
-from labelloop.splits import one_hot
+from labelloop.splits import one_hot, take
 from labelloop.trained_model import TrainedModel
 from labelloop.training.batches import input_shape
 from labelloop.training.epoch import extract
 from labelloop.training.ranks import ALONE, join
-from labelloop.types import MISSING, EncoderForm, Extracted, Fitted, Floats, Labels, ReturnedLabels, Rows, Truth
+from labelloop.types import MISSING, EncoderForm, Extracted, Floats, Labels, ReturnedLabels, Rows, Truth
 from labelloop.workflows import compose
 from labelloop.workflows.compose import RunOptions, Task, Trained
 from labelloop.workflows.correct import read_options
@@ -45,7 +45,7 @@ from labelloop.workflows.ending import leave_preview, leave_report
 from labelloop.workflows.summary import CorrectedRows
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Result(CorrectedRows):
     """What `fit` returns. Rows are in the order they came in.
 
@@ -73,21 +73,13 @@ class Result(CorrectedRows):
     """
 
     model: TrainedModel
-    corrected_labels: NDArray
-    corrected_proba: Floats
-    label_score: Floats
-    predicted_proba: Floats
-    classes: NDArray
     history: tuple[dict[str, Any], ...]
     rounds: tuple[dict[str, Any], ...]
     labels_from: str
-    estimate: dict[str, Any]
     stop_reason: str
     config: TrainingConfig
     output_dir: Path | None
-    labels: pa.Table
     record: RunRecord
-    own: Any = None
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary and the report."""
@@ -194,7 +186,8 @@ def fit(
     named = label is not None or clean is not None or columns is not None
     if named and (y is not None or not (is_frame(X) or is_path(X))):
         raise UsageError("label, clean and columns are about a data frame or a file that holds the labels too")
-    table, own = _table_of(X, y, y_clean, read_options(columns, label, clean), encoder, (train_encoder, device))
+    how = read_options(columns, label, clean)
+    table, own = table_of(X, y, y_clean, how, encoder, train_encoder, device, progress)
     table = _with(table, ids, extra, class_names)
     test = None
     if X_test is not None:  # its categories become the same columns
@@ -207,18 +200,24 @@ def fit(
     elif not isinstance(config, kind := type(recipe_config(method))):
         raise UsageError(f"method {method!r} is configured by a {kind.__module__}.{kind.__name__}, not {type(config)}")
     folder = None if output_dir is None else Path(output_dir)
-    options = RunOptions(seed, device, workers, progress, folder, resume, overwrite, report)
-    options = replace(options, ranks=ranks, max_memory=max_memory)
+    kept = (folder, resume, overwrite, report)
+    options = RunOptions(seed, device, workers, progress, *kept, ranks=ranks, max_memory=max_memory)
     config = trained_config(config, table, method)
     result = fit_table(table, config, options, method=method, test=test, y_true=y_true, allow_overlap=allow_overlap)
     return replace(result, own=own)
 
 
-def _table_of(
-    X: Any, y: Any, y_clean: Any, options: ReadOptions, encoder: str | None, how: tuple[bool, str]
+def table_of(
+    X: Any,
+    y: Any,
+    y_clean: Any,
+    options: ReadOptions,
+    encoder: str | None,
+    train_encoder: bool,
+    device: str,
+    progress: bool | None,
 ) -> tuple[Table, Any]:
     """The rows with their labels, whatever form they have; and what has the user's index, or None."""
-    train_encoder, device = how
     if is_path(X) or (is_frame(X) and y is None):
         if y is not None or y_clean is not None:
             raise UsageError(
@@ -234,7 +233,8 @@ def _table_of(
     rows = raw_or_not(X, encoder, train_encoder)
     table = from_arrays(rows, y, y_clean)
     if encoder is not None:
-        table = encode_table(table, EncoderForm(encoder, rows.kind, "", train_encoder), device=device)
+        form = EncoderForm(encoder, rows.kind, "", train_encoder)
+        table = encode_table(table, form, device=device, progress=progress)
     own: Any = next((part for part in (X, y, y_clean) if is_frame(part) or hasattr(part, "iloc")), None)
     if own is not None and not is_frame(own):
         own = own.index.to_frame().iloc[:, :0]
@@ -290,12 +290,12 @@ def fit_table(
             with trained.runtime.clock("predicting all rows"):
                 extracted = _extracted(trained, made)
             final = trained.fitted.returned or _as_handed_back(task, trained, extracted, made)
-            labels, result = _result(made, task, trained, final, extracted)
+            result = _result(made, task, trained, final, extracted)
             result = replace(result, record=compose.ended(record, trained.fitted, final))
             if folder is not None:
                 with trained.runtime.clock("writing the run"):
-                    _store(folder, made, trained.fitted.returned, extracted, labels, result)
-                leave_preview(folder.path, table, labels, options.progress)
+                    _store(folder, made, trained.fitted.returned, extracted, result)
+                leave_preview(folder.path, table, result.labels, options.progress)
                 folder.write_record(result.record)
         if folder is not None:
             leave_report(folder.path, options.report, options.progress)
@@ -314,7 +314,7 @@ def fit_plain(table: Table, config: TrainingConfig, options: RunOptions) -> Resu
     trained = compose.train(task, options, RunRecord())
     fitted = trained.fitted
     none = ReturnedLabels(fitted.targets, task.method, no_estimate("there are no clean rows"))
-    _, result = _result(made, task, trained, none, _extracted(trained, made))
+    result = _result(made, task, trained, none, _extracted(trained, made))
     assert table.labels is not None
     unknown = np.full(len(table), np.nan, np.float32)
     return replace(result, corrected_labels=table.labels.copy(), label_score=unknown)
@@ -353,7 +353,7 @@ def _truth(made: TableProblem, test: Table | None, y_true: ArrayLike | None) -> 
             known &= test.usable
         if not known.any():
             raise DataError("no test row has a label; give their true labels, or leave the test rows out")
-        rows = Rows(rows.inputs, rows.index[known], rows.labels[known], rows.clean_labels[known])
+        rows = take(rows, known)
     return Truth(train_labels, rows)
 
 
@@ -397,10 +397,8 @@ def _as_handed_back(task: Task, trained: Trained, extracted: Extracted, made: Ta
     return ReturnedLabels(trained.fitted.targets, task.method, found)
 
 
-def _result(
-    made: TableProblem, task: Task, trained: Trained, final: ReturnedLabels, extracted: Extracted
-) -> tuple[pa.Table, Result]:
-    """labels.parquet, and what is returned."""
+def _result(made: TableProblem, task: Task, trained: Trained, final: ReturnedLabels, extracted: Extracted) -> Result:
+    """What is returned."""
     table, classes, fitted = made.table, made.classes, trained.fitted
     usable = table.usable[:, None]
     shape, logits = (len(table), len(classes)), extracted.logits
@@ -412,9 +410,18 @@ def _result(
         targets[made.train[rows]] = np.where(labelled, final.train[rows], np.nan)
     targets[made.clean] = one_hot(task.problem.clean.clean_labels, len(classes))
     labels = label_table(table.ids, classes.tolist(), made.given, made.clean_labels, targets, best)
-    result = Result(
-        model=_model(made, task, fitted),
-        corrected_labels=_in_their_type(targets, classes, table),
+    like = table.labels if table.labels is not None else table.clean_labels
+    assert like is not None
+    corrected = np.where(np.isnan(targets[:, 0]), MISSING, likeliest(targets))  # NaN: only tested on
+    architecture = {
+        "network": task.config.network,
+        "network_options": task.config.network_options,
+        "input_shape": list(input_shape(task.problem.train)),
+    }
+    forms = (table.column_names, table.encoding, table.image_form, table.encoder_form)
+    return Result(
+        model=TrainedModel(fitted.model.eval(), classes, architecture, *forms),
+        corrected_labels=decode(corrected, classes, like.dtype),
         corrected_proba=targets,
         label_score=labels["label_score"].to_numpy(zero_copy_only=False),
         predicted_proba=predicted,
@@ -429,33 +436,16 @@ def _result(
         labels=labels,
         record=RunRecord(),
     )
-    return labels, result
-
-
-def _model(made: TableProblem, task: Task, fitted: Fitted) -> TrainedModel:
-    table = made.table
-    architecture = {
-        "network": task.config.network,
-        "network_options": task.config.network_options,
-        "input_shape": list(input_shape(task.problem.train)),
-    }
-    forms = (table.column_names, table.encoding, table.image_form, table.encoder_form)
-    return TrainedModel(fitted.model.eval(), made.classes, architecture, *forms)
 
 
 def _store(
-    folder: RunFolder,
-    made: TableProblem,
-    final: ReturnedLabels | None,
-    extracted: Extracted,
-    labels: pa.Table,
-    result: Result,
+    folder: RunFolder, made: TableProblem, final: ReturnedLabels | None, extracted: Extracted, result: Result
 ) -> None:
     """Writes the results into the run folder."""
     table = made.table
     result.model.save(folder.path)
     folder.write_targets(result.corrected_proba)
-    folder.write_labels(labels)
+    folder.write_labels(result.labels)
     if final is None:  # a baseline has no correction that could be fitted again
         return
     teaching = np.full(len(table), MISSING)  # not those of test rows
@@ -477,10 +467,3 @@ def _in_all_rows(values: Floats, rows: Labels, count: int) -> Floats:
     everywhere = zeros((count, *values.shape[1:]), values.dtype)
     put(everywhere, rows, values)
     return everywhere
-
-
-def _in_their_type(targets: Floats, classes: NDArray, table: Table) -> NDArray:
-    labels = np.where(np.isnan(targets[:, 0]), MISSING, likeliest(targets))  # NaN: only tested on
-    like = table.labels if table.labels is not None else table.clean_labels
-    assert like is not None
-    return decode(labels, classes, like.dtype)

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from labelloop.config.base import TrainingConfig, method_of
 from labelloop.data.classes import decode, encode, typed
 from labelloop.data.frames import are_plain_numbers, are_texts, arrow_of, check_aligned, is_frame
 from labelloop.data.problem import classes_of
-from labelloop.data.table import from_arrays
+from labelloop.data.readers import ReadOptions
 from labelloop.methods import METHODS, recipe_config
-from labelloop.splits import one_hot
-from labelloop.types import MISSING, EncoderForm, Floats, Labels
+from labelloop.runs.labels import label_counts, noise_matrix
+from labelloop.types import MISSING
 from labelloop.workflows.compose import RunOptions
-from labelloop.workflows.encode import encode_table, raw_or_not, trained_config
-from labelloop.workflows.fit import Result, fit_plain, fit_table
+from labelloop.workflows.encode import raw_or_not, trained_config
+from labelloop.workflows.fit import Result, fit_plain, fit_table, table_of
 
-__all__ = ["RunOptions", "check_rows", "fit_estimator", "holds_more_than_numbers", "in_columns", "known_labels"]
-
-
-@dataclass(frozen=True)
-class EstimatorFit:
-    """What an estimator consists of.
-
-    Attributes:
-        result: What `fit` returned.
-        classes: The classes in the type of the given labels [C].
-        noise_matrix: T[true, noisy] [C, C]; NaN where nothing was corrected.
-    """
-
-    result: Result
-    classes: NDArray
-    noise_matrix: NDArray[np.float64]
+__all__ = ["RunOptions", "check_rows", "fit_estimator", "holds_more_than_numbers", "in_columns", "typed"]
 
 
 def fit_estimator(
@@ -49,7 +34,7 @@ def fit_estimator(
     layers: Sequence[Mapping[str, Any]],
     options: RunOptions,
     encoder: tuple[str | None, bool] = (None, False),
-) -> EstimatorFit:
+) -> tuple[Result, NDArray, NDArray[np.float64]]:
     """Fits the closed loop, or cross-entropy with a warning if no row has a clean label.
 
     Args:
@@ -60,13 +45,13 @@ def fit_estimator(
         layers: Settings that override it; the last one wins.
         options: The options of the run.
         encoder: The encoder of texts or images, and whether to train it.
+
+    Returns:
+        What `fit` returned; the classes in the type of the given labels [C]; and T[true, noisy] [C, C], with NaN where
+        nothing was corrected, and the row of the identity for a class that no corrected label names.
     """
-    inputs = raw_or_not(inputs, *encoder)
     clean = np.full(len(given), MISSING) if clean is None else clean
-    table = from_arrays(inputs, given, clean)
-    if encoder[0] is not None:
-        form = EncoderForm(encoder[0], inputs.kind, "", encoder[1])
-        table = encode_table(table, form, device=options.device, progress=options.progress)
+    table, _ = table_of(inputs, given, clean, ReadOptions(), *encoder, options.device, options.progress)
     classes = classes_of(table)
     in_their_type = decode(np.arange(len(classes)), classes, given.dtype)
     encode(in_their_type, classes, "y_clean, in the type of y")  # refuses a class that this type cannot hold
@@ -86,8 +71,9 @@ def fit_estimator(
         result = fit_table(table, config, options, method=method)
     matrix = np.full((len(classes), len(classes)), np.nan)
     if result.rounds:
-        matrix = _noise_matrix(result.corrected_proba, encode(given, classes))
-    return EstimatorFit(result, in_their_type, matrix)
+        matrix = noise_matrix(label_counts(encode(given, classes), result.corrected_proba, len(classes)))
+        matrix = np.where(np.isnan(matrix), np.eye(len(classes)), matrix)
+    return result, in_their_type, matrix
 
 
 def in_columns(inputs: Any, checked: Any, names: Sequence[str]) -> Any:
@@ -112,23 +98,9 @@ def check_rows(X: Any, y: Any, y_clean: Any, encoder: str | None, train_encoder:
         raw_or_not(None, None, train_encoder)
 
 
-def known_labels(labels: ArrayLike) -> tuple[NDArray, NDArray[np.bool_]]:
-    """Labels in a type that can be compared, and which of them are missing."""
-    return typed(labels)
-
-
 def _config(method: str, recipe: str, layers: Sequence[Mapping[str, Any]]) -> TrainingConfig:
     """The settings of a method. Keys of the loop are ignored if a plain classifier is trained."""
     usual = method_of(None, recipe)
     known, concerned = ({one.name for one in fields(METHODS[name].config)} for name in (usual, method))
     kept = [{k: v for k, v in layer.items() if k in concerned or k not in known} for layer in layers]
     return recipe_config(method, recipe, *kept)
-
-
-def _noise_matrix(corrected: Floats, given: Labels) -> NDArray[np.float64]:
-    """T[true, noisy] from corrected soft labels [n, C] and given labels [n]."""
-    num_classes = corrected.shape[1]
-    known = given != MISSING
-    joint = corrected[known].T.astype(np.float64) @ one_hot(given[known], num_classes)  # [true, noisy]
-    total = joint.sum(axis=1, keepdims=True)
-    return np.where(total > 0, joint / np.where(total > 0, total, 1), np.eye(num_classes))

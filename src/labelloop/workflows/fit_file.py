@@ -19,7 +19,7 @@ from labelloop.errors import DataError, UsageError, some
 from labelloop.methods import recipe_config
 from labelloop.relabel.estimate import estimate_lines
 from labelloop.runs.folder import UNREADABLE, holds_run
-from labelloop.training.ranks import Ranks, alone_among_others, join
+from labelloop.training.ranks import alone_among_others, join
 from labelloop.trust import Stored
 from labelloop.workflows.compose import RunOptions
 from labelloop.workflows.encode import hint, read_inputs, shape_of, trained_config
@@ -52,15 +52,12 @@ class Settings:
 
     def config(self) -> TrainingConfig:
         """The method's whole configuration."""
-        layers = [] if self.config_file is None else [self._stored(self.config_file)]
-        return recipe_config(self.method, self.recipe, *layers, parse_overrides(self.overrides))
-
-    def _stored(self, file: Path) -> dict[str, Any]:
-        """The settings of the file, which name no code unless they may."""
-        found = read_toml(file)
-        network, options = found.get("network", "auto"), found.get("network_options", {})
-        Stored(file, self.trust_code).check_network(network, options)
-        return found
+        stored: dict[str, Any] = {}
+        if self.config_file is not None:
+            stored = read_toml(self.config_file)
+            network, options = stored.get("network", "auto"), stored.get("network_options", {})
+            Stored(self.config_file, self.trust_code).check_network(network, options)
+        return recipe_config(self.method, self.recipe, stored, parse_overrides(self.overrides))
 
 
 def fit_file(
@@ -109,18 +106,14 @@ def fit_file(
             check(table, test_table, allow_overlap=allow_overlap)
             return f"{schema_text(table)}\nnothing was trained or written (--dry-run)"
         if run.progress is not False:
-            text = f"{processes_text(run.ranks)}{schema_text(table)}"
+            ranks = run.ranks
+            shared = f"{ranks.count} processes take part" if ranks.count > 1 else alone_among_others()
+            text = "\n".join([*filter(None, [shared]), schema_text(table)])
             run = replace(run, before=lambda: print(text, flush=True))
         result = fit_table(
             table, config, run, method=settings.method, test=test_table, y_true=true_labels, allow_overlap=allow_overlap
         )
         return summary(table, result) if run.ranks.is_first else ""
-
-
-def processes_text(ranks: Ranks) -> str:
-    """A line about the number of processes, if there are several or a launcher might have meant to start several."""
-    text = f"{ranks.count} processes take part" if ranks.count > 1 else alone_among_others()
-    return f"{text}\n" if text else ""
 
 
 def _test_rows(path: Path, test: Path | None, columns: ReadOptions, table: Table, device: str) -> Table | None:
@@ -166,8 +159,7 @@ def _check_unreadable(table: Table, most: float, run: RunOptions) -> None:
         where = "" if output_dir is None else f" and listed in {output_dir / UNREADABLE}"
         warnings.warn(f"{message}; they are left out{where}", stacklevel=2)
         return
-    examples = some(f"{bad.path} ({bad.reason})" for bad in table.unreadable)
-    listed = f"such as {examples}"
+    listed = f"such as {some(f'{bad.path} ({bad.reason})' for bad in table.unreadable)}"
     free = output_dir is not None and not holds_run(output_dir) and not output_dir.is_file()
     if run.ranks.is_first and output_dir is not None and free:  # what is there is not replaced
         output_dir.mkdir(parents=True, exist_ok=True)
@@ -196,6 +188,4 @@ def summary(table: Table, result: Result) -> str:
         lines.insert(1, f"encoder {encoder['name']}: {counts}")
     lines.append(f"everything is in {result.output_dir} (the corrected labels: labels.parquet)")
     lines.append(next_steps(result.output_dir, table.origin))
-    if text := hint(table):
-        lines.append(f"hint: {text}")
-    return "\n".join(lines)
+    return "\n".join(lines + hint(table))

@@ -23,7 +23,7 @@ from labelloop.data.datasets.labelled import places
 from labelloop.data.problem import classes_of
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import Table, from_arrays
-from labelloop.errors import DataError, UsageError, nearest, some
+from labelloop.errors import DataError, UsageError, check_output, nearest, some
 from labelloop.noise import NOISES, Noisy, realised_rate
 from labelloop.runs.files import read_parquet, write_atomically
 from labelloop.seeds import stream, whole_seed
@@ -33,13 +33,15 @@ from labelloop.types import MISSING, Labels, Problem, Rows, Truth
 OWN_RATE = ("recorded", "matrix")  # the record or the matrix sets the rate
 OURS = ("labels", "num_classes", "rate", "rng", "images")  # arguments of every noise, never options
 
+NO_NOISES = ("none", "file")  # what an experiment may name instead of a noise
+
 KEY = b"labelloop"
 
 
-def check_noise_options(noise: str, options: Mapping[str, Any]) -> None:
-    """Refuses options that the noise does not have."""
-    if not options:
-        return
+def check_noise(noise: str, options: Mapping[str, Any]) -> None:
+    """Refuses a noise that does not exist, and options that it does not have."""
+    if noise not in NOISES:
+        raise UsageError(f"unknown noise {noise!r}; {nearest(noise, (*NOISES, *NO_NOISES))}")
     known = [name for name in inspect.signature(NOISES[noise]).parameters if name not in OURS]
     for name in options:
         if name not in known:
@@ -74,7 +76,6 @@ def corrupt(
         seed: The same seed gives the same labels.
         inputs: Returns the inputs of instance-dependent noise [N, ...].
     """
-    check_noise_options(noise, options)
     arguments = dict(options)
     if noise == "instance" and rate > 0:
         arguments["images"] = inputs()
@@ -116,8 +117,7 @@ class Corruption:
     paired: bool = False
 
     def __post_init__(self) -> None:
-        if self.noise not in NOISES:
-            raise UsageError(f"unknown noise {self.noise!r}; {nearest(self.noise, NOISES)}")
+        check_noise(self.noise, self.options)
         object.__setattr__(self, "seed", whole_seed(self.seed))
 
 
@@ -133,10 +133,7 @@ def make_noise_file(
         columns: How to read the table.
         overwrite: Whether to replace `output`.
     """
-    if output.suffix != ".parquet":
-        raise UsageError(f"{output}: a noise file is a .parquet file")
-    if output.exists() and not overwrite:
-        raise DataError(f"{output} exists; give another name, or --overwrite")
+    check_output(output, ".parquet", overwrite=overwrite)
     table, inputs = _source(source, columns or ReadOptions())
     if table.labels is None:
         raise DataError(f"{source} has no labels to corrupt; name their column with label_column")
@@ -335,8 +332,6 @@ class NoisySetting:
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
             raise UsageError(f"unknown data set {self.dataset!r}; {nearest(self.dataset, DATASETS)}")
-        if self.noise not in (*NOISES, "none", "file"):
-            raise UsageError(f"unknown noise {self.noise!r}; {nearest(self.noise, (*NOISES, 'none', 'file'))}")
         if not 0 <= self.rate <= 1:
             raise UsageError(f"rate must lie between 0 and 1, not {self.rate}")
         if self.clean < 0 or self.seed < 0:
@@ -346,7 +341,7 @@ class NoisySetting:
         elif self.noise == "none" and self.noise_options:
             raise UsageError("noise 'none' has no options; leave noise_options out")
         elif self.noise != "none":
-            check_noise_options(self.noise, self.noise_options)
+            check_noise(self.noise, self.noise_options)
 
     def deciding(self) -> dict[str, Any]:
         """What distinguishes settings: not the rate if the noise sets its own, nor the path of a noise file."""

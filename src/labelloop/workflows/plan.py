@@ -14,25 +14,32 @@ from numpy.typing import NDArray
 
 from labelloop.data.columns import NEVER_FEATURES, plain
 from labelloop.data.readers.arrow_file import own_columns
-from labelloop.errors import DataError, UsageError
-from labelloop.progress import clock
+from labelloop.errors import DataError, UsageError, check_output
+from labelloop.progress import bar, clock
+from labelloop.relabel.bounds import interval
 from labelloop.relabel.estimate import MIN_CLEAN
-from labelloop.report.facts import unproved
+from labelloop.relabel.relabel import MIN_PAIRS
+from labelloop.report.facts import unproved, with_interval
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN
 from labelloop.seeds import stream
+from labelloop.splits import deal
 from labelloop.types import MISSING, Labels
 from labelloop.workflows.certify import certify
-from labelloop.workflows.learning_curve import learning_curve
 from labelloop.workflows.refit import LAST_EPOCH, StoredRun, has_row_numbers, read_stored_run
+from labelloop.workflows.summary import at_risk
 
 COUNT = 200
-MOST_AT_RISK = 5  # classes that are named
-CHANGED_SOONER = (
-    0.1  # of confidence: changed labels were wrong more often than their confidence says (benchmarks/review_orders.py)
-)
+CHANGED_SOONER = 0.1  # of confidence: changed labels were wrong more often than it says (benchmarks/review_orders.py)
 OURS = ("given_label", "proposed_label", "confidence", "why", "clean_label")
 LONGEST = 2000  # characters of a cell: texts are shown, not kept
+
+# Of the learning curve:
+SHARES = (0.25, 0.5, 1.0)  # of the clean rows outside a fold
+FOLDS = 3  # nine corrections in all, so that a plan takes less time than the run
+COMPANY = 2000  # noisy rows that are included, because relabelling learns from them
+DRAWS = 500  # bootstrap samples of the clean rows, for the uncertainty of the extrapolation
+FLATTEST, STEEPEST = 0.0, 1.0  # bounds of the power law's exponent
 
 
 def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tuple[str, dict[str, Any]]:
@@ -46,14 +53,16 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     output = _new_file(folder, output, count)
     with clock("reading the run"):
         stored = read_stored_run(folder)
-    rows, risks = rows_to_verify(stored, count), _at_risk(stored)
+    rows, judged = rows_to_verify(stored, count), stored.run.record.estimate or {}
+    if not all(0 <= one["class"] < len(stored.run.classes) for one in judged.get("at_risk") or []):
+        raise DataError(f"{folder / RUN}: estimate.at_risk names a class that there is not")
     if not len(rows):
         raise DataError(f"{folder}: every row is clean; there is nothing left to plan")
     with clock("reading your file"):
         chosen = _shown(stored, rows)
     confidence = np.asarray(chosen["confidence"])
     lines = [
-        *risks,
+        *at_risk(stored.run.classes, judged),
         *([text] if (text := unproved(stored.run.record.about.get("guard"))) else []),
         f"{len(rows)} rows to verify are in {output}, the likeliest to be wrong first; fill in clean_label, then",
         f"  labelloop refit {folder} --clean-file {output} --output-dir NEW",
@@ -84,26 +93,13 @@ def _drawn(curve: dict[str, Any], path: Path) -> list[str]:
         return [f"drawn: {' '.join(map(str, draw_learning_curve(curve, path)))}"]
 
 
-def _at_risk(stored: StoredRun) -> list[str]:
-    """The classes that need clean rows most, a line each."""
-    found = (stored.run.record.estimate or {}).get("at_risk") or []
-    if not all(0 <= one["class"] < len(stored.run.classes) for one in found):
-        raise DataError(f"{stored.run.path / RUN}: estimate.at_risk names a class that there is not")
-    shown = [
-        f"verify {one['verify']} rows of {stored.run.classes[one['class']]}: {one['why']}"
-        for one in found[:MOST_AT_RISK]
-    ]
-    return [*shown, f"and {len(found) - len(shown)} more classes like these"] if len(found) > len(shown) else shown
-
-
 def _new_file(folder: Path, output: Path | None, count: int) -> Path:
     """Where the rows to verify go."""
     output = folder / "verify.csv" if output is None else output
     if count < 1:
         raise UsageError(f"count must be at least 1, not {count}")
-    if output.suffix != ".csv":
-        raise UsageError(f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv")
-    if output.exists():
+    check_output(output, ".csv", overwrite=True)
+    if output.exists():  # never to be replaced
         raise DataError(f"{output} exists, and may hold your work; give another name with --output")
     return output
 
@@ -174,8 +170,9 @@ def _shown(stored: StoredRun, rows: Labels) -> pa.Table:
     # A name that says so: `refit` compares the given labels too.
     columns: dict[str, Any] = {"row" if has_row_numbers(stored) else "id": labels["id"]}
     columns |= _own(stored, rows, taken={"id", "row", *OURS})
-    ours = ([_text(g) for g in given], [_text(p) for p in proposed], confidence, _why(given, proposed, confidence))
-    return pa.table({**columns, **dict(zip(OURS, (*ours, [""] * len(rows)), strict=True))})
+    why = list(map(_why, given, proposed, confidence))
+    ours = ([_text(g) for g in given], [_text(p) for p in proposed], confidence, why, [""] * len(rows))
+    return pa.table({**columns, **dict(zip(OURS, ours, strict=True))})
 
 
 def _own(stored: StoredRun, rows: Labels, taken: set[str]) -> dict[str, Any]:
@@ -200,12 +197,9 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _why(given: list[Any], proposed: list[Any], confidence: Any) -> list[str]:
-    reasons = []
-    for before, after, sure in zip(given, proposed, confidence, strict=True):
-        what = "no given label" if before is None else "given label kept" if before == after else "given label changed"
-        reasons.append(f"{what}, {100 * (1 - sure):.0f}% likely to be wrong")
-    return reasons
+def _why(before: Any, after: Any, sure: float) -> str:
+    what = "no given label" if before is None else "given label kept" if before == after else "given label changed"
+    return f"{what}, {100 * (1 - sure):.0f}% likely to be wrong"
 
 
 def rows_to_verify(stored: StoredRun, count: int) -> Labels:
@@ -220,18 +214,92 @@ def rows_to_verify(stored: StoredRun, count: int) -> Labels:
     return open_rows[np.argsort(targets.max(axis=1) - CHANGED_SOONER * changed, kind="stable")[:count]]
 
 
+def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -> dict[str, Any]:
+    """Accuracy of the corrected labels for several numbers of clean rows, each counted on held-out rows.
+
+    Args:
+        stored: The run.
+        more: How many rows might be verified next.
+        progress: Whether to draw a progress bar; None draws one only in a terminal.
+
+    Returns:
+        "measured": the share of right labels for every number of clean rows, with its interval. "beyond": the same for
+        today's clean rows and for `more` on top, from a power law fitted to the errors. "gain": what `more` would add.
+        The intervals of "beyond" and "gain" are bootstrapped; that the power law holds is an assumption.
+    """
+    rows, hits, sizes = _hits(stored, progress)
+    now = int((stored.clean != MISSING).sum())
+    measured = [_point(size, hit) for size, hit in zip(sizes, hits, strict=True)]
+    rng = stream(stored.seed, "curve-draws")
+    picks = rng.integers(len(rows), size=(DRAWS, len(rows)))
+    errors = np.vstack([1 - hits.mean(axis=1), *(1 - hits[:, pick].mean(axis=1) for pick in picks)])  # [1 + draws, S]
+    ends = np.array([_power_law(np.array(sizes), e, [now, now + more], len(rows)) for e in errors])  # [1 + draws, 2]
+    right = 1 - ends
+    gain = right[:, 1] - right[:, 0]
+    return {
+        "measured": measured,
+        "beyond": [
+            _spread(right[:, 0], clean_rows=now),
+            _spread(right[:, 1], clean_rows=now + more),
+        ],
+        "gain": _spread(gain, more=more),
+    }
+
+
+def _hits(stored: StoredRun, progress: bool | None) -> tuple[Labels, NDArray[np.bool_], list[int]]:
+    """The validation rows, whether each is right by the number of clean rows learnt from [S, J], and those numbers."""
+    seed = stored.seed
+    clean = np.flatnonzero(stored.clean != MISSING)
+    noisy = np.flatnonzero((stored.clean == MISSING) & (stored.given != MISSING))
+    looked_at = COMPANY if stored.relabels else 0
+    rows = np.concatenate([clean, stream(seed, "curve-company").permutation(noisy)[:looked_at]])
+    labels, given = stored.clean[rows], stored.given[rows]
+    validation = stored.validation[rows] & (labels != MISSING)
+    if (paired := validation & (given != MISSING)).sum() >= MIN_PAIRS:
+        validation = paired
+    correct = stored.on(rows)
+    clean_rows = np.flatnonzero(labels != MISSING)
+    fold = deal(2 * labels[clean_rows] + (given[clean_rows] != MISSING), stream(seed, "curve-folds"), FOLDS)
+    order = stream(seed, "curve-order").permutation(len(clean_rows))
+    smallest = int(np.bincount(fold, minlength=fold.max() + 1).max())
+    most = len(clean_rows) - smallest
+    sizes = sorted({max(MIN_CLEAN, round(share * most)) for share in SHARES})
+    right = np.zeros((len(sizes), len(rows)), bool)
+    trials = [(s, size, k) for s, size in enumerate(sizes) for k in range(fold.max() + 1)]
+    for s, size, k in bar(trials, "learning curve", "correction", progress):
+        seen = [t for t in order if fold[t] != k][:size]
+        shown = np.full(len(rows), MISSING)
+        shown[clean_rows[seen]] = labels[clean_rows[seen]]
+        held = clean_rows[fold == k]
+        right[s, held] = correct(shown)[held].argmax(axis=1) == labels[held]
+    return rows[validation], right[:, validation], sizes
+
+
+def _point(size: int, hits: NDArray[np.bool_]) -> dict[str, Any]:
+    low, high = interval(int(hits.sum()), len(hits))
+    return {"clean_rows": size, "value": float(hits.mean()), "low": low, "high": high}
+
+
+def _power_law(sizes: NDArray, errors: NDArray, at: list[int], validation: int) -> NDArray:
+    """Errors at other sizes from errors = a · size^-b, with b kept within its bounds."""
+    x, y = np.log(sizes), np.log(np.maximum(errors, 0.5 / validation))
+    slope = np.polyfit(x, y, 1)[0] if len(sizes) > 1 else 0.0
+    slope = float(np.clip(slope, -STEEPEST, -FLATTEST))
+    return np.exp(np.mean(y - slope * x) + slope * np.log(at))
+
+
+def _spread(values: NDArray, **about: int) -> dict[str, Any]:
+    low, high = np.quantile(values[1:], [0.025, 0.975])
+    return {**about, "value": float(values[0]), "low": float(low), "high": float(high)}
+
+
 def curve_lines(curve: dict[str, Any]) -> list[str]:
     """The learning curve as a small table."""
     lines = ["corrected labels that are right, by the number of clean rows (95% intervals):"]
-    lines += [f"  {point['clean_rows']:>7}  {_interval(point)}" for point in curve["measured"]]
+    lines += [f"  {point['clean_rows']:>7}  {with_interval(point)}" for point in curve["measured"]]
     now, then = curve["beyond"]
-    lines.append(f"  {now['clean_rows']:>7}  {_interval(now)}  today, if the errors follow a power law")
-    lines.append(f"  {then['clean_rows']:>7}  {_interval(then)}  with as many random rows on top as are planned")
+    lines.append(f"  {now['clean_rows']:>7}  {with_interval(now)}  today, if the errors follow a power law")
+    lines.append(f"  {then['clean_rows']:>7}  {with_interval(then)}  with as many random rows on top as are planned")
     gain = curve["gain"]
     worth = "worth it" if gain["low"] > 0.005 else "perhaps worth it" if gain["high"] > 0.005 else "hardly worth it"
-    return [*lines, f"  {gain['more']} more would add {_interval(gain)} points: {worth}"]
-
-
-def _interval(point: dict[str, Any]) -> str:
-    value, low, high = (f"{100 * point[part]:.1f}" for part in ("value", "low", "high"))
-    return f"{value} ({low} to {high})"
+    return [*lines, f"  {gain['more']} more would add {with_interval(gain)}: {worth}"]

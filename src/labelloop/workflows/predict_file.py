@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from labelloop.data.readers import ReadOptions
-from labelloop.errors import DataError, UsageError, some
+from labelloop.errors import check_output, some
 from labelloop.progress import clock
 from labelloop.runs.files import write_atomically
 from labelloop.trained_model import TrainedModel, load_model
@@ -33,12 +33,7 @@ def predict_file(
 ) -> str:
     """Classifies a file with the model of a run; returns CSV text, or where the result was written."""
     if output is not None:
-        if output.suffix not in (".csv", ".parquet"):
-            raise UsageError(
-                f"{output}: cannot write {output.suffix or 'a name without an ending'!r}; .csv or .parquet"
-            )
-        if output.exists() and not overwrite:
-            raise DataError(f"{output} exists; give another name, or --overwrite")
+        check_output(output, ".csv", ".parquet", overwrite=overwrite)
     model = load_model(run, trust_code=trust_code, encoder=columns.encoder)
     form = model.encoder_form
     if form is None and columns.feature_columns is None and columns.embedding_column is None and model.column_names:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from labelloop.config.build import build_config
 from labelloop.data.readers.clean_file import KnownRows, read_clean_labels
@@ -50,33 +49,16 @@ CHOSEN = "rows that were picked to be verified are learnt from but do not judge:
 
 
 @dataclass(frozen=True)
-class StoredRun:
-    """A finished run of `fit` or `correct`, and what its correction saw.
+class StoredRun(RowArrays):
+    """A finished run of `fit` or `correct`, and what is known about every row of it.
 
     Attributes:
         run: The run.
-        arrays: What is known about every row.
         on: `on(rows)` returns a function that corrects those rows from clean labels, in the form `cross_fitted` takes.
     """
 
     run: Run
-    arrays: RowArrays
     on: Callable[[Labels], Correct]
-
-    @property
-    def given(self) -> Labels:
-        """Given labels [n], -1 where missing."""
-        return self.arrays.given
-
-    @property
-    def clean(self) -> Labels:
-        """Clean labels [n], -1 where missing; test rows included."""
-        return self.arrays.clean
-
-    @property
-    def validation(self) -> NDArray[np.bool_]:
-        """Which clean rows may judge: those that were not picked because they were uncertain [n]."""
-        return self.arrays.validation
 
     @property
     def targets(self) -> Floats:
@@ -91,7 +73,7 @@ class StoredRun:
     @property
     def relabels(self) -> bool:
         """Whether relabelling made its labels: in `correct`, or in a `fit` of labelloop."""
-        return "scores" in self.arrays.inputs
+        return "scores" in self.inputs
 
     @property
     def known(self) -> Labels:
@@ -107,16 +89,10 @@ class StoredRun:
             rows: Which rows.
             clean: Clean labels of these rows [m], -1 where missing.
         """
-        known = self.arrays.inputs
-        stored = known.get("table_inputs", known.get("inputs"))
-        inputs = None if stored is None else Inputs(stored[rows], "table_inputs" in known)
-        scores = known["scores"][rows].astype(np.float64)
+        stored = self.inputs.get("table_inputs", self.inputs.get("inputs"))
+        inputs = None if stored is None else Inputs(stored[rows], "table_inputs" in self.inputs)
+        scores = self.inputs["scores"][rows].astype(np.float64)
         return correct_scores(scores, self.given[rows], clean, self.targets.shape[1], self.seed, inputs=inputs)
-
-    def with_clean(self, clean: Labels, validation: NDArray[np.bool_] | None = None) -> StoredRun:
-        """The same run with other clean labels, and other rows that may judge."""
-        judging = self.arrays.validation if validation is None else validation
-        return replace(self, arrays=replace(self.arrays, clean=clean, validation=judging))
 
 
 def read_stored_run(folder: Path) -> StoredRun:
@@ -128,10 +104,10 @@ def read_stored_run(folder: Path) -> StoredRun:
             " closed-loop or `labelloop correct`"
         )
     arrays = run.row_arrays()
-    if "scores" in arrays.inputs:
-        stored = StoredRun(run, arrays, lambda rows: lambda clean: stored.corrected(rows, clean).targets)
-        return stored
-    return StoredRun(run, arrays, _of_the_paper(run, arrays))
+    if "scores" not in arrays.inputs:
+        return StoredRun(**vars(arrays), run=run, on=_of_the_paper(run, arrays))
+    stored = StoredRun(**vars(arrays), run=run, on=lambda rows: lambda clean: stored.corrected(rows, clean).targets)
+    return stored
 
 
 def _of_the_paper(run: Run, arrays: RowArrays) -> Callable[[Labels], Correct]:
@@ -194,13 +170,14 @@ def refit_run(
         report: Whether to write report.html into it.
     """
     stored = read_stored_run(folder)
-    labels, by_chance = _newly_clean(stored, folder, clean_file, random_sample)
-    clean, new = np.where(labels != MISSING, labels, stored.clean), (labels != MISSING) & (stored.clean == MISSING)
-    again = stored.with_clean(clean, stored.validation | (new & by_chance))  # a row that was clean judges as it did
+    again = _with_new_labels(stored, folder, clean_file, random_sample)
+    clean, new = again.clean, int(((again.clean != MISSING) & (stored.clean == MISSING)).sum())
     with clock("correcting labels"):
         targets, posterior, found = corrected(again)
     guard, before = None if found is None else found.guard, stored.run.record
     judged, used = _judged(again, posterior, found), np.asarray(~np.isnan(targets).any(axis=1), bool)
+    about = {key: value for key, value in before.about.items() if key != "guard"}  # its decision was on other labels
+    about |= {"refitted_from": str(folder), "newly_verified": new} | ({"guard": guard} if guard else {})
     counts = data_record(before.data["source"], before.data["classes"], again.given, clean, used)
     record = replace(
         before,
@@ -209,21 +186,23 @@ def refit_run(
         versions=versions(),
         rounds=(),
         estimate=judged,
-        about={**_of_before(before.about, guard), "refitted_from": str(folder), "newly_verified": int(new.sum())},
+        about=about,
     )
     destination = RunFolder(output_dir, overwrite=overwrite, replaces="refit")
     with destination.recording(record):
         destination.write_targets(targets)
         destination.write_labels(_new_labels(stored, clean, targets))
-        destination.write_row_arrays(again.arrays if found is None else _with_judged(again, found))
+        destination.write_row_arrays(again if found is None else _with_judged(again, found))
         copy_model(folder, output_dir)
         leave_preview_of(output_dir, folder)
         destination.write_record(record)
     leave_report(output_dir, report)
+    path = stored.run.changed_input()
     moved = int((likeliest(targets) != likeliest(stored.targets)).sum())
     return "\n".join(
         [
-            f"{_input_changed(stored.run)}{new.sum()} new clean rows, {(clean != MISSING).sum()} clean rows in all",
+            *([f"{path} has changed since {stored.run.path} read it; {AS_IT_WAS}"] if path else []),
+            f"{new} new clean rows, {(clean != MISSING).sum()} clean rows in all",
             f"{moved} corrected labels have changed",
             *([guard["line"]] if guard else []),
             *estimate_lines(judged),
@@ -231,6 +210,17 @@ def refit_run(
             next_steps(output_dir, record.source),
         ]
     )
+
+
+def _with_new_labels(stored: StoredRun, folder: Path, clean_file: Path | None, random_sample: bool) -> StoredRun:
+    """The same run with more clean labels. Of the new rows, those drawn by chance judge; the others as they did."""
+    if clean_file is None:
+        labels, random = decided_labels(folder, stored.run.classes, len(stored.clean)), list(random_reviewed(folder))
+    else:
+        labels, random = new_clean_labels(stored, clean_file), []
+    clean, new = np.where(labels != MISSING, labels, stored.clean), (labels != MISSING) & (stored.clean == MISSING)
+    by_chance = np.isin(np.arange(len(labels)), random) | random_sample
+    return replace(stored, clean=clean, validation=stored.validation | (new & by_chance))
 
 
 def _new_labels(stored: StoredRun, clean: Labels, targets: Floats) -> pa.Table:
@@ -245,30 +235,7 @@ def _with_judged(stored: StoredRun, found: Corrected) -> RowArrays:
     """What the run keeps of its rows, with what a certificate of the new labels is made from."""
     judged = np.zeros((len(stored.given), found.judged.shape[1]), np.float32)
     judged[stored.known] = found.judged
-    return replace(stored.arrays, inputs={**stored.arrays.inputs, "judged": judged})
-
-
-def _input_changed(run: Run) -> str:
-    path = run.changed_input()
-    return "" if path is None else f"{path} has changed since {run.path} read it; {AS_IT_WAS}\n"
-
-
-def _newly_clean(
-    stored: StoredRun, folder: Path, clean_file: Path | None, random_sample: bool
-) -> tuple[Labels, NDArray[np.bool_]]:
-    """New clean labels [n], -1 elsewhere, and which of their rows were drawn by chance, so that they may judge [n]."""
-    rows = np.arange(len(stored.clean))
-    if clean_file is not None:
-        return new_clean_labels(stored, clean_file), np.full(len(rows), random_sample)
-    return decided_labels(folder, stored.run.classes, len(rows)), np.isin(
-        rows, list(random_reviewed(folder))
-    ) | random_sample
-
-
-def _of_before(about: dict[str, Any], guard: dict[str, Any] | None) -> dict[str, Any]:
-    """What still holds from the old run: everything but its guard's decision, since the labels are new."""
-    kept = {key: value for key, value in about.items() if key != "guard"}
-    return kept if guard is None else {**kept, "guard": guard}
+    return replace(stored, inputs={**stored.inputs, "judged": judged})
 
 
 def corrected(stored: StoredRun) -> tuple[Floats, Floats, Corrected | None]:

@@ -42,7 +42,7 @@ def open_review(folder: Path, port: int = 0, reviewer: str = "") -> ReviewServer
     if stored is not None:
         learners = learners_of(stored)
         order = rows_to_verify(stored, len(stored.clean))
-        kept = stored.arrays.inputs
+        kept = stored.inputs
         seen = next((kept[name] for name in ("features", "inputs", "table_inputs", "scores") if name in kept), None)
         if seen is not None and (stored.clean != MISSING).any():
             neighbours = Neighbours(_comparable(seen) if "table_inputs" in kept else seen, stored.clean)
@@ -61,11 +61,11 @@ def open_review(folder: Path, port: int = 0, reviewer: str = "") -> ReviewServer
 
 def learners_of(stored: StoredRun) -> Learners | None:
     """The learners whose scores the run keeps."""
-    scores, classes = stored.arrays.inputs.get("scores"), stored.targets.shape[1]
+    scores, classes = stored.inputs.get("scores"), stored.targets.shape[1]
     if scores is None or scores.ndim != 2 or not scores.shape[1] or scores.shape[1] % classes:
         return None
     count = scores.shape[1] // classes
-    columns = list(COLUMN_LEARNERS) if "table_inputs" in stored.arrays.inputs else list(COLUMN_LEARNERS[:1])
+    columns = list(COLUMN_LEARNERS) if "table_inputs" in stored.inputs else list(COLUMN_LEARNERS[:1])
     first = "your probabilities" if stored.run.record.method == "correct" else "network"
     names = [first, *columns] if count == len(columns) + 1 or stored.run.record.method != "correct" else columns
     return Learners(names[:count] if len(names) >= count else [f"learner {k + 1}" for k in range(count)], scores)

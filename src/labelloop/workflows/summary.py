@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from labelloop.data.columns import Feature, SchemaSummary
 from labelloop.data.frames import in_their_type
 from labelloop.data.problem import classes_of, encoded
 from labelloop.data.table import Table
-from labelloop.errors import some
+from labelloop.errors import some, with_flags
 from labelloop.relabel.estimate import BOUNDS
+from labelloop.report.facts import complement, is_bounded, with_interval, within
 from labelloop.runs.run_json import export_name
-from labelloop.types import MISSING
+from labelloop.types import MISSING, Floats
 
 CLASSES = 30  # the most classes that are listed one by one
 LONGEST = 60  # the most characters of a class name that are shown
@@ -37,35 +38,25 @@ def schema_text(table: Table) -> str:
     if clean_file:
         lines.append(f"  clean labels: from {clean_file}")
     lines += _features(table, schema)
-    lines += [f"  left out: {out.column!r} ({_with_flags(out.why)})" for out in schema.left_out]
-    lines += [f"  {_with_flags(remark)}" for remark in schema.remarks]
+    lines += [f"  left out: {out.column!r} ({with_flags(out.why)})" for out in schema.left_out]
+    lines += [f"  {with_flags(remark)}" for remark in schema.remarks]
     if table.unreadable:
         lines.append(f"  unreadable: {len(table.unreadable)} images, such as {table.unreadable[0].path}")
     return "\n".join([*lines, *_classes(table)])
 
 
-def _with_flags(text: str) -> str:
-    """Options that overrule a decision, as flags."""
-    return re.sub(r"(?<=\s)(trust_columns|category_columns|leave_out|id_column|text_columns)\b", _flag, text)
-
-
-def _flag(found: re.Match[str]) -> str:
-    return "--text" if found[1] == "text_columns" else f"--{found[1].replace('_', '-')}"
-
-
 def _features(table: Table, schema: SchemaSummary) -> Iterator[str]:
     if not schema.features:
         shape = getattr(table.inputs, "shape", None)
-        pixels = shape if shape is not None and len(shape) == 4 else None
         form, encoder = table.image_form, table.encoder_form
-        what = f"an array {shape}"
-        if form is not None:
-            what = f"images of {form.height} x {form.width} pixels"
-        elif pixels is not None:
-            what = f"images of {pixels[1]} x {pixels[2]} pixels in {pixels[3]} channels, an array {shape}"
+        what = "a dataset" if shape is None else f"an array {shape}"
         if encoder is not None:
             what = f"{encoder.kind}s, through the encoder {encoder.name}"
-        yield f"  inputs: {what if shape is not None or form is not None or encoder is not None else 'a dataset'}"
+        elif form is not None:
+            what = f"images of {form.height} x {form.width} pixels"
+        elif shape is not None and len(shape) == 4:
+            what = f"images of {shape[1]} x {shape[2]} pixels in {shape[3]} channels, an array {shape}"
+        yield f"  inputs: {what}"
     kinds: dict[str, list[Feature]] = {}
     for feature in schema.features:
         kinds.setdefault(feature.how.split(" ")[0], []).append(feature)
@@ -97,15 +88,12 @@ def _classes(table: Table) -> list[str]:
     absent = [
         f"{int((values == MISSING).sum())} {what} labels" for what, values in (("given", given), ("clean", clean))
     ]
-    found = table.schema_summary.markers if table.schema_summary is not None else None
-    found = tuple(mark for mark in table.markers if mark and _occurs(table, mark)) if found is None else found
-    marks = ", ".join(map(repr, found))
-    return [*lines, f"  read as missing: {' and '.join(absent)} (blank{', ' + marks if marks else ''})"]
-
-
-def _occurs(table: Table, mark: str) -> bool:
-    columns = [values for values in (table.labels, table.clean_labels) if values is not None]
-    return any(mark in {str(value).strip() for value in np.unique(values.astype(str))} for values in columns)
+    found = None if table.schema_summary is None else table.schema_summary.markers
+    if found is None:
+        columns = [values for values in (table.labels, table.clean_labels) if values is not None]
+        there = {str(value).strip() for values in columns for value in np.unique(values.astype(str))}
+        found = tuple(mark for mark in table.markers if mark in there - {""})
+    return [*lines, f"  read as missing: {' and '.join(absent)} ({', '.join(['blank', *map(repr, found)])})"]
 
 
 def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str, Any]) -> str:
@@ -134,10 +122,10 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
             shrunk.append(f"CLASS {_shown(name)} SHRANK: from {before} rows to {after}")
     changed = int(labels["changed"].to_numpy().sum())
     were = "label was" if changed == 1 else "labels were"
-    lines = _at_risk(classes, estimate)
+    lines = at_risk(classes, estimate)
     lines.append(f"{changed} given {were} corrected ({_count(int(clean.sum()), 'clean row')} aside)")
     if (given_right := estimate.get("given_label_accuracy")) is not None:
-        lines.append(f"wrong as given: {_wrong(given_right)}")
+        lines.append(f"wrong as given: {_told(complement(given_right))}")
     if any(found.get("recall") for found in judged):  # of labels as given and as corrected
         head = ("class", "given", "corrected", "clean rows", "recall before", "after", "precision before", "after")
         kept = ("given_recall", "recall", "given_precision", "precision")
@@ -160,7 +148,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _at_risk(classes: Sequence[Any], estimate: Mapping[str, Any]) -> list[str]:
+def at_risk(classes: Sequence[Any], estimate: Mapping[str, Any]) -> list[str]:
     """What to be careful about, which stands before all numbers."""
     found = estimate.get("at_risk") or []
     lines = []
@@ -173,25 +161,27 @@ def _at_risk(classes: Sequence[Any], estimate: Mapping[str, Any]) -> list[str]:
     return ["CLASSES AT RISK", *lines] if lines else []
 
 
-def _wrong(right: Mapping[str, Any]) -> str:
-    """The share of wrong labels with its interval, from the share of right ones."""
-    value, low, high = (100 * (1 - right[part]) for part in ("value", "high", "low"))
-    if right.get("how") == "bounded":
-        return f"{low:.1f}% to {high:.1f}% ({BOUNDS})"
-    return f"{value:.1f}% ({low:.1f}% to {high:.1f}%)"
+def _told(share: Mapping[str, Any]) -> str:
+    """A share with its interval, or its bounds."""
+    return f"{within(share)} ({BOUNDS})" if is_bounded(share) else with_interval(share)
 
 
 def _percent(share: Mapping[str, Any] | None) -> str:
     return "-" if share is None else f"{100 * share['value']:.0f}% ({100 * share['low']:.0f}-{100 * share['high']:.0f})"
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class CorrectedRows:
     """What every result has: your rows with the corrected labels, and one line that sums it up."""
 
-    labels: pa.Table
+    corrected_labels: NDArray
+    corrected_proba: Floats
+    label_score: Floats
+    predicted_proba: Floats
     classes: NDArray
     estimate: dict[str, Any]
-    own: Any
+    labels: pa.Table
+    own: Any = None
 
     @property
     def frame(self) -> Any:
@@ -200,11 +190,8 @@ class CorrectedRows:
 
     def __repr__(self) -> str:
         changed = int(self.labels["changed"].to_numpy(zero_copy_only=False).sum())
-        good = ""
-        if (right := self.estimate.get("corrected_label_accuracy")) is not None:
-            value, low, high = (f"{100 * right[part]:.1f}" for part in ("value", "low", "high"))
-            bounded = right.get("how") == "bounded"
-            good = f", {low} to {high}% right ({BOUNDS})" if bounded else f", {value}% right ({low} to {high})"
+        right = self.estimate.get("corrected_label_accuracy")
+        good = "" if right is None else f", right: {_told(right)}"
         counts = f"{len(self.labels)} rows, {len(self.classes)} classes, {_count(changed, 'label')} corrected{good}"
         return f"<{type(self).__name__}: {counts}>"
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.report.facts import RowFacts
-from labelloop.runs.labels import label_counts
+from labelloop.runs.labels import label_counts, noise_matrix
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING, Labels
 
@@ -141,9 +141,7 @@ def _true_of_given(run: Survey, rows: RowFacts) -> NDArray[np.float64] | None:
     if run.targets is None or run.targets.shape != (len(rows.given), len(run.classes)):
         return None
     step = max(1, run.targets.size // MOST_CELLS)
-    counts = label_counts(rows.given[::step], run.targets[::step], len(run.classes)).T
-    total = counts.sum(axis=1, keepdims=True)
-    return np.divide(counts, total, out=np.full_like(counts, np.nan), where=total > 0)
+    return noise_matrix(label_counts(rows.given[::step], run.targets[::step], len(run.classes)).T)
 
 
 class Neighbours:
@@ -187,10 +185,7 @@ class Columns:
         filled = (self._texts != "").sum(axis=0)
         self._numeric = (~np.isnan(numbers)).sum(axis=0) >= np.maximum(NUMBERS * filled, 1)
         self._numbers = numbers
-        known = ~np.isnan(numbers)
-        mean = np.where(known, numbers, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-        spread = np.where(known, numbers - mean, 0) ** 2
-        self._spread = np.sqrt(spread.sum(axis=0) / np.maximum(known.sum(axis=0), 1))  # [K]
+        self._spread = np.ma.masked_invalid(numbers).std(axis=0).filled(0.0)  # [K]
         distinct = np.array([len(set(column)) for column in self._texts.T])
         self._free = ~self._numeric & (distinct > 0.5 * filled)  # texts, names and ids
         places = {label: np.flatnonzero(labels == label) for label in np.unique(labels).tolist()}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,6 @@ from labelloop.runs.survey import Survey
 
 LONGEST_WORDS = 200
 KEPT = 32  # filters whose rows are remembered
-MANY = 20_000  # hits of a search
-END = "\0"  # between two texts
 
 
 @dataclass(frozen=True)
@@ -72,27 +68,6 @@ def read_filter(query: Mapping[str, str], classes: Sequence[str]) -> Filter:
     return Filter(code("given"), code("corrected"), bound("least", 0.0), bound("most", 1.0), words)
 
 
-class Queue:
-    """Rows in an order, read from the first one that is still open."""
-
-    def __init__(self, rows: NDArray[np.int64]) -> None:
-        self.rows = rows
-        self._first = 0
-
-    def waiting(self, done: Container[int]) -> Iterator[int]:
-        """The rows that are not done. Done rows at the front are never looked at again, until `rewind`."""
-        while self._first < len(self.rows) and int(self.rows[self._first]) in done:
-            self._first += 1
-        for place in range(self._first, len(self.rows)):
-            row = int(self.rows[place])
-            if row not in done:
-                yield row
-
-    def rewind(self) -> None:
-        """After an answer was withdrawn."""
-        self._first = 0
-
-
 class Queues:
     """The queues of a review by name and filter.
 
@@ -104,25 +79,18 @@ class Queues:
 
     def __init__(self, run: Survey, rows: RowFacts, orders: Mapping[str, NDArray[np.int64]]) -> None:
         self._run, self._rows, self._orders = run, rows, dict(orders)
+        self._sure = np.nan_to_num(rows.confidence)
         self._ranks = {name: np.full(len(rows.given), -1) for name in orders}  # the place of every row [n], -1 if none
         for name, order in orders.items():
             self._ranks[name][order] = np.arange(len(order))
         self.named, self.mask = lru_cache(KEPT)(self._named), lru_cache(KEPT)(self._mask)
-        self._open: list[Queue] = []
 
-    def rewind(self) -> None:
-        """After an answer was withdrawn, in all queues."""
-        for queue in self._open:
-            queue.rewind()
-
-    def _named(self, name: str, wanted: Filter) -> Queue:
-        order = self._orders[name]
-        if wanted != ALL:
-            passing = np.flatnonzero(self.mask(wanted) & (self._ranks[name] >= 0))
-            order = passing[np.argsort(self._ranks[name][passing])]
-        queue = Queue(order)
-        self._open = [*self._open[-KEPT:], queue]
-        return queue
+    def _named(self, name: str, wanted: Filter) -> NDArray[np.int64]:
+        """The rows of a queue that pass a filter, in order."""
+        if wanted == ALL:
+            return self._orders[name]
+        passing = np.flatnonzero(self.mask(wanted) & (self._ranks[name] >= 0))
+        return passing[np.argsort(self._ranks[name][passing])]
 
     def _mask(self, wanted: Filter) -> NDArray[np.bool_]:
         """Which rows a filter lets pass [n]; not to be changed."""
@@ -139,17 +107,13 @@ class Queues:
     def _with_words(self, words: str) -> NDArray[np.bool_]:
         """The rows whose id, text or values contain the words."""
         ids, texts, places = self._searched
-        found = ids.contain(words)
-        found[places[texts.contain(words)]] = True
+        found = containing(ids, words)
+        found[places[containing(texts, words)]] = True
         return found
 
     @cached_property
-    def _sure(self) -> NDArray[np.float64]:
-        return np.nan_to_num(self._rows.confidence)
-
-    @cached_property
-    def _searched(self) -> tuple[Searched, Searched, NDArray[np.int64]]:
-        """All ids, and the texts or values that the run keeps with their rows."""
+    def _searched(self) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
+        """All ids, and the texts or values that the run keeps with their rows, in small letters."""
         run, preview = self._run, self._run.preview
         assert run.labels is not None
         ids = run.labels["id"].to_pylist()
@@ -157,23 +121,14 @@ class Queues:
         if preview is not None and preview.kind != "image":
             kept = [(row, look) for row, look in zip(preview.rows, preview.shown, strict=True) if 0 <= row < len(ids)]
         texts = [look if isinstance(look, str) else " ".join(look or ()) for _, look in kept]
-        return Searched(ids), Searched(texts), np.array([row for row, _ in kept], np.int64)
+        return in_small_letters(ids), in_small_letters(texts), np.array([row for row, _ in kept], np.int64)
 
 
-class Searched:
-    """Texts in small letters, to search for words."""
+def in_small_letters(texts: Sequence[str | None]) -> pa.Array:
+    """Texts to search in."""
+    return pc.utf8_lower(pa.array(texts, pa.string()).fill_null(""))
 
-    def __init__(self, texts: Sequence[str | None]) -> None:
-        self._texts = pc.utf8_lower(pa.array(texts, pa.string()).fill_null(""))
-        lowered = self._texts.to_pylist()
-        self._joined = END.join(lowered)
-        self._starts = np.cumsum([0, *(len(text) + 1 for text in lowered)])[:-1]
 
-    def contain(self, words: str) -> NDArray[np.bool_]:
-        """Which texts contain the words. Few hits are found fastest in all texts at once, many text by text."""
-        hits = [hit.start() for hit in islice(re.finditer(re.escape(words), self._joined), MANY)]
-        if len(hits) == MANY or END in words:
-            return np.asarray(pc.find_substring(self._texts, words)) >= 0
-        found = np.zeros(len(self._texts), bool)
-        found[np.searchsorted(self._starts, hits, side="right") - 1] = True
-        return found
+def containing(texts: pa.Array, words: str) -> NDArray[np.bool_]:
+    """Which texts contain the words."""
+    return pc.match_substring(texts, words).to_numpy(zero_copy_only=False).copy()

@@ -25,9 +25,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from labelloop.errors import DataError, UsageError
 from labelloop.report.page import asset, data_block, page, policy_of
-from labelloop.report.review.agreement import people
 from labelloop.report.review.queues import read_filter
-from labelloop.report.review.session import GOAL, Ask, Seat, Session, seat_of
+from labelloop.report.review.session import GOAL, Seat, Session, seat_of
+from labelloop.report.review.tally import people
 from labelloop.runs.folder import REPORT
 from labelloop.runs.reviews import ESTIMATE, IMPROVE
 from labelloop.runs.run_json import export_name
@@ -304,8 +304,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _next(self, seat: Seat, query: Mapping[str, str]) -> dict[str, Any]:
         session, queue = self.server.session, ESTIMATE if query.get("queue") == ESTIMATE else IMPROVE
-        ask = Ask(queue, read_filter(query, session.classes), query.get("blind") == "1" or queue == ESTIMATE)
-        rows = session.next_rows(seat, _count(query), ask)
+        wanted, blind = read_filter(query, session.classes), query.get("blind") == "1" or queue == ESTIMATE
+        rows = session.next_rows(seat, _count(query), queue=queue, wanted=wanted, blind=blind)
         return {"rows": rows, "state": session.state(seat.reviewer, _goal(query))}
 
     def _post(self, path: str, query: Mapping[str, str]) -> Reply:

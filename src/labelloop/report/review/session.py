@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from labelloop.errors import DataError, UsageError
 from labelloop.report.facts import facts, row_facts, unproved
-from labelloop.report.review.agreement import as_csv
 from labelloop.report.review.looks import Learners, Looks, Neighbours
 from labelloop.report.review.queues import ALL, Filter, Queues
-from labelloop.report.review.tally import Tally, rows_to_goal
+from labelloop.report.review.tally import Tally, as_csv, rows_to_goal
 from labelloop.runs.reviews import ESTIMATE, IMPROVE, QUEUES, SETTLE, Answer, append_answers, random_order, read_answers
 from labelloop.runs.survey import Survey
 from labelloop.types import MISSING
@@ -35,24 +34,6 @@ class Seat:
 
     reviewer: str
     tab: str
-
-
-@dataclass(frozen=True)
-class Ask:
-    """Which rows a page asks for.
-
-    Attributes:
-        queue: "improve", the most useful rows first, or "estimate", random rows.
-        wanted: A filter; random rows are not filtered, or they would not be random.
-        blind: Whether labels stay hidden.
-    """
-
-    queue: str = IMPROVE
-    wanted: Filter = ALL
-    blind: bool = False
-
-
-PLAN = Ask()
 
 
 class Session:
@@ -98,12 +79,22 @@ class Session:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def next_rows(self, seat: Seat, count: int = 1, ask: Ask = PLAN) -> list[dict[str, Any]]:
-        """The next rows for a seat, in the order of the queue, skipped ones last."""
+    def next_rows(
+        self, seat: Seat, count: int = 1, *, queue: str = IMPROVE, wanted: Filter = ALL, blind: bool = False
+    ) -> list[dict[str, Any]]:
+        """The next rows for a seat, in the order of the queue, skipped ones last.
+
+        Args:
+            seat: Who asks.
+            count: How many.
+            queue: "improve", the most useful rows first, or "estimate", random rows.
+            wanted: A filter; random rows are not filtered, or they would not be random.
+            blind: Whether labels stay hidden.
+        """
         with self._lock:
             self._catch_up()
-            rows = self._random(seat) if ask.queue == ESTIMATE else self._useful(seat, ask.wanted)
-            return [self.card(row, seat, blind=ask.blind) for row in self._taken(rows, seat, count)]
+            rows = self._random(seat) if queue == ESTIMATE else self._useful(seat, wanted)
+            return [self.card(row, seat, blind=blind) for row in self._taken(rows, seat, count)]
 
     def grid(self, seat: Seat, pair: Filter, count: int) -> list[dict[str, Any]]:
         """Rows of one class pair that nobody has answered yet, the most confident first."""
@@ -175,19 +166,19 @@ class Session:
         """The progress of the review."""
         with self._lock:
             self._catch_up()
-            tally, counts = self.tally, self.tally.counts
+            tally = self.tally
             mine = len(tally.answered.get(reviewer, ())) - len(tally.skipped.get(reviewer, ()))
             check, after = tally.random_check(), self.facts.after
             expected = after["value"] if after else self._mean_confidence
-            left = len(self.queues.named(ESTIMATE, ALL).rows) - len(tally.sample)
+            left = len(self.queues.named(ESTIMATE, ALL)) - len(tally.sample)
             more = rows_to_goal(check["right"], check["rows"], goal, expected, left)
             return {
                 "mine": mine,
                 "reviewed": len(tally.verdicts),
                 "disputed": len(tally.disputed),
                 "rows": len(self.order),
-                "by_several": counts["by_several"],
-                "agreed": counts["agreed"],
+                "by_several": len(tally.several),
+                "agreed": sum(tally.several.values()),
                 "estimate": after,
                 "unproved": unproved(self.run.record.get("guard")),
                 "random": check,
@@ -254,7 +245,6 @@ class Session:
                     [Answer(f"undo-{a.key}", a.row, a.id, seat.reviewer, "undo", None, now, a.key) for a in last],
                 )
                 self._catch_up()
-                self.queues.rewind()
                 self._leases |= {a.row: (seat, self._clock()) for a in last}
             return [self.card(a.row, seat, near=len(last) == 1, blind=blind) for a in last]
 
@@ -279,21 +269,17 @@ class Session:
         others = (row for row in tally.verdicts if row not in mine and (passing is None or passing[row]))
         if len(mine) % SECOND == SECOND - 1 and (second := next(others, None)) is not None:
             yield second
-        yield from (row for row in self.queues.named(IMPROVE, wanted).waiting(tally.verdicts) if row not in mine)
+        planned = map(int, self.queues.named(IMPROVE, wanted))
+        yield from (row for row in planned if row not in tally.verdicts and row not in mine)
         yield from others
         yield from (row for row in sorted(tally.skipped.get(seat.reviewer, ())) if passing is None or passing[row])
 
     def _random(self, seat: Seat) -> Iterator[int]:
         """The queue "estimate": all rows by chance, also those that were answered elsewhere, with labels in sight."""
-        skipped = self.tally.skipped.get(seat.reviewer, set())
-        waiting = self.queues.named(ESTIMATE, ALL).waiting(self.tally.sample)
-        later = []
-        for row in waiting:
-            if row in skipped:
-                later.append(row)
-            else:
-                yield row
-        yield from later
+        skipped, sample = self.tally.skipped.get(seat.reviewer, set()), self.tally.sample
+        for again in (False, True):  # those that were skipped come last
+            rows = map(int, self.queues.named(ESTIMATE, ALL))
+            yield from (row for row in rows if row not in sample and (row in skipped) == again)
 
     def _taken(self, rows: Iterable[int], seat: Seat, count: int) -> list[int]:
         """The first rows not reserved by another seat, now reserved for this one."""
@@ -313,15 +299,12 @@ class Session:
             raise UsageError(f"there is no row {row!r}; rows go from 0 to {len(self.ids) - 1}")
         if self.rows.corrected[row] == MISSING:
             raise UsageError(f"row {row} has no label in the run: it is a test row, and must not be used for training")
-        if action == "keep":
-            label = self._name(self.rows.given[row])
-        elif action == "accept":
-            label = self._name(self.rows.corrected[row])
-        elif action in ("unsure", "skip"):
-            label = None
-        elif action != "label":
+        given, corrected = (self._name(labels[row]) for labels in (self.rows.given, self.rows.corrected))
+        said = {"keep": given, "accept": corrected, "label": label, "unsure": None, "skip": None}
+        if str(action) not in said:
             raise UsageError(f"unknown answer {action!r}; keep, accept, label, unsure or skip")
-        if action in ("keep", "accept", "label") and label not in self.classes:
+        label = said[str(action)]
+        if action not in ("unsure", "skip") and label not in self.classes:
             raise UsageError(f"row {row}: {label!r} is not a class of the run; choose one of its classes")
         key, queue, batch = one.get("key"), one.get("queue"), one.get("batch")
         if not isinstance(key, str) or not 8 <= len(key) <= 80:
