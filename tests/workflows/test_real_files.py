@@ -120,7 +120,7 @@ EXPECTED = {
         {
             "Region": "the same value in every row",
             "Stage": "the same value in every row",
-            "Individual ID": "an id by its name, different in most rows",
+            "Individual ID": "an id by its name, different in most rows; to use it all the same, name it with trust_columns",
         },
     ),
     "cars": Expected(
@@ -130,6 +130,7 @@ EXPECTED = {
         ("Miles_per_Gallon", "Cylinders", "Displacement", "Horsepower", "Weight_in_lbs", "Acceleration"),
         {"Name": "text, as 32 numbers from its words", "Year": f"date yyyy-mm-dd, {DATE}"},
         {"Miles_per_Gallon": 8, "Horsepower": 6},
+        remarks=("'Year' holds 1970-01-01 more than once; if it means missing, say --na=1970-01-01",),
     ),
     "weather": Expected(
         USUAL,
