@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
-from labelloop.data.columns import LeftOut, SchemaSummary, Use, names_of_array
+from labelloop.data.columns import LeftOut, SchemaSummary, Use, names_of_array, the_one
 from labelloop.data.options import ReadOptions, origin_of
 from labelloop.data.questions import ask_about_markers
 from labelloop.data.table import Table, from_arrays
@@ -123,10 +123,7 @@ class _Archive:
         keys = self.archive.files
         if asked is not None and asked not in keys:
             raise DataError(f"{self.path}: no array {asked!r}; {nearest(asked, keys)}")
-        found = [asked] if asked is not None else [key for key in keys if key in guesses]
-        if len(found) > 1:
-            raise DataError(f"{self.path}: {' and '.join(found)} could both be meant; say which with {argument}")
-        return found[0] if found else None
+        return asked or the_one([key for key in keys if key in guesses], argument, self.path)
 
     def get(self, key: str | None) -> NDArray | None:
         return None if key is None else archive_member(self.path, self.archive, key)

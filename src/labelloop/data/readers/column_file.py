@@ -327,8 +327,4 @@ def _guessed_files(source: _Source) -> str | None:
 
 
 def _guessed_images(hub: HubData, path: Path) -> str | None:
-    if len(hub.image_columns) > 1:
-        raise DataError(
-            f"{path}: {' and '.join(map(repr, hub.image_columns))} could both be meant; say which with file_name_column"
-        )
-    return hub.image_columns[0] if hub.image_columns else None
+    return columns.the_one(hub.image_columns, "file_name_column", path)
