@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -39,12 +40,19 @@ STD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 CIRCLE = range(256)  # the hues
 
 
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Says what to install where a library is imported that not everybody has."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"{what} needs more ({error}): pip install 'labelloop[{extra}]'") from error
+
+
 def need_pillow(what: str) -> None:
     """Fails early, rather than at the first image, if Pillow is not installed."""
-    try:
+    with needing("images", what):
         import_module("PIL.Image")
-    except ImportError as error:
-        raise UsageError(f"{what} needs Pillow: install it with pip install 'labelloop[images]'") from error
 
 
 def open_image(place: Path | bytes | io.BytesIO) -> Image:
