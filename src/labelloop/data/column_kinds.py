@@ -184,10 +184,6 @@ def _nearly_numbers(column: pa.ChunkedArray) -> bool:
     return bool(written) and sum(map(is_number, written)) >= ALMOST_ALL * len(written)
 
 
-def is_date(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
-
-
 def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 

@@ -19,7 +19,7 @@ from labelloop.data.columns import Feature, LeftOut
 from labelloop.data.encoding import Column, date_parts, encode_columns, in_words
 from labelloop.data.image_files import ImageForm, Unreadable
 from labelloop.data.options import ReadOptions
-from labelloop.data.questions import counts_rows, is_id_name, rounded_away, why_an_id
+from labelloop.data.questions import counts_rows, is_id, is_id_name, rounded_away
 from labelloop.data.suspicion import Labelled, examined, idle_columns, why_never
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
@@ -311,9 +311,10 @@ def _why_not(source: Source, name: str) -> str | None:
         return None
     if columns.plain(name) in columns.NEVER_FEATURES and not trusted:
         return f"a label, an id or a row number, by its name{TRUST}"
-    if (found := why_an_id(name, source.arrow[name])) and not trusted:
-        return f"{found}{TRUST}"
+    if is_id(name, source.arrow[name]) and not trusted:
+        return f"an id by its name, different in every row{TRUST}"
     if pc.all(pc.is_null(source.arrow[name], nan_is_null=True)).as_py():
         return "empty"
-    usable = column_kinds.is_numeric(kind) or column_kinds.is_text(kind) or column_kinds.is_date(kind)
-    return None if usable or pa.types.is_time(kind) else f"of type {kind}"
+    usable = column_kinds.is_numeric(kind) or column_kinds.is_text(kind)
+    is_date = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
+    return None if usable or is_date else f"of type {kind}"

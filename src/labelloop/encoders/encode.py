@@ -13,19 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from labelloop.data.pillow import name_of, why_unreadable
 from labelloop.encoders.cache import FeatureCache
-from labelloop.encoders.encoder import (
-    IMAGE,
-    TEXT,
-    Encoder,
-    Loaded,
-    checked,
-    key_of,
-    name_of,
-    opened,
-    sorted_by_length,
-    why_unreadable,
-)
+from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded, checked, key_of, opened, sorted_by_length
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import Releaser, cache_folder, zeros
 from labelloop.types import Floats, RawInputs

@@ -129,16 +129,6 @@ def opened(item: Any) -> Any:
         return to_rgb(image)
 
 
-def why_unreadable(item: Any, error: Exception) -> str:
-    if isinstance(item, Path) and not item.is_file():
-        return "no such file"
-    return "no image" if item == b"" else "cannot be decoded: " + " ".join(str(error).split())
-
-
-def name_of(item: Any, row: int) -> str:
-    return str(item) if isinstance(item, Path) else f"row {row}"
-
-
 def sorted_by_length(raw: RawInputs, rows: Iterable[int]) -> Sequence[int]:
     """Texts from long to short, so that batches need little padding; images in their own order."""
     return sorted(rows, key=lambda row: -len(raw.items[row])) if raw.kind == TEXT else list(rows)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from labelloop.encoders.encoder import TEXT, Encoder, name_of, opened, to_numbers, why_unreadable
+from labelloop.data.pillow import name_of, why_unreadable
+from labelloop.encoders.encoder import TEXT, Encoder, opened, to_numbers
 from labelloop.errors import DataError, UsageError
 from labelloop.seeds import stream
 from labelloop.types import Floats, RawInputs
