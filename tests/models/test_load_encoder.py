@@ -155,7 +155,7 @@ def test_a_file_that_is_something_else(tmp_path, suffix, kind):
     path.write_bytes(BROKEN[kind])
     with pytest.raises(DataError, match=f"broken{suffix}: ") as caught:
         read_state_dict(path)
-    expected = "cannot be read as safetensors" if suffix == ".safetensors" else "torch file|no tensors"
+    expected = "cannot be read as .safetensors" if suffix == ".safetensors" else "torch file|read as .pth|no tensors"
     assert any(part in str(caught.value) for part in expected.split("|"))
 
 

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -89,7 +88,8 @@ def as_encoder(module: nn.Module, input_shape: tuple[int, ...], name: str = "the
     first = next(chain(module.parameters(), module.buffers()), torch.empty(0))
     batch = torch.zeros(batch_shape, device=first.device)
     try:
-        with evaluating(module), torch.no_grad(), torch.random.fork_rng(devices=_cuda_devices(batch)):
+        devices = [first.device] if first.is_cuda else []
+        with evaluating(module), torch.no_grad(), torch.random.fork_rng(devices=devices):
             features = module(batch)
     except Exception as error:
         raise UsageError(f"network {name!r} does not take a batch of shape {batch_shape}: {error}") from error
@@ -178,10 +178,6 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def _cuda_devices(x: Tensor) -> list[torch.device]:
-    return [x.device] if x.device.type == "cuda" else []
-
-
 def load_encoder(encoder: nn.Module, path: str | Path) -> tuple[str, ...]:
     """Loads a file of weights into an encoder, completely or not at all.
 
@@ -204,7 +200,7 @@ def load_encoder(encoder: nn.Module, path: str | Path) -> tuple[str, ...]:
     missing = [key for key in wanted if key not in weights and not key.endswith(".num_batches_tracked")]
     unexpected = [key for key in weights if key not in wanted]
     misshapen = [
-        f"{key} {_shape(value)} where the encoder has {_shape(wanted[key])}"
+        f"{key} {list(value.shape)} where the encoder has {list(wanted[key].shape)}"
         for key, value in weights.items()
         if key in wanted and value.shape != wanted[key].shape
     ]
@@ -230,12 +226,11 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
         DataError: If there is no such file, or it does not hold tensors by key.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{path}: the name of a file of weights must end in one of {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
-    content = _read_safetensors(path) if suffix == ".safetensors" else _read_pickle(path)
+    content = _read(path)
     for entry in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(entry), Mapping):
             content = content[entry]
@@ -250,15 +245,10 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     return weights
 
 
-def _read_safetensors(path: Path) -> Any:
+def _read(path: Path) -> Any:
     try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{path}: cannot be read as safetensors ({error}). Is the file complete?") from error
-
-
-def _read_pickle(path: Path) -> Any:
-    try:
+        if path.suffix.lower() == ".safetensors":
+            return load_file(path)
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise DataError(
@@ -267,11 +257,7 @@ def _read_pickle(path: Path) -> Any:
         ) from error
     except Exception as error:  # a damaged file can raise any error
         why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
-        raise DataError(f"{path}: cannot be read as a torch file ({why}). Is the file complete?") from error
-
-
-def _shape(value: Tensor) -> list[int]:
-    return list(value.shape)
+        raise DataError(f"{path}: cannot be read as {path.suffix} ({why}). Is the file complete?") from error
 
 
 class Normalise(nn.Module):

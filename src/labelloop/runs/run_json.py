@@ -53,12 +53,8 @@ EXPORTS = {
 
 def versions() -> dict[str, str]:
     """The versions of Python, of this package and of the numerical libraries."""
-    return {"python": platform.python_version()} | _of_libraries() | _commit()
-
-
-@cache
-def _of_libraries() -> dict[str, str]:
-    return {name: version(name) for name in ("labelloop", "torch", "numpy", "scipy", "scikit-learn")}
+    libraries = {name: version(name) for name in ("labelloop", "torch", "numpy", "scipy", "scikit-learn")}
+    return {"python": platform.python_version()} | libraries | _commit()
 
 
 @cache

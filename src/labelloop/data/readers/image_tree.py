@@ -95,8 +95,7 @@ def read_clean_folder(
     for row, name in enumerate(names):
         by_name.setdefault(_below_class(name), []).append(row)
     prefix = next(p for p in (f"{'_' * n}clean:" for n in count()) if not any(name.startswith(p) for name in names))
-    source: dict[int, str] = {}
-    found: dict[int, str] = {}
+    found: dict[int, tuple[str, str]] = {}
     added, other_bytes = [], []
     for name, label in zip(clean_names, labels.tolist(), strict=True):
         rows, alike = by_content.get(name, []), by_name.get(_below_class(name), [])
@@ -113,19 +112,17 @@ def read_clean_folder(
             )
         if not rows:
             added.append((prefix + name, clean / name, label))
-        elif found.setdefault(rows[0], label) != label:
+        elif found.setdefault(rows[0], (name, label))[1] != label:
             raise DataError(
-                f"{clean}: {source[rows[0]]} and {name} are both {names[rows[0]]} of {root}, in two classes; delete one"
+                f"{clean}: {found[rows[0]][0]} and {name} are both {names[rows[0]]} of {root}, in two classes; drop one"
             )
-        else:
-            source[rows[0]] = name
     if other_bytes:
         warnings.warn(
             f"{clean}: {len(other_bytes)} images have the name of an image of {root} but other content:"
             f" {some(other_bytes)}; they count as the same image, so rename them if they are not",
             stacklevel=2,
         )
-    return found, added
+    return {row: label for row, (_, label) in found.items()}, added
 
 
 def _refuse_loose(root: Path, names: Sequence[str], labels: Sequence[str], hint: str) -> None:
