@@ -249,7 +249,7 @@ def clean_file(text: str) -> object:
 
 
 BAD = [
-    (one_class, ["images of 1 class only", "(cat)", "two or more"]),
+    (one_class, ["class folders: cat", "two or more"]),
     (loose_image, ["1 images are in no class folder", "loose.png", "unlabelled/"]),
     (parts_for_classes, ["test, train", "look like parts", "--test"]),
     (no_images, ["no images", ".png"]),

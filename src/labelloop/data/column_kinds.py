@@ -85,9 +85,8 @@ def kind_of(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_], as
     if slip := slip_among_dates(values.tolist()):
         row, words = slip
         raise DataError(
-            f"{path}: column {name!r} is not dates: row {row} holds {values[row]!r}, which is not {words} (the first"
-            f" row is 0); correct it, say --na {values[row]} if it means that the date is missing, or leave the column"
-            " out of the features"
+            f"{path}: column {name!r} is not dates: row {row} holds {values[row]!r}, not {words} (the first row is 0);"
+            f" correct it, say --na {values[row]} if the date is missing, or leave the column out"
         )
     if (style := encoding.number_style(known, ALMOST_ALL)) is not None:
         return Kind(name, "number", _signed(values, style, name, path), style, _reading(name, known, style))
@@ -244,15 +243,14 @@ def embedding_values(column: pa.ChunkedArray, name: str, path: Path) -> Floats:
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise DataError(
-            f"{path}: column {name!r} has no embedding in row {row} (the first row is 0); leave out that row, or name"
-            " the column with leave_out"
+            f"{path}: column {name!r} has no embedding in row {row} (from 0); leave out the row, or use leave_out"
         )
     widths = pc.list_value_length(column).to_numpy()
     other = np.flatnonzero(widths != widths[0])
     if len(other):
         raise DataError(
             f"{path}: column {name!r} has {widths[0]} numbers in row 0 and {widths[other[0]]} in row {other[0]};"
-            " every embedding needs the same number; if it is none, name it with leave_out"
+            " every embedding needs the same number, or use leave_out"
         )
     values, start = zeros((len(column), int(widths[0]))), 0
     for chunk in column.chunks:
@@ -286,9 +284,8 @@ def without_flags(arrow: pa.Table, roles: Roles, path: Path) -> Roles:
     if not {value.lower() for value in values} <= set(FLAG_WORDS.split()) and (not given or values <= given):
         return roles
     warnings.warn(
-        f"{path}: column {name!r} holds {some(sorted(values), 3)}, which {'say' if len(values) > 1 else 'says'} that a"
-        " row was verified, not its label, so it is not used as clean labels; name the column that holds them"
-        " with clean_column",
+        f"{path}: column {name!r} holds {some(sorted(values), 3)}: that a row was verified, not its label, so it is not"
+        " used; name the column of clean labels with clean_column",
         stacklevel=4,
     )
     return replace(roles, clean=None, clean_guessed=False, flag=name)

@@ -188,10 +188,7 @@ def check_lengths(table: Table) -> None:
     for what in ("labels", "clean_labels", "ids", "split", "extra"):
         part = getattr(table, what)
         if part is not None and len(part) != count:
-            raise DataError(
-                f"{table.source}: {count} rows of inputs, but {len(part)} {what}; give one for every row"
-                + (", with -1 or None where there is none" if "labels" in what else "")
-            )
+            raise DataError(f"{table.source}: {count} rows of inputs, but {len(part)} {what}; give one for every row")
 
 
 def split_names(values: ArrayLike, source: str) -> NDArray:
@@ -200,10 +197,7 @@ def split_names(values: ArrayLike, source: str) -> NDArray:
     text[np.isin(text, ("", "none", "nan"))] = "train"
     bad = np.flatnonzero(~np.isin(text, ("train", "test")))
     if len(bad):
-        raise DataError(
-            f"{source}: the split of row {bad[0]} is {str(text[bad[0]])!r}; a split is 'train' or 'test', so rename"
-            " it or leave those rows out"
-        )
+        raise DataError(f"{source}: the split of row {bad[0]} is {str(text[bad[0]])!r}; a split is 'train' or 'test'")
     return text
 
 
@@ -247,8 +241,9 @@ def _read_whole(dataset: Any, source: str) -> Any:
     if first.shape != again.shape or not np.array_equal(first, again, equal_nan=True):
         if first.ndim == 1:
             warnings.warn(
-                f"{source}: reading row 0 twice gives other values, so the rows stay in the dataset: they are not"
-                " scaled, and only networks learn from them; give a dataset without randomness, or an array",
+                f"{source}: reading row 0 twice gives other values, so the rows are not scaled, and only networks"
+                " learn from them;"
+                " give a dataset without randomness, or an array",
                 stacklevel=4,
             )
         return dataset

@@ -87,8 +87,7 @@ class FeatureCache:
                 self._write_about(features.shape[1], preprocessing)
             elif (kept := self._read_about()) != features.shape[1]:
                 raise DataError(
-                    f"encoder {self._about['encoder']!r} returns {features.shape[1]} numbers per row, but the cache"
-                    f" has {kept} ({self.folder}); restore the earlier encoder, or delete that folder"
+                    f"{self.folder} has {kept} numbers per row, but its encoder returns {features.shape[1]}: delete it"
                 )
             self.width = features.shape[1]
             start = self._whole_rows()

@@ -148,8 +148,7 @@ def _open_cache(root: Path, encoder: Encoder) -> FeatureCache | None:
         return FeatureCache(root, encoder)
     except OSError as error:
         warnings.warn(
-            f"features are not cached for the next run, because {root} is not writable ({error.strerror}); set the"
-            " environment variable LABELLOOP_CACHE to another folder",
+            f"{root} is not writable ({error.strerror}): features are not cached; set LABELLOOP_CACHE to a folder",
             stacklevel=3,
         )
         return None

@@ -196,8 +196,7 @@ def _loaded(made: Any, kind: str, device: str, name: str) -> Loaded:
         return Loaded(made, rows, preprocessing={"factory": name})
     if not callable(preprocess):
         raise UsageError(
-            f"encoder {name!r} is a torch module without `preprocess`; give it a method or attribute of that name"
-            f" that turns a list of {_WHAT[kind]} into a batch for the module"
+            f"encoder {name!r} is a torch module without `preprocess`, which turns {_WHAT[kind]} into a batch; add it"
         )
     place = device_of(device)
     module, about = made.to(place).eval(), {"factory": name}
@@ -248,8 +247,7 @@ def _make(name: str, kind: str) -> tuple[Callable[..., Any], Path | None]:
         function = factory()
     except Exception as error:  # the user's code may raise anything
         raise UsageError(
-            f"encoder {name!r}: {attribute}() failed ({type(error).__name__}: {error}); it takes no arguments and must"
-            f" {must}"
+            f"encoder {name!r}: {attribute}() failed ({type(error).__name__}: {error}); it must {must}"
         ) from error
     if not callable(function):
         raise UsageError(f"encoder {name!r}: {attribute}() returned a {type(function).__name__}; it must {must}")

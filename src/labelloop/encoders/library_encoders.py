@@ -101,8 +101,7 @@ def _model(name: str, place: str, with_weights: bool, options: dict[str, Any]) -
     drawn = [key for key in missing if "pooler" not in key]
     if drawn:
         raise UsageError(
-            f"encoder {name!r}: {len(drawn)} of its weights are missing, such as {drawn[0]}, and would be random;"
-            " use a model that was saved completely"
+            f"encoder {name!r}: {len(drawn)} of its weights are missing, such as {drawn[0]}; use a complete model"
         )
     return model, not missing
 

@@ -128,8 +128,7 @@ def _import(name: str) -> Factory:
         found: Any = importlib.import_module(module_name)
     except Exception as error:  # a module may raise anything while it is imported
         raise UsageError(
-            f"network {name!r}: cannot import {module_name!r} ({type(error).__name__}: {error}); "
-            "is its folder on PYTHONPATH?"
+            f"network {name!r}: cannot import {module_name!r} ({type(error).__name__}: {error}); see PYTHONPATH"
         ) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -208,9 +207,8 @@ def load_encoder(encoder: nn.Module, path: str | Path) -> tuple[str, ...]:
         found = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
         kinds = (f"{len(keys)} {kind}: {some(keys, _SHOWN)}" for kind, keys in found.items() if keys)
         raise DataError(
-            f"{path} does not fit {type(encoder).__name__}. Keys " + "; ".join(kinds) + ". "
-            "Choose the network, its options and the number of input channels that the file was made with, "
-            "or rename the keys in the file."
+            f"{path} does not fit {type(encoder).__name__}. Keys {'; '.join(kinds)}. Choose the network and options it was"
+            " made with, or rename its keys."
         )
     encoder.load_state_dict(weights, strict=False)  # only the counters above can be missing
     return left_out
@@ -252,8 +250,7 @@ def _read(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise DataError(
-            f"{path}: holds more than tensors, or is not a torch file. Only tensors are read, so that no code in a "
-            "file is run: save the module's state_dict() with torch.save, or better as safetensors."
+            f"{path}: holds more than tensors, or is not a torch file. Only tensors are read: save the state_dict()."
         ) from error
     except Exception as error:  # a damaged file can raise any error
         why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])

@@ -84,8 +84,7 @@ def checked_matrix(matrix: ArrayLike, num_classes: int) -> NDArray[np.float64]:
         raise UsageError(f"noise matrix is not a table of numbers ({error}): give {num_classes} rows") from error
     if checked.shape != (num_classes, num_classes):
         raise UsageError(
-            f"noise matrix has shape {checked.shape}, but there are {num_classes} classes: "
-            f"give {num_classes} rows (true) of {num_classes} probabilities (noisy)"
+            f"noise matrix has shape {checked.shape}, but there are {num_classes} classes: give a row of each"
         )
     for row, entries in enumerate(checked):
         if not np.isfinite(entries).all() or (entries < 0).any() or abs(entries.sum() - 1) > 1e-6:

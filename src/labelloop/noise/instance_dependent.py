@@ -102,8 +102,7 @@ def _checked_inputs(images: Any, rows: int) -> NDArray[Any]:
     inputs = np.asarray(images)
     if inputs.ndim < 2 or inputs.dtype.kind not in "biuf" or 0 in inputs.shape[1:]:
         raise DataError(
-            f"instance noise needs numbers, one row per label, but images are {inputs.dtype} of shape "
-            f"{inputs.shape}: give pixels [N, height, width, channels] or features [N, D]"
+            f"images are {inputs.dtype} of shape {inputs.shape}: give pixels [N, H, W, C] or features [N, D]"
         )
     if len(inputs) != rows:
         raise DataError(f"{rows} labels but {len(inputs)} images: give those of exactly these rows, in their order")

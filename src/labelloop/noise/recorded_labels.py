@@ -35,8 +35,7 @@ def read_label_file(path: str | Path) -> dict[str, NDArray[np.int64]]:
         columns = {str(name): _column(value) for name, value in content.items()} if isinstance(content, dict) else None
     except Exception as error:  # a damaged pickle can fail in any way
         raise DataError(
-            f"{path}: cannot be read as a dictionary of label arrays ({error or type(error).__name__}): "
-            "download the file again, or save it as a dictionary of numpy arrays"
+            f"{path}: is no dictionary of label arrays ({error or type(error).__name__}): download it again"
         ) from error
     if columns is None:
         raise DataError(f"{path}: holds no dictionary of label arrays: save it as {{'clean_label': ..., ...}}")

@@ -69,8 +69,7 @@ class RunFolder:
             raise DataError(f"{self.path} holds no run to resume; leave out --resume to start one")
         if holding and overwrite and (self.path / REVIEWS).exists():
             raise DataError(
-                f"{self.path} holds decisions of reviewers, which --overwrite would lose; move its {REVIEWS} away,"
-                " or give another folder"
+                f"{self.path} holds decisions of reviewers, which --overwrite would lose; move its {REVIEWS} away"
             )
         if holding and not resume and not overwrite:
             raise DataError(

@@ -98,10 +98,7 @@ def _check_complete(files: list[Path], split: str, folder: Path) -> None:
         raise DataError(f"{folder}: has no {split}-*.parquet: download it again")
     named = re.search(r"-of-(\d+)\.parquet$", files[0].name)
     if named and int(named[1]) != len(files):
-        raise DataError(
-            f"{folder}: only {len(files)} of {int(named[1])} {split} files found ({some(f.name for f in files)}):"
-            " download the others"
-        )
+        raise DataError(f"{folder}: only {len(files)} of {int(named[1])} {split} files found: download the others")
 
 
 @contextmanager
@@ -148,10 +145,7 @@ def _part(batch: Any, variant: Variant, path: Path, first_row: int) -> Split:
     try:
         encoded = batch.column(IMAGE_COLUMN).field("bytes").to_pylist()
     except (AttributeError, KeyError) as error:
-        raise DataError(
-            f"{path}: column {IMAGE_COLUMN!r} is {batch.column(IMAGE_COLUMN).type}, not a struct with the 'bytes' of an"
-            " image: use the hub's own files"
-        ) from error
+        raise DataError(f"{path}: column {IMAGE_COLUMN!r} has no 'bytes' of images: use the hub's own files") from error
     labels = batch.column(variant.label_column).to_numpy(zero_copy_only=False)
     return Split(decode_all(encoded, SIZE, str(path), first_row), labels)
 

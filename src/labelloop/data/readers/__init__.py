@@ -94,10 +94,7 @@ def _check_options(path: Path, kind: str, options: ReadOptions) -> None:
         if options.file_name_column:
             raise UsageError(f"{path}: file_name_column makes images the inputs; leave text_columns out")
         if options.encoder is not None and len(options.text_columns) > 1:
-            raise UsageError(
-                f"{path}: an encoder reads one column of texts, not {len(options.text_columns)}; name one with"
-                " text_columns (the words of other columns of texts count without being named)"
-            )
+            raise UsageError(f"{path}: an encoder reads one column of texts; name one with text_columns")
         if kind in ("npz", "npy", "image-folder", "metadata-folder"):
             raise UsageError(f"{path}: text_columns are columns of a table: .csv, .tsv, .parquet or .jsonl")
     if options.clean_folder is not None and kind != "image-folder":

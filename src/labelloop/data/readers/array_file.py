@@ -52,8 +52,7 @@ def read_npz(path: Path, options: ReadOptions) -> Table:
             )
         if options.labels_required and label_key is None and clean_key is None:
             raise DataError(
-                f"{path}: no labels; expected one of {', '.join(LABEL_KEYS)} (given) or {', '.join(CLEAN_KEYS)}"
-                f" (clean), found {', '.join(archive.files)}"
+                f"{path}: no labels; expected {', '.join(LABEL_KEYS + CLEAN_KEYS)}, found {', '.join(archive.files)}"
             )
         inputs, class_names = archive_member(path, archive, input_key), arrays.get(arrays.find(None, ("class_names",)))
         said: dict[str, Any] = {"embedding_column": input_key, "split_column": split_key}
@@ -168,8 +167,7 @@ def _load(file: BinaryIO, path: Path, large: bool = False) -> Any:
         return np.load(file, allow_pickle=False)
     except (ValueError, OSError, *NO_ARCHIVE) as error:
         raise DataError(
-            f"{path}: cannot be read as arrays ({error}); write it with np.save or np.savez, text labels as an array"
-            " of dtype str and not of objects"
+            f"{path}: cannot be read as arrays ({error}); write it with np.save or np.savez, without objects"
         ) from error
 
 
@@ -178,7 +176,7 @@ def archive_member(path: Path, archive: Any, key: str) -> NDArray:
         return _in_chunks(archive, key)
     except (ValueError, OSError, *NO_ARCHIVE) as error:
         raise DataError(
-            f"{path}: array {key!r} cannot be read ({error}); save text labels as an array of dtype str, not of objects"
+            f"{path}: array {key!r} cannot be read ({error}); write it without objects, text as dtype str"
         ) from error
 
 

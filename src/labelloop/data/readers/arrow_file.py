@@ -274,8 +274,7 @@ def read_xlsx(path: Path) -> tuple[pa.Table, tuple[str, ...]]:
     used = [j for j in range(width) if names[j] is not None or any(len(row) > j and row[j] is not None for row in rows)]
     if unnamed := [j + 1 for j in used if names[j] is None]:
         raise DataError(
-            f"{path}: column {unnamed[0]} of sheet {sheet.title!r} has no name in the first row; write a name above"
-            " every column, and nothing above the names"
+            f"{path}: column {unnamed[0]} of sheet {sheet.title!r} has no name in the first row; name all columns"
         )
     arrays = [_cells([row[j] if len(row) > j else None for row in rows[1:]]) for j in used]
     remarks = (f"the first sheet of {len(sheets)} is read, {sheet.title!r}",) if len(sheets) > 1 else ()
@@ -287,8 +286,7 @@ def _refuse_formulas(sheet: Any, path: Path) -> None:
     for column in zip(*sheet.iter_rows(values_only=True), strict=False):
         if formula := next((value for value in column if isinstance(value, str) and value.startswith("=")), None):
             raise DataError(
-                f"{path}: column {column[0]!r} holds formulas without values, such as {formula:.40}; open the file in"
-                " a spreadsheet program and save it there, or save the values"
+                f"{path}: column {column[0]!r} holds formulas without values, such as {formula:.40}; save the values"
             )
 
 
