@@ -207,8 +207,8 @@ def load_encoder(encoder: nn.Module, path: str | Path) -> tuple[str, ...]:
         found = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
         kinds = (f"{len(keys)} {kind}: {some(keys, _SHOWN)}" for kind, keys in found.items() if keys)
         raise DataError(
-            f"{path} does not fit {type(encoder).__name__}. Keys {'; '.join(kinds)}. Choose the network and options it was"
-            " made with, or rename its keys."
+            f"{path} does not fit {type(encoder).__name__}. Keys {'; '.join(kinds)}. Choose the network and options of"
+            " the file, or rename its keys."
         )
     encoder.load_state_dict(weights, strict=False)  # only the counters above can be missing
     return left_out

@@ -54,6 +54,11 @@ class Item:
     note: str = ""
     published: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def why(self) -> str:
+        """The note, at the end of a message."""
+        return f": {self.note}" if self.note else ""
+
     def at(self, scale: str) -> list[Part]:
         return [part for part in self.parts if part.scale == scale]
 
