@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from labelloop.data import column_kinds, columns
 from labelloop.data.checks import check_columns
 from labelloop.data.columns import Feature, LeftOut
-from labelloop.data.encoding import Column, date_parts, encode_columns, in_words
+from labelloop.data.encoding import FORMATS, Column, encode_columns, in_words, is_blank
 from labelloop.data.image_files import ImageForm, Unreadable
 from labelloop.data.options import ReadOptions
 from labelloop.data.questions import counts_rows, is_id, is_id_name, rounded_away
@@ -82,10 +82,6 @@ class Source:
             return "text"
         declared = self.arrow.schema.field(name).metadata == column_kinds.CATEGORY
         return "category" if declared or name in self.options.category_columns else None
-
-    def is_named(self, name: str) -> bool:
-        """Whether the user said that a column is used."""
-        return self.asked(name) is not None or name in self.options.trust_columns
 
     def kind_of(self, name: str) -> column_kinds.Kind:
         """What a column is."""
@@ -186,7 +182,7 @@ def _used(
         elif column.words is not None:
             how = f"text, as {column.words.width} numbers from its words"
         elif how == "date":
-            how = f"date {in_words(column.form)}, as {', '.join(date_parts(column.form))}"
+            how = f"date {in_words(column.form)}, as {', '.join(FORMATS[column.form])}"
         found.append(Feature(column.name, how))
     return found
 
@@ -208,10 +204,7 @@ def _odd_numbers(arrow: pa.Table, fitted: Sequence[Column]) -> list[str]:
 def _with_remarks(use: Feature, values: NDArray | None, kind: pa.DataType) -> Feature:
     """The record of a feature: how many of its values are blank, and the time zone of dates."""
     zone = ", in UTC" if (pa.types.is_timestamp(kind) and kind.tz is not None) or "+zone" in use.how else ""
-    if values is None:
-        return use
-    blank = np.isnan(values) if values.dtype.kind == "f" else values == None  # noqa: E711  (elementwise)
-    return Feature(use.column, f"{use.how}{zone}", int(blank.sum()))
+    return use if values is None else Feature(use.column, f"{use.how}{zone}", int(is_blank(values).sum()))
 
 
 def _guessed_embedding(source: Source) -> str | None:
@@ -251,7 +244,7 @@ def _examined(source: Source, name: str) -> column_kinds.Kind | str:
 
 def _fit_default(source: Source, embedding: str | None) -> _Fitted:
     """Every column without another use that can be numbers; and the columns left out, with the reasons."""
-    found, kinds, arrow = _Fitted({}, [], [], []), [], source.arrow
+    found, kinds, arrow, trusted = _Fitted({}, [], [], []), [], source.arrow, source.options.trust_columns
     for name in arrow.column_names:
         if name in source.roles.used or name == embedding:
             continue
@@ -261,7 +254,7 @@ def _fit_default(source: Source, embedding: str | None) -> _Fitted:
         kind = _examined(source, name)
         if isinstance(kind, str):
             found.left_out.append(LeftOut(name, kind))
-        elif kind.kind == "text" and not source.is_named(name) and is_id_name(name):
+        elif kind.kind == "text" and is_id_name(name) and not (source.asked(name) or name in trusted):
             found.left_out.append(LeftOut(name, f"an id by its name, different in most rows{TRUST}"))
         else:
             kinds.append(kind)

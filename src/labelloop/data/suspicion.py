@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from labelloop.data.classes import typed
 from labelloop.data.column_kinds import Kind, without_sentinels
 from labelloop.data.columns import plain
-from labelloop.data.encoding import Column, are_categories, encode_columns, is_date
+from labelloop.data.encoding import Column, are_categories, encode_columns, is_blank, is_date
 from labelloop.data.questions import variants
 from labelloop.errors import some
 from labelloop.types import MISSING, Floats, Labels
@@ -197,11 +197,10 @@ def _scores_follow_errors(values: Floats, labelled: Labelled) -> bool:
 
 def _codes(kind: Kind) -> Labels:
     """The values of a column numbered from 0; -1 where missing."""
-    values = kind.values
-    blank = np.isnan(values) if values.dtype.kind == "f" else values == None  # noqa: E711  (elementwise)
-    codes = np.full(len(values), -1, dtype=np.int64)
-    known = values[~blank]
-    codes[~blank] = np.unique(known if values.dtype.kind == "f" else known.astype(str), return_inverse=True)[1]
+    known = ~is_blank(kind.values)
+    codes = np.full(len(known), -1, dtype=np.int64)
+    values = kind.values[known]
+    codes[known] = np.unique(values if values.dtype.kind == "f" else values.astype(str), return_inverse=True)[1]
     return codes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from labelloop.encoders.encoder import TEXT, Encoder, opened, to_numbers
 from labelloop.errors import DataError, UsageError
 from labelloop.seeds import stream
 from labelloop.types import Floats, RawInputs
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NOT_TRAINED = (
     "cannot be fine-tuned; leave train_encoder out, or use a model of a library, or a module with `preprocess`"
