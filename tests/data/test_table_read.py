@@ -354,7 +354,7 @@ def test_npz_files_that_cannot_be_used(tmp_path):
     with raises(f"no inputs; expected one of {known}, found x_train, y_train", path):
         read_table(path)
     np.savez(path, X=X, target=[0, 1, 0, 1])
-    with raises("no labels; expected one of y, label, labels (given) or y_clean", path):
+    with raises("no labels; expected y, label, labels, y_clean", path):
         read_table(path)
     assert read_table(path, ReadOptions(labels_required=False)).labels is None
     with raises("no array 'targets'; did you mean 'target'?", path):

@@ -95,7 +95,7 @@ def break_label(path):
         (break_column, "has no column label, only img: is this really cifar10"),
         (break_image, "the image of row 3 cannot be decoded"),
         (break_absent_bytes, "the image of row 0 cannot be decoded"),
-        (break_struct, "column 'img' is string, not a struct with the 'bytes'"),
+        (break_struct, "column 'img' has no 'bytes' of images"),
         (break_label, "labels of type float64"),
     ],
 )

@@ -148,7 +148,7 @@ def _open_cache(root: Path, encoder: Encoder) -> FeatureCache | None:
         return FeatureCache(root, encoder)
     except OSError as error:
         warnings.warn(
-            f"{root} is not writable ({error.strerror}): features are not cached; set LABELLOOP_CACHE to a folder",
+            f"{root} is not writable ({error.strerror}): features are not cached for the next run; set LABELLOOP_CACHE",
             stacklevel=3,
         )
         return None

@@ -247,7 +247,8 @@ def _make(name: str, kind: str) -> tuple[Callable[..., Any], Path | None]:
         function = factory()
     except Exception as error:  # the user's code may raise anything
         raise UsageError(
-            f"encoder {name!r}: {attribute}() failed ({type(error).__name__}: {error}); it must {must}"
+            f"encoder {name!r}: {attribute}() failed ({type(error).__name__}: {error}); it takes no arguments and must"
+            f" {must}"
         ) from error
     if not callable(function):
         raise UsageError(f"encoder {name!r}: {attribute}() returned a {type(function).__name__}; it must {must}")
