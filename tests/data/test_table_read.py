@@ -200,7 +200,7 @@ def test_a_true_label_is_neither_clean_label_nor_feature(tmp_path):
 
 def test_a_verified_flag_is_not_a_label(tmp_path):
     path = write(tmp_path / "a.csv", "f,label,verified\n1,2,true\n2,3,false\n")
-    with pytest.warns(UserWarning, match="'verified' holds false, true, which say that a row was verified"):
+    with pytest.warns(UserWarning, match="'verified' holds false, true, which says that a row was verified"):
         assert read_table(path).clean_labels is None
     with pytest.raises(DataError, match="share no class: given are 2: 1, 3: 1, clean are false: 1, true: 1"):
         read_table(path, ReadOptions(clean_column="verified"))
