@@ -284,8 +284,8 @@ def without_flags(arrow: pa.Table, roles: Roles, path: Path) -> Roles:
     if not {value.lower() for value in values} <= set(FLAG_WORDS.split()) and (not given or values <= given):
         return roles
     warnings.warn(
-        f"{path}: column {name!r} holds {some(sorted(values), 3)}, which says that a row was verified, not its label, so"
-        " it is not used; name the column of clean labels with clean_column",
+        f"{path}: column {name!r} holds {some(sorted(values), 3)}, which says that a row was verified, not its label,"
+        " so it is not used; name the column of clean labels with clean_column",
         stacklevel=4,
     )
     return replace(roles, clean=None, clean_guessed=False, flag=name)
