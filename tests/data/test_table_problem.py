@@ -199,7 +199,9 @@ def test_test_rows_among_the_clean_rows_by_id():
     inputs = np.random.default_rng(1).normal(size=(4, 3))
     names = ["left", "middle", "right"]
     test = from_arrays(inputs, ids=["t0", "r9", "t2", "r11"], column_names=names, source="test.csv")
-    with raises("2 test rows have the same id as a clean row: rows 1, 3 of test.csv, clean rows 9, 11 of my.csv"):
+    with raises(
+        "2 test rows have the same id as a clean row (r9, r11): rows 1, 3 of test.csv, clean rows 9, 11 of my.csv"
+    ):
         check(table, test)
     with pytest.warns(UserWarning, match="2 test rows have the same id as a clean row"):
         check(table, test, allow_overlap=True)

@@ -226,14 +226,16 @@ def _check_test(table: Table, problem: Problem, test: Table | Rows, allow_overla
         check_columns(table.column_names, test.column_names, test_source)
         if table.ids_given and test.ids_given:
             test_ids, ids = _comparable_ids(test, table)
-            comparisons.append(("id", same_ids, test_ids, ids))
+            comparisons.append(("test rows have the same id as a clean row", same_ids, test_ids, ids))
     if isinstance(test.inputs, np.ndarray) and isinstance(table.inputs, np.ndarray):
-        comparisons.append(("input", same_content, test.inputs[positions], table.inputs))
+        alike = "test rows have the same input as a clean row"
+        comparisons.append((alike, same_content, test.inputs[positions], table.inputs))
     for what, same, of_test, of_table in comparisons:
         theirs, ours = same(of_test, of_table[problem.clean.index])
         if len(theirs):
+            named = f" ({some(of_test[theirs])})" if same is same_ids else ""
             message = (
-                f"{len(theirs)} test rows have the same {what} as a clean row: rows {some(positions[theirs])} of"
+                f"{len(theirs)} {what}{named}: rows {some(positions[theirs])} of"
                 f" {test_source}, clean rows {some(problem.clean.index[ours])} of {source} (the first row is 0)"
             )
             if not allow_overlap:

@@ -187,7 +187,8 @@ def _by_row(path: Path, rows: NDArray, given: NDArray | None, known: KnownRows) 
 def _one_for_every_row(path: Path, labels: NDArray, source: str, count: int) -> NDArray:
     if labels.shape != (count,):
         raise DataError(
-            f"{path}: clean labels of shape {labels.shape} for the {count} rows of {source}; give one for every row"
+            f"{path}: clean labels of shape {labels.shape} for the {count} rows of {source}; give one for every row,"
+            " -1 or a blank where there is none"
         )
     return labels
 

@@ -108,7 +108,7 @@ def read_clean_folder(
             what = "name" if rows is alike else "content"
             raise DataError(
                 f"{clean / name}: {len(rows)} images of {root} have this {what}: {some(names[row] for row in rows)};"
-                " keep one of them, or a copy of the right one here"
+                " rename it, or keep one of them"
             )
         if not rows:
             added.append((prefix + name, clean / name, label))
