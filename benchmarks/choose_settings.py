@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ import numpy as np
 import torch
 
 from labelloop.bench.experiment import Experiment
+from labelloop.bench.grid import require
+from labelloop.config.build import merge, read_toml
 from labelloop.errors import UsageError
-from labelloop.paper.grids import SEED, Choice, read_choices
+from labelloop.paper.grids import COMMON, PROTOCOL_KEYS, experiment_of, paper_folder, read_items, row_on
 from labelloop.runs.run_json import versions
 from labelloop.seeds import stream
 from labelloop.splits import stratified_split
@@ -33,6 +35,54 @@ CHOSEN = Path(__file__).resolve().parents[1] / "evidence" / "chosen.json"
 FILTERS = ("row", "protocol", "noise")
 MOST_CANDIDATES = 3
 FIT_SHARE = 0.8
+SEED = 100  # of the runs that choose settings; no table reports it
+CHOOSE_KEYS = ("noise", "rate", "noise_options")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidate settings of a row on one cell of a protocol."""
+
+    row: str  # the method's own
+    protocol: str
+    noise: str
+    rate: float
+    candidates: list[dict[str, Any]]  # what each sets
+    experiments: list[Experiment]  # one for each
+    now: Experiment  # the row with chosen settings as the tables have it
+
+
+def read_choices(folder: Path | None = None) -> list[Choice]:
+    """Every choice of settings in common.toml: a row with candidates, on a cell that a protocol names."""
+    common = read_toml((folder or paper_folder()) / f"{COMMON}.toml")
+    asked = {
+        (e.title, part.protocol)
+        for item in read_items(folder).values()
+        for part in item.parts
+        for e in part.experiments
+    }
+    choices = []
+    for name, protocol in common["protocols"].items():
+        source = f"protocol {name!r}"
+        require(protocol, PROTOCOL_KEYS, source)
+        for cell in protocol.get("choose", []):
+            require(cell, CHOOSE_KEYS, f"{source}, choose")
+            settings = {
+                key: value for key, value in protocol.items() if key not in ("scale", "title", "seed", "choose")
+            }
+            settings = {"config": {}} | settings | cell
+            for title, own in common["rows"].items():
+                candidates = own.get("candidates", [])
+                if not candidates or (title, name) not in asked:
+                    continue
+                row = row_on(title, common["rows"], name, source, cell["noise"])
+                tried = [
+                    experiment_of(title, row | {"config": merge(row["config"], each)}, settings, SEED, common["wrong"])
+                    for each in candidates
+                ]
+                now = experiment_of(title, row, settings, SEED, common["wrong"])
+                choices.append(Choice(own["like"], name, cell["noise"], cell["rate"], candidates, tried, now))
+    return choices
 
 
 def main() -> int:

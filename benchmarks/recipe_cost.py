@@ -22,9 +22,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
 import torch
 
 from labelloop.bench.experiment import Experiment, run_experiment
+from labelloop.bench.tables import last
 from labelloop.paper.grids import read_item
 from labelloop.paper.items import records_of
-from labelloop.paper.tally import DEFAULT_ROW, of_labels, test_accuracy
+from labelloop.paper.tally import DEFAULT_ROW, of_labels
 from labelloop.runs.run_json import versions
 
 STORED = Path(__file__).resolve().parents[1] / "evidence" / "recipe_cost.json"
@@ -77,7 +78,7 @@ def curve(runs: Mapping[str, Mapping[str, Any]]) -> str:
         mine = [one for one in records if one["title"] == row]
         right, test = (
             statistics.mean(100 * (value(one) or 0.0) for one in mine) if mine else None
-            for value in (of_labels("corrected_label_accuracy"), test_accuracy)
+            for value in (of_labels("corrected_label_accuracy"), last)
         )
         found = ratios(record).get(row)
         numbers = ["–" if found is None else f"{statistics.median(found):.2f}"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from labelloop.bench.tables import setting
+from labelloop.bench.tables import last, setting
 from labelloop.paper.grids import Item, Part
 from labelloop.paper.items import accuracy_table, comparisons, records_of
-from labelloop.paper.tally import Cells, Duel, count, duels, of_labels, tally_text, test_accuracy
+from labelloop.paper.tally import Cells, Duel, count, duels, of_labels, tally_text
 
 FIT_ON_TABLES = Path(__file__).resolve().parents[1] / "evidence" / "never_worse" / "fit.jsonl"
 FIT_HEADS = ("data", "noise", "clean rows", "cells", "given", "labels", "good broken", "classifier",
@@ -24,7 +24,7 @@ RIVALS = {"given": "against the given labels", "cleanlab": "against cleanlab",
           "clean rows only": "against the clean rows alone"}  # fmt: skip
 CHOSEN = Path(__file__).resolve().parents[1] / "evidence" / "chosen.json"
 MEASURES = {
-    "test accuracy": test_accuracy,
+    "test accuracy": last,
     "labels right": of_labels("corrected_label_accuracy"),
     "good labels broken": of_labels("good_labels_broken"),
     "calibration error": of_labels("corrected_label_ece"),

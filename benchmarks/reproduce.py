@@ -17,8 +17,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from store_evidence import compact
+
 from labelloop.bench.pool import run_bench
-from labelloop.paper.evidence import compact, read_evidence_lines
+from labelloop.paper.evidence import read_evidence_lines
 from labelloop.paper.grids import read_items
 from labelloop.runs.files import read_json
 

@@ -8,15 +8,54 @@ dropped.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from labelloop.paper.evidence import compact, read_evidence_lines, write_evidence
+from labelloop.paper.evidence import read_evidence_lines
 from labelloop.paper.grids import read_items
 from labelloop.runs.files import read_json
 
 EVIDENCE = Path(__file__).resolve().parents[1] / "evidence"
+EXACT = ("epoch", "stage", "loss", "test_accuracy")  # what a repeated run must reproduce bit for bit
+ROUNDED = (
+    *("clean_accuracy", "clean_val_accuracy", "corrected_label_accuracy", "changed_labels", "good_labels_broken"),
+    *("rarest_labels_broken", "corrected_label_nll", "corrected_label_ece", "peak_memory_mib"),
+)
+DIGITS = 5
+DROPPED = ("title", "history", "rounds")
+
+
+def compact(key: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's record in its stored form."""
+    history = record["history"]
+    columns: dict[str, Any] = {}
+    for name in (*EXACT, *ROUNDED):
+        values = [row.get(name) for row in history]
+        if any(value is not None for value in values):
+            columns[name] = values if name in EXACT else [_rounded(value) for value in values]
+    phases = sorted({phase for row in history for phase in row.get("seconds", {})})
+    columns["seconds"] = {phase: [_rounded(row["seconds"].get(phase, 0.0), 3) for row in history] for phase in phases}
+    kept = {name: value for name, value in record.items() if name not in DROPPED}
+    rounds = [
+        {"epoch": one["epoch"], "weights": [_rounded(weight) for weight in one["weights"]]}
+        for one in record.get("rounds", [])
+        if "weights" in one
+    ]
+    return {"key": key, **kept, "rounds": rounds, "history": columns}
+
+
+def write_evidence(path: Path, runs: Iterable[Mapping[str, Any]]) -> None:
+    """Writes compact runs to a file, sorted by key, so that a new run is one new line."""
+    lines = [json.dumps(run, allow_nan=False, ensure_ascii=False) for run in sorted(runs, key=lambda run: run["key"])]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _rounded(value: Any, digits: int = DIGITS) -> Any:
+    return round(value, digits) if isinstance(value, float) else value
 
 
 def main() -> int:

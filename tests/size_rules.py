@@ -39,7 +39,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "file_sizes": {
         "paper/items.py": "the paper's tables side by side",
-        "training/ranks.py": "the only file that may know of several processes",
         "workflows/fit.py": "the public function, its result and their documentation",
     },
     "small_files": {},

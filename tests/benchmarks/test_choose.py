@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from choose_settings import MOST_CANDIDATES, best_of, held_out_right, without_some_clean
+from choose_settings import MOST_CANDIDATES, SEED, best_of, held_out_right, read_choices, without_some_clean
 
 from labelloop.bench.experiment import Experiment
 from labelloop.errors import UsageError
-from labelloop.paper.grids import SEED, read_choices
 from labelloop.workflows import compose
 from labelloop.workflows.compose import load_data, noisy_problem
 

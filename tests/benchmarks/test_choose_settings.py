@@ -7,9 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import choose_settings
-from choose_settings import best_of, difference, name_of, plain, read_chosen
-
-from labelloop.paper.grids import read_choices
+from choose_settings import best_of, difference, name_of, plain, read_choices, read_chosen
 
 CHOICES = {name_of(choice): choice for choice in read_choices()}
 

@@ -177,7 +177,7 @@ def test_test_images_may_have_the_names_of_clean_ones(pixels, labelloop, tmp_pat
     ended = labelloop(*fit, "--test", tmp_path / "test")
     assert (ended.code, "test accuracy" in ended.out, "warning" in ended.err) == (0, True, False), ended.err
     ended = labelloop(*fit, "--overwrite", "--test", tmp_path / "train" / ".." / "train")
-    assert (ended.code, "test rows have the id of a clean row" in ended.err) == (1, True)
+    assert (ended.code, "test rows have the same id as a clean row" in ended.err) == (1, True)
     shutil.copytree(tmp_path / "train", tmp_path / "copy")
     ended = labelloop(*fit, "--overwrite", "--test", tmp_path / "copy")
     assert (ended.code, "test rows have the same input as a clean row" in ended.err) == (1, True)
@@ -249,7 +249,7 @@ def clean_file(text: str) -> object:
 
 
 BAD = [
-    (one_class, ["images of 1 class only", "(cat)", "two or more"]),
+    (one_class, ["class folders: cat", "two or more"]),
     (loose_image, ["1 images are in no class folder", "loose.png", "unlabelled/"]),
     (parts_for_classes, ["test, train", "look like parts", "--test"]),
     (no_images, ["no images", ".png"]),

@@ -87,5 +87,5 @@ def test_messages_speak_of_flags(labelloop, texts, tmp_path):
     assert (done.code, "encoder 'cli_texts:mke'" in done.err, "did you mean 'make'" in done.err) == (2, True, True)
     both = ("--text", "review,stars", "--encoder", "cli_texts:make")
     done = labelloop("fit", texts, "--output-dir", tmp_path / "run", *both)
-    assert (done.code, "an encoder reads one column of texts, not 2" in done.err) == (2, True)
+    assert (done.code, "an encoder reads one column of texts; name one" in done.err) == (2, True)
     assert not (tmp_path / "run").exists()

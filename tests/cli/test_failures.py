@@ -135,9 +135,7 @@ def test_no_given_labels_is_said(tmp_path, labelloop):
     (tmp_path / "a.csv").write_text("x,clean_label\n1,a\n2,b\n3,\n")
     ended = labelloop("fit", tmp_path / "a.csv", "--output-dir", tmp_path / "run")
     assert ended.code == 1
-    assert (
-        "clean labels but no given labels to correct; name the column of given labels with --label-column" in ended.err
-    )
+    assert "clean labels, but no given labels to correct; name them with --label-column" in ended.err
 
 
 def test_output_that_nobody_reads_to_the_end(tmp_path):

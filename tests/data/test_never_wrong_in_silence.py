@@ -72,7 +72,7 @@ def test_labels_of_plus_and_minus_one(tmp_path):
 def test_a_column_verified_that_holds_no_class_is_not_guessed(tmp_path, values):
     lines = [f"{i},{i % 2},{values[i % 2]}" for i in range(8)]
     path = rows(tmp_path / "a.csv", "x,label,verified", lines)
-    with pytest.warns(UserWarning, match="it is not used as clean labels; name the column that holds them"):
+    with pytest.warns(UserWarning, match="not its label, so it is not used; name the column"):
         table = read_table(path)
     assert table.clean_labels is None
     assert "verified" in [out.column for out in table.schema_summary.left_out]

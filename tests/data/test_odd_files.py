@@ -93,7 +93,7 @@ def test_labels_that_are_lists_are_refused(tmp_path, name):
     columns = {"x": np.arange(4.0), "label": ["a", "b", "a", "b"], "clean_label": ["a", "b", None, None]}
     columns[name] = [["a"], ["b"], ["a"], ["b"]]
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
-    with pytest.raises(DataError, match=f"rows.parquet: column '{name}' is of type list.*which cannot hold labels"):
+    with pytest.raises(DataError, match=f"rows.parquet: column '{name}' is of type list.*not labels"):
         read_table(tmp_path / "rows.parquet")
 
 

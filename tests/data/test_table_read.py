@@ -200,7 +200,7 @@ def test_a_true_label_is_neither_clean_label_nor_feature(tmp_path):
 
 def test_a_verified_flag_is_not_a_label(tmp_path):
     path = write(tmp_path / "a.csv", "f,label,verified\n1,2,true\n2,3,false\n")
-    with pytest.warns(UserWarning, match="'verified' holds false, true, which say that a row was verified"):
+    with pytest.warns(UserWarning, match="'verified' holds false, true, which says that a row was verified"):
         assert read_table(path).clean_labels is None
     with pytest.raises(DataError, match="share no class: given are 2: 1, 3: 1, clean are false: 1, true: 1"):
         read_table(path, ReadOptions(clean_column="verified"))
@@ -265,7 +265,7 @@ def test_parquet_types(tmp_path):
     assert table.column_names == ("flag", "flag=(missing)", "big")
     assert table.inputs.tolist() == [[1, 0, 2.0**60], [0, 0, 1], [0.5, 1, 2]]
     assert table.labels.tolist() == ["b", "a", ""]
-    with raises("column 'when' is of type timestamp[us], which cannot hold labels", path):
+    with raises("column 'when' is of type timestamp[us], not labels", path):
         pq.write_table(pa.table({"f": [1], "when": pa.array([0], pa.timestamp("us"))}), path)
         read_table(path, ReadOptions(label_column="when"))
     dates = read_table(path, ReadOptions(label_column="f", feature_columns=["when"]))
@@ -354,13 +354,13 @@ def test_npz_files_that_cannot_be_used(tmp_path):
     with raises(f"no inputs; expected one of {known}, found x_train, y_train", path):
         read_table(path)
     np.savez(path, X=X, target=[0, 1, 0, 1])
-    with raises("no labels; expected one of y, label, labels (given) or y_clean", path):
+    with raises("no labels; expected y, label, labels, y_clean", path):
         read_table(path)
     assert read_table(path, ReadOptions(labels_required=False)).labels is None
     with raises("no array 'targets'; did you mean 'target'?", path):
         read_table(path, ReadOptions(label_column="targets"))
     np.savez(path, X=X, x=X, y=[0, 1, 0, 1])
-    with raises("X and x could both be meant; say which with embedding_column", path):
+    with raises("'X' and 'x' could both be meant; say which with embedding_column", path):
         read_table(path)
     np.savez(path, X=X, y=np.array(["a", None, "b", "a"], dtype=object))
     with raises("array 'y' cannot be read", path):

@@ -115,7 +115,7 @@ def test_missing_files_are_counted_and_named(folder):
 @pytest.mark.parametrize("part", ["clean_train", "clean_val", "clean_test"])
 def test_lists_must_not_overlap(folder, part):
     change(folder / f"{part}_key_list.txt", KEYS[part][1], KEYS["noisy_train"][5])
-    with pytest.raises(DataError, match=f"1 images are in both noisy_train_key_list.txt and {part}_key_list.txt: ima"):
+    with pytest.raises(DataError, match=f"1 images are in the key lists of both noisy_train and {part}: ima"):
         load_dataset("clothing1m", folder)
 
 

@@ -253,5 +253,5 @@ def test_unreadable_files_are_named_by_workers_too(tmp_path):
 
 def test_image_files_need_pillow(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(UsageError, match=r"needs Pillow: .*labelloop\[images\]"):
+    with pytest.raises(UsageError, match=r"needs more .*PIL.*labelloop\[images\]"):
         ImageFiles(["a.png"])

@@ -299,7 +299,7 @@ def test_two_processes_resume_what_one_began(place, capsys):
 
 
 REFUSED = {
-    "another number": (("--processes", 3), 2, "3 processes were asked for, but 2 take part"),
+    "another number": (("--processes", 3), 2, "processes asked for: 3, taking part: 2"),
     "a method that needs whole batches": (
         ("--method", "mw-net", "--config", "empty.toml"), 2, "method 'mw-net' trains in one process"
     ),

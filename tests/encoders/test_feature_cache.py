@@ -135,7 +135,7 @@ def test_two_processes_may_add_at_a_time():
         values, whole = store.read(store.find([b"c" * 16, b"a" * 16, b"b" * 16]))
         assert whole.all()
         assert values.tolist() == [[5, 6], [1, 2], [3, 4]]
-    with pytest.raises(DataError, match="returns 3 numbers per row, but the cache has 2"):
+    with pytest.raises(DataError, match="has 2 numbers per row, but its encoder returns 3"):
         two.add([b"d" * 16], np.zeros((1, 3), np.float32))
 
 

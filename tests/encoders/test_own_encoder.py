@@ -114,7 +114,7 @@ def test_many_forms_of_numbers(module, factory, width):
     [
         ("flat", "returned an array of shape (2,) for 2 rows; expected (2, D)"),
         ("one_short", "returned an array of shape (1, 2) for 2 rows; expected (2, D)"),
-        ("nan", "reviews.csv: encoder 'own_texts:nan', batch of 2 rows, lowest row 0: returned numbers that are NaN"),
+        ("nan", "reviews.csv: encoder 'own_texts:nan', batch of 2 rows, lowest row 0: returned NaN"),
         ("nan", "in row 1 (the first row is 0)"),
         ("words", ", not numbers"),
         ("fails", "failed (KeyError: 'oov')"),

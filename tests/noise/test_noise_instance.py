@@ -223,10 +223,10 @@ def test_standard_copes_with_a_constant_column():
         (None, {}, UsageError, "give images="),
         (np.zeros((2, 4)), {}, DataError, "3 labels but 2 images"),
         (np.zeros(3), {}, DataError, r"shape \(3,\)"),
-        (np.array([["a"], ["b"], ["c"]]), {}, DataError, "needs numbers"),
+        (np.array([["a"], ["b"], ["c"]]), {}, DataError, "give pixels"),
         (np.array([[1.0], [np.nan], [1.0]]), {}, DataError, "row 1: the input holds NaN"),
         (np.zeros((3, 4)), {"scale": "units"}, UsageError, "did you mean 'unit'"),
-        (np.zeros((3, 4)), {"scale": "unit"}, UsageError, "for uint8 pixels, but images are float64"),
+        (np.zeros((3, 4)), {"scale": "unit"}, UsageError, "for uint8 pixels, not float64"),
     ],
 )
 def test_bad_inputs_are_refused(images, options, error, message):

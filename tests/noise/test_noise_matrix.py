@@ -172,9 +172,9 @@ def test_extreme_uniforms_never_draw_a_class_of_probability_zero():
 BAD_MATRICES = [
     (None, "needs a matrix"),
     ([[1, 0], [0, 1]], r"shape \(2, 2\), but there are 3 classes"),
-    ([[1, 0, 0], [0, 1, 0], [0.5, 0.4, 0]], "row 2: sums to 0.9"),
-    ([[1, 0, 0], [1.5, -0.5, 0], [0, 0, 1]], "row 1: every entry must be a probability"),
-    ([[1, 0, 0], [0, 1, 0], [0, float("nan"), 1]], "row 2: every entry must be a probability"),
+    ([[1, 0, 0], [0, 1, 0], [0.5, 0.4, 0]], "row 2: give probabilities that sum to 1"),
+    ([[1, 0, 0], [1.5, -0.5, 0], [0, 0, 1]], "row 1: give probabilities"),
+    ([[1, 0, 0], [0, 1, 0], [0, float("nan"), 1]], "row 2: give probabilities"),
     ([[1, 0, 0], [0, 1], [0, 0, 1]], "not a table of numbers"),
 ]
 

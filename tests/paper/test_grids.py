@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from choose_settings import SEED, read_choices
+
 from labelloop.errors import UsageError
-from labelloop.paper.grids import SEED, read_choices, read_item, read_items
+from labelloop.paper.grids import read_item, read_items
 
 COMMON = """
 wrong = { symmetric = 0.9, instance = 1.0 }

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benches import FORKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from store_evidence import compact, write_evidence
 
 from labelloop.bench import pool
 from labelloop.bench.tables import best
@@ -16,7 +20,7 @@ from labelloop.cli import main
 from labelloop.errors import DataError, UsageError
 from labelloop.paper import grids as paper_files
 from labelloop.paper import items as paper
-from labelloop.paper.evidence import agreement, compact, expand, read_evidence, same_numbers, write_evidence
+from labelloop.paper.evidence import agreement, expand, read_evidence, same_numbers
 from labelloop.paper.figures import draw
 
 pytestmark = pytest.mark.slow

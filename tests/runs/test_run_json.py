@@ -81,7 +81,7 @@ def test_a_setting_that_is_gone_is_refused_where_it_made_a_difference():
 
 @pytest.mark.parametrize(
     ("version", "words"),
-    [(SCHEMA_VERSION + 1, r"newer version of LabelLoop \(schema 4; this one reads up to 3\); update"), ("2", "'2'")],
+    [(SCHEMA_VERSION + 1, r"newer version \(schema 4, not 3\); update"), ("2", "'2'")],
 )
 def test_a_newer_or_a_strange_version_is_refused_in_words(version, words, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(RunRecord().to_json() | {"schema_version": version}))

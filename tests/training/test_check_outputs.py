@@ -14,5 +14,5 @@ def test_one_number_that_is_not_finite_is_enough(bad):
     good, broken = np.zeros((3, 2), np.float32), np.zeros((3, 2), np.float32)
     broken[1, 0] = bad
     Runtime(progress=False).check_outputs(4, good, good)
-    with pytest.raises(DataError, match="after epoch 4 the outputs of the network are not finite"):
+    with pytest.raises(DataError, match="after epoch 4 the network's outputs are not finite"):
         Runtime(progress=False).check_outputs(4, good, broken)

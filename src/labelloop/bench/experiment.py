@@ -85,9 +85,8 @@ def run_experiment(experiment: Experiment, folder: Path | None = None, **surroun
     task = compose.make_task(experiment.method, experiment.method_config, problem, truth)
     going_on = folder is not None and holds_run(folder)
     options = RunOptions(experiment.seed, folder=folder, resume=going_on, **surroundings)
-    run = compose.new_record(
-        "bench", task, experiment.seed, _rows(data, problem), about={"experiment": asdict(experiment)}
-    )
+    about = {"experiment": asdict(experiment)}
+    run = compose.new_record("bench", task, experiment.seed, _rows(data, problem), about=about)
     trained = compose.train(task, options, run, compose.open_run(options, run))
     record = _without_nan(_record(experiment, task, trained, data, problem, noisy))
     if trained.folder is not None:
@@ -159,9 +158,8 @@ def _check(experiments: Sequence[Experiment], data: LabelledData) -> None:
     models: dict[str, Any] = {}
     for experiment in experiments:
         # Of noises that differ only in rate or seed, one is drawn: the others would fail in the same way.
-        wanted = _key(
-            experiment.noise, experiment.noise_options, experiment.rate > 0, experiment.clean, experiment.paired
-        )
+        noise = (experiment.noise, experiment.noise_options, experiment.rate > 0)
+        wanted = _key(*noise, experiment.clean, experiment.paired)
         if wanted not in problems:
             problem, truth, _ = compose.noisy_problem(experiment, data)
             if len(problem.clean) < 2:

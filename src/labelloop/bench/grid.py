@@ -8,7 +8,7 @@ tables of all three are merged.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
@@ -61,12 +61,11 @@ def expand(content: Mapping[str, Any], source: str) -> list[Experiment]:
 
 def _check(content: Mapping[str, Any], axes: Any, methods: Any, source: str) -> None:
     """Refuses unknown keys, axes without a value, and a key in two places."""
-    for key in content:
-        require(key, (*KEYS, "axes", "methods"), source)
+    require(content, (*KEYS, "axes", "methods"), source)
     if not isinstance(axes, dict):
         raise UsageError(f"{source}: axes must be a table of lists, not {axes!r}")
+    require(axes, KEYS, f"{source}, [axes]")
     for key, values in axes.items():
-        require(key, KEYS, f"{source}, [axes]")
         if not isinstance(values, list) or not values:
             raise UsageError(f"{source}, [axes]: {key} must be a list with at least one value, not {values!r}")
         if key in content and key != "config":
@@ -76,7 +75,7 @@ def _check(content: Mapping[str, Any], axes: Any, methods: Any, source: str) -> 
     if not methods:
         raise UsageError(f"{source}: methods is empty; name at least one, or leave it out")
     for key in {key for method in methods for key in method}:
-        require(key, METHOD_KEYS, f"{source}, [[methods]]")
+        require([key], METHOD_KEYS, f"{source}, [[methods]]")
         if key in axes and key != "config":
             raise UsageError(f"{source}: {key} is set in [axes] and in [[methods]]; leave one of them out")
 
@@ -101,7 +100,8 @@ def _experiment(settings: Mapping[str, Any], source: str) -> Experiment:
         raise UsageError(f"{source}, method {settings.get('method', 'closed-loop')!r}: {error}") from None
 
 
-def require(key: str, known: tuple[str, ...], source: str) -> None:
+def require(keys: Iterable[str], known: tuple[str, ...], source: str) -> None:
     """Refuses an unknown key, and names the nearest known one."""
-    if key not in known:
-        raise UsageError(f"{source}: unknown key {key!r}; {nearest(key, known)}")
+    for key in keys:
+        if key not in known:
+            raise UsageError(f"{source}: unknown key {key!r}; {nearest(key, known)}")

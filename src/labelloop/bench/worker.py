@@ -47,9 +47,7 @@ POLL_SECONDS = 0.02
 def serve(requests: FileIO) -> None:
     """Answers requests until the bench is gone."""
     keep_freed_memory()
-    signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # the pipe says when to stop, and then the experiments are stopped too
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the pipe says when to stop, and then the experiments stop too
     # The only other thread is that of Arrow's allocator, which supports forking.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     running: dict[int, str] = {}

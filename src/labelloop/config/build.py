@@ -90,20 +90,14 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 def _build(kind: type[Config], values: Mapping[str, Any], prefix: str) -> Config:
     assert is_dataclass(kind)
-    types_of = _types_of(kind)
-    known = [field.name for field in fields(kind)]
-    arguments = {}
-    for key, value in values.items():
+    types_of, known = _types_of(kind), [field.name for field in fields(kind)]
+    for key in values:
         if key not in known:
             raise UsageError(f"unknown key {prefix}{key!s}; {nearest(key, known)}")
-        arguments[key] = _convert(value, types_of[key], prefix + key)
-    return kind(**arguments)
+    return kind(**{key: _convert(value, types_of[key], prefix + key) for key, value in values.items()})
 
 
-@cache
-def _types_of(kind: type[Any]) -> dict[str, Any]:
-    """Cached per class: reading annotations is slow, and a table of the paper has hundreds of experiments."""
-    return typing.get_type_hints(kind)
+_types_of = cache(typing.get_type_hints)  # reading annotations is slow, and a table of the paper has many experiments
 
 
 def _convert(value: Any, kind: Any, key: str) -> Any:
@@ -119,8 +113,7 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
         elif not isinstance(value, list | tuple):
             value = [value]
         return tuple(_convert(part, item, key) for part in value)
-    if origin is dict:
-        kind = dict
+    kind = dict if origin is dict else kind
     if origin is types.UnionType:
         raise TypeError(f"{key}: a configuration value has one type")
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:

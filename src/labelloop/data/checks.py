@@ -53,10 +53,7 @@ def check_finite(values: Any, column_names: Sequence[str], source: str, what: st
 def check_not_sparse(values: Any, what: str) -> None:
     """Refuses a sparse matrix, which would otherwise pass for a dataset or a single object."""
     if type(values).__module__.startswith("scipy.sparse"):  # without importing scipy, which is slow
-        raise DataError(
-            f"{what}: a sparse matrix of shape {values.shape}; convert it with `.toarray()`, or reduce its columns"
-            " first, for example with TruncatedSVD"
-        )
+        raise DataError(f"{what}: a sparse matrix of shape {values.shape}; convert it with `.toarray()`")
 
 
 def check_columns(expected: Sequence[str], found: Sequence[str], source: str) -> None:

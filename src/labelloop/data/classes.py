@@ -44,10 +44,9 @@ def typed(
         raise DataError(f"{what}: expected one label per row, got an array of shape {array.shape}")
     if array.dtype.kind == "O" or array.dtype.kind == "T":
         return _from_objects(array.astype(object), what, markers)
-    if array.dtype.kind == "b":
-        return array, np.zeros(len(array), dtype=bool)
-    if array.dtype.kind == "u" and array.size and array.max() > LARGEST:
-        return array.astype(str), np.zeros(len(array), dtype=bool)  # a class name like any other
+    large = array.dtype.kind == "u" and array.size and array.max() > LARGEST  # a class name like any other
+    if array.dtype.kind == "b" or large:
+        return array.astype(str) if large else array, np.zeros(len(array), dtype=bool)
     if array.dtype.kind in "iu":
         return array.astype(np.int64), (array == MISSING) & minus_one
     if array.dtype.kind == "f":
@@ -92,11 +91,6 @@ def _from_objects(array: NDArray, what: str, markers: Sequence[str]) -> tuple[ND
     full[~absent] = values
     absent[~absent] = missing
     return full, absent
-
-
-def is_missing(values: ArrayLike, markers: Sequence[str] = MISSING_TEXT) -> NDArray[np.bool_]:
-    """Which labels are missing."""
-    return typed(values, markers=markers)[1]
 
 
 def markers_beside(classes: ArrayLike) -> tuple[str, ...]:

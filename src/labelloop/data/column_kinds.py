@@ -73,10 +73,10 @@ def kind_of(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_], as
     """
     column = arrow[name]
     if asked is not None:
-        return Kind(name, asked, raw_values(arrow, name, path, as_text=True))
+        return Kind(name, asked, texts_of(arrow, name, path))
     if not (pa.types.is_temporal(column.type) or (is_text(column.type) and not _nearly_numbers(column))):
         return Kind(name, "number", numbers(arrow, [name], path)[:, 0])
-    values = raw_values(arrow, name, path, as_text=True)
+    values = texts_of(arrow, name, path)
     known = [text for text in values if text is not None]
     if (found := encoding.date_format(known)) is not None:
         form, turned = found
@@ -85,9 +85,8 @@ def kind_of(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_], as
     if slip := slip_among_dates(values.tolist()):
         row, words = slip
         raise DataError(
-            f"{path}: column {name!r} is not dates: row {row} holds {values[row]!r}, which is not {words} (the first"
-            f" row is 0); correct it, say --na {values[row]} if it means that the date is missing, or leave the column"
-            " out of the features"
+            f"{path}: column {name!r} is not dates: row {row} holds {values[row]!r}, not {words} (the first row is 0);"
+            f" correct it, say --na {values[row]} if the date is missing, or leave the column out"
         )
     if (style := encoding.number_style(known, ALMOST_ALL)) is not None:
         return Kind(name, "number", _signed(values, style, name, path), style, _reading(name, known, style))
@@ -129,9 +128,9 @@ def _different(kind: Kind, train: NDArray[np.bool_]) -> int:
 def encoded_values(arrow: pa.Table, column: encoding.Column, path: Path) -> NDArray:
     """The values of a column that was fitted before."""
     if column.kind != "number":
-        return raw_values(arrow, column.name, path, as_text=True)
+        return texts_of(arrow, column.name, path)
     if column.form and not is_numeric(arrow[column.name].type):
-        values = _signed(raw_values(arrow, column.name, path, as_text=True), column.form, column.name, path)
+        values = _signed(texts_of(arrow, column.name, path), column.form, column.name, path)
     else:
         values = numbers(arrow, [column.name], path)[:, 0]
     return without_sentinels(values, column.sentinels)
@@ -139,9 +138,7 @@ def encoded_values(arrow: pa.Table, column: encoding.Column, path: Path) -> NDAr
 
 def without_sentinels(values: Floats, sentinels: Sequence[float]) -> Floats:
     """The numbers, NaN where one stands for a missing one."""
-    return (
-        np.where(np.isin(values, np.array(sentinels, np.float32)), np.float32(np.nan), values) if sentinels else values
-    )
+    return np.where(np.isin(values, np.array(sentinels, np.float32)), np.float32(np.nan), values)
 
 
 def _signed(values: NDArray, style: str, name: str, path: Path) -> Floats:
@@ -163,29 +160,20 @@ def _reading(name: str, known: Sequence[str], style: str) -> str:
     return f"{name!r} is read as numbers: {example!r} as {number:.10g}{mixed}"
 
 
-def raw_values(arrow: pa.Table, name: str, path: Path, as_text: bool) -> NDArray:
-    """A column as float32 with NaN, or as text with None, where missing."""
-    if not as_text:
-        return numbers(arrow, [name], path)[:, 0]
-    column = arrow[name]
-    kind = column.type
+def texts_of(arrow: pa.Table, name: str, path: Path) -> NDArray:
+    """A column as text, with None where missing."""
+    column, kind = arrow[name], arrow[name].type
     if pa.types.is_temporal(kind):
         if pa.types.is_timestamp(kind):
             column = column.cast(pa.timestamp("s"), safe=False)
         elif not (pa.types.is_date(kind) or pa.types.is_time(kind)):
-            raise DataError(
-                f"{path}: column {name!r} is of type {kind}; leave it out of the features, or convert it to a date"
-            )
-        column = pa.chunked_array(
-            [[None if value is None else str(value) for value in column.to_pylist()]], pa.string()
-        )
+            raise _unusable(name, kind, path, "a number, a text or a date")
+        texts = [None if value is None else str(value) for value in column.to_pylist()]
+        column = pa.chunked_array([texts], pa.string())
     elif not (is_text(kind) or is_numeric(kind) or pa.types.is_null(kind)):
-        raise DataError(f"{path}: column {name!r} is of type {column.type}, where training had text; write it as text")
-    texts = column.cast(pa.string()).to_pylist()
-    stripped = [None if text is None else text.strip() for text in texts]
-    values = np.empty(len(texts), dtype=object)
-    values[:] = [None if text is None or text in NULL_NUMBERS else text for text in stripped]
-    return values
+        raise _unusable(name, kind, path, "a text, as training had it")
+    stripped = [None if text is None else text.strip() for text in column.cast(pa.string()).to_pylist()]
+    return np.array([None if text in NULL_NUMBERS else text for text in stripped], dtype=object)
 
 
 def _nearly_numbers(column: pa.ChunkedArray) -> bool:
@@ -193,10 +181,6 @@ def _nearly_numbers(column: pa.ChunkedArray) -> bool:
     texts = column.to_pylist()
     written = [value for value in texts if value is not None and value.strip() not in NULL_NUMBERS]
     return bool(written) and sum(map(is_number, written)) >= ALMOST_ALL * len(written)
-
-
-def is_date(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -208,10 +192,8 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_numeric(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
-    )
+    of = pa.types
+    return of.is_integer(kind) or of.is_floating(kind) or of.is_decimal(kind) or of.is_boolean(kind)
 
 
 def numbers(arrow: pa.Table, names: Sequence[str], path: Path) -> Floats:
@@ -226,11 +208,12 @@ def numbers(arrow: pa.Table, names: Sequence[str], path: Path) -> Floats:
         elif is_numeric(column.type):
             values[:, j] = encoding.to_float32(column.cast(pa.float64(), safe=False).to_numpy())
         else:
-            raise DataError(
-                f"{path}: column {name!r} is of type {column.type}, not numbers (row 0 holds {column[0]}); leave it out"
-                " of the features or turn it into numbers"
-            )
+            raise _unusable(name, column.type, path, f"numbers (row 0 holds {column[0]})")
     return values
+
+
+def _unusable(name: str, kind: pa.DataType, path: Path, wanted: str) -> DataError:
+    return DataError(f"{path}: column {name!r} is of type {kind}, not {wanted}; convert it, or leave it out")
 
 
 def _numbers_from_text(column: pa.ChunkedArray, name: str, path: Path) -> NDArray:
@@ -256,22 +239,18 @@ def _refuse_others(texts: Sequence[str], others: Sequence[bool], name: str, path
 def embedding_values(column: pa.ChunkedArray, name: str, path: Path) -> Floats:
     """A column of lists as an array [n, D]."""
     if not is_list(column.type) or not is_numeric(column.type.value_type):
-        raise DataError(
-            f"{path}: column {name!r} is of type {column.type}, not lists of numbers; save embeddings as a list column"
-            " of a Parquet file or as an array of an .npz file"
-        )
+        raise _unusable(name, column.type, path, "lists of numbers, as in Parquet")
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise DataError(
-            f"{path}: column {name!r} has no embedding in row {row} (the first row is 0); leave out that row, or name"
-            " the column with leave_out"
+            f"{path}: column {name!r} has no embedding in row {row} (from 0); leave out the row, or use leave_out"
         )
     widths = pc.list_value_length(column).to_numpy()
     other = np.flatnonzero(widths != widths[0])
     if len(other):
         raise DataError(
             f"{path}: column {name!r} has {widths[0]} numbers in row 0 and {widths[other[0]]} in row {other[0]};"
-            " every embedding needs the same number; if it is none, name it with leave_out"
+            " every embedding needs the same number, or use leave_out"
         )
     values, start = zeros((len(column), int(widths[0]))), 0
     for chunk in column.chunks:
@@ -305,9 +284,8 @@ def without_flags(arrow: pa.Table, roles: Roles, path: Path) -> Roles:
     if not {value.lower() for value in values} <= set(FLAG_WORDS.split()) and (not given or values <= given):
         return roles
     warnings.warn(
-        f"{path}: column {name!r} holds {some(sorted(values), 3)}, which {'say' if len(values) > 1 else 'says'} that a"
-        " row was verified, not its label, so it is not used as clean labels; name the column that holds them"
-        " with clean_column",
+        f"{path}: column {name!r} holds {some(sorted(values), 3)}, which says that a row was verified, not its label,"
+        " so it is not used; name the column of clean labels with clean_column",
         stacklevel=4,
     )
     return replace(roles, clean=None, clean_guessed=False, flag=name)
@@ -315,10 +293,8 @@ def without_flags(arrow: pa.Table, roles: Roles, path: Path) -> Roles:
 
 def without_repeated_ids(arrow: pa.Table, roles: Roles) -> Roles:
     """The roles without a guessed id that repeats or has gaps, such as one of patients, where nothing needs ids."""
-    if roles.id is None or not roles.id_guessed:
-        return roles
-    column = arrow[roles.id]
-    if not column.null_count and len(column.unique()) == len(column):
+    column = None if roles.id is None or not roles.id_guessed else arrow[roles.id]
+    if column is None or (not column.null_count and len(column.unique()) == len(column)):
         return roles
     return replace(roles, id=None, repeated_id=roles.id)
 
@@ -331,20 +307,15 @@ def refuse_lists(arrow: pa.Table, roles: Roles, path: Path) -> None:
     """Refuses columns of lists or records as labels."""
     for name in (roles.label, roles.clean):
         if name is not None and pa.types.is_nested(arrow[name].type):
-            raise _no_labels(name, arrow[name].type, path)
-
-
-def _no_labels(name: str, kind: pa.DataType, path: Path) -> DataError:
-    return DataError(f"{path}: column {name!r} is of type {kind}, which cannot hold labels; use text or whole numbers")
+            raise _unusable(name, arrow[name].type, path, "labels, which are text or whole numbers")
 
 
 def written(arrow: pa.Table, name: str | None, *, stripped: bool = True) -> Counter[str]:
     """The count of each label in a column that is not blank; blanks around labels are removed if `stripped`."""
     if name is None:
         return Counter()
-    counts = arrow[name].value_counts().to_pylist()
     found: Counter[str] = Counter()
-    for pair in counts:
+    for pair in arrow[name].value_counts().to_pylist():
         value = pair["values"]
         if value is not None and value == value:
             text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
@@ -363,7 +334,7 @@ def ids_of(arrow: pa.Table, name: str, path: Path) -> NDArray:
 
 def _label(column: pa.ChunkedArray, name: str, path: Path, markers: Sequence[str]) -> NDArray:
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return np.array(column.fill_null("").to_pylist(), dtype=str)
     if column.null_count and (pa.types.is_uint64(kind) or (pa.types.is_integer(kind) and "-1" not in markers)):
         return np.array(column.to_pylist(), dtype=object)  # some may be too large for a signed integer
@@ -374,4 +345,4 @@ def _label(column: pa.ChunkedArray, name: str, path: Path, markers: Sequence[str
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):
         values = column.to_pylist()
         return np.array(values, dtype=object if column.null_count else bool)
-    raise _no_labels(name, kind, path)
+    raise _unusable(name, kind, path, "labels, which are text or whole numbers")

@@ -15,7 +15,7 @@ LABEL_IF_NO_OTHER = ("y",)  # next to another label column, y may well be a coor
 CLEAN_NAMES = ("clean_label", "clean_labels", "y_clean", "verified")
 ID_NAMES = ("id", "row_id")
 ROW_NAMES = ("row",)  # in a file that `labelloop plan` wrote for rows without ids
-GIVEN_NAMES = ("given_label",)  # next to it
+GIVEN_NAME = "given_label"  # next to it
 SPLIT_NAMES = ("split",)
 FILE_NAMES = ("file_name", "filename", "image", "image_path", "path")
 EMBEDDING_NAMES = ("embedding", "embeddings", "features")
@@ -122,7 +122,11 @@ def plain(name: str) -> str:
 
 def guess(names: Sequence[str], guesses: Sequence[str], argument: str = "", source: str = "") -> str | None:
     """The one name that matches a guess, in any spelling; None if there is none."""
-    found = [name for name in names if plain(name) in guesses]
+    return the_one([name for name in names if plain(name) in guesses], argument, source)
+
+
+def the_one(found: Sequence[str], argument: str, source: object) -> str | None:
+    """The only one of some names, or None; refuses several, and says which argument decides."""
     if len(found) > 1:
         raise DataError(f"{source}: {' and '.join(map(repr, found))} could both be meant; say which with {argument}")
     return found[0] if found else None

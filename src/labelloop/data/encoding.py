@@ -141,8 +141,9 @@ def in_words(form: str) -> str:
     return form
 
 
-def date_parts(form: str) -> tuple[str, ...]:
-    return FORMATS[form]
+def is_blank(values: NDArray) -> NDArray[np.bool_]:
+    """Which values are missing: NaN among numbers, None among texts."""
+    return np.isnan(values) if values.dtype.kind == "f" else values == None  # noqa: E711  (elementwise)
 
 
 def dates_as_numbers(values: NDArray, form: str, year: float) -> tuple[Floats, NDArray[np.bool_]]:
@@ -153,7 +154,7 @@ def dates_as_numbers(values: NDArray, form: str, year: float) -> tuple[Floats, N
         form: A format from `date_format`.
         year: Replaces a missing year.
     """
-    parts = date_parts(form)
+    parts = FORMATS[form]
     numbers = np.empty((len(values), len(parts)), dtype=np.float32)
     gone = np.zeros(len(values), dtype=bool)
     known: dict[str, list[float]] = {}
@@ -217,7 +218,7 @@ class Column:
         if self.words is not None:
             return [*(f"{self.name}~{j}" for j in range(self.words.width)), *(f"{self.name}={m}" for m in marks)]
         if self.kind == "date":
-            return [*(f"{self.name}.{part}" for part in date_parts(self.form)), *(f"{self.name}={m}" for m in marks)]
+            return [*(f"{self.name}.{part}" for part in FORMATS[self.form]), *(f"{self.name}={m}" for m in marks)]
         if self.kind == "number":
             return [self.name, *(f"{self.name}={mark}" for mark in marks)]
         return [f"{self.name}={level}" for level in [*self.levels, *marks]]
@@ -242,7 +243,7 @@ def fit_category(name: str, values: NDArray, train: NDArray[np.bool_], most: int
         most: The most categories with a column of their own.
     """
     seen = values[train]
-    known = seen[seen != None]  # noqa: E711  (elementwise)
+    known = seen[~is_blank(seen)]
     levels, counts = np.unique(known.astype(str), return_counts=True)
     rare = counts < (2 if len(levels) > MANY_LEVELS else max(2, RARE * len(seen)))
     rare[np.argsort(-counts, kind="stable")[most:]] = True
@@ -265,13 +266,13 @@ def fit_text(name: str, values: NDArray, train: NDArray[np.bool_], width: int) -
     words = fit_words(seen, width)
     if words is None:
         return None
-    return Column(name, "text", missing=bool((seen == None).any()), words=words)  # noqa: E711  (elementwise)
+    return Column(name, "text", missing=bool(is_blank(seen).any()), words=words)
 
 
 def are_categories(values: NDArray, train: NDArray[np.bool_]) -> bool:
     """Whether texts repeat often enough to be categories."""
     known = values[train]
-    _, counts = np.unique(known[known != None].astype(str), return_counts=True)  # noqa: E711  (elementwise)
+    _, counts = np.unique(known[~is_blank(known)].astype(str), return_counts=True)
     if len(counts) <= FEW_LEVELS:
         return len(counts) <= counts.sum() / 2
     return counts[counts >= ENOUGH].sum() >= COVERED * counts.sum()
@@ -291,8 +292,8 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
     remarks: list[str] = []
     for column in columns:
         values = raw[column.name]
+        gone = is_blank(values)
         if column.kind == "number":
-            gone = np.isnan(values)
             if gone.any() and not column.missing:
                 remarks.append(f"{column.name!r} has {gone.sum()} missing numbers (filled in with the training median)")
             parts.append(np.where(gone, np.float32(column.median), values) if gone.any() else values)
@@ -303,10 +304,8 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
                 remarks.append(f"{column.name!r} has dates that are not {in_words(column.form)} ({some(strange)})")
             parts += list(dates.T)
         elif column.words is not None:
-            gone = values == None  # noqa: E711  (elementwise)
             parts += list(words_as_numbers(column.words, values).T)
         else:
-            gone = values == None  # noqa: E711  (elementwise)
             place = {level: j for j, level in enumerate(column.levels)}
             codes = np.array([place.get(value, -1) for value in values], dtype=np.int64)  # [n]
             known = codes >= 0

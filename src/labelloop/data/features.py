@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from labelloop.data import column_kinds, columns
 from labelloop.data.checks import check_columns
 from labelloop.data.columns import Feature, LeftOut
-from labelloop.data.encoding import Column, date_parts, encode_columns, in_words
+from labelloop.data.encoding import FORMATS, Column, encode_columns, in_words, is_blank
 from labelloop.data.image_files import ImageForm, Unreadable
 from labelloop.data.options import ReadOptions
-from labelloop.data.questions import counts_rows, is_id_name, rounded_away, why_an_id
+from labelloop.data.questions import counts_rows, is_id, is_id_name, rounded_away
 from labelloop.data.suspicion import Labelled, examined, idle_columns, why_never
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
@@ -83,10 +83,6 @@ class Source:
         declared = self.arrow.schema.field(name).metadata == column_kinds.CATEGORY
         return "category" if declared or name in self.options.category_columns else None
 
-    def is_named(self, name: str) -> bool:
-        """Whether the user said that a column is used."""
-        return self.asked(name) is not None or name in self.options.trust_columns
-
     def kind_of(self, name: str) -> column_kinds.Kind:
         """What a column is."""
         return column_kinds.kind_of(self.arrow, name, self.path, self.train, self.asked(name))
@@ -102,43 +98,21 @@ class _Fitted:
     remarks: list[str]
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """The columns that become features.
-
-    Attributes:
-        columns: Those named one by one; None if none are.
-        embedding: The column that holds a list of numbers in each row, if any.
-        expected: The names that the features must have in the end, if they are known.
-        encodes_the_rest: Whether all columns without another use are encoded.
-    """
-
-    columns: Sequence[str] | None
-    embedding: str | None
-    expected: Sequence[str] | None
-    encodes_the_rest: bool
-
-
-def _asked_for(source: Source, names: Sequence[str] | None) -> _Asked:
-    expected, embedding = None, source.options.embedding_column
-    if names is not None and columns.are_array_names(names) and names[0] not in source.arrow.column_names:
-        # Columns known only by number come from an embedding column, whatever its name is here.
-        expected, names = names, None
-    _check_named((*(names or ()), *([embedding] if embedding else [])), source)
-    if embedding is not None or names is not None:
-        return _Asked(names, embedding, expected, encodes_the_rest=False)
-    embedding = _guessed_embedding(source)
-    return _Asked(names, embedding, expected, encodes_the_rest=embedding is None or expected is None)
-
-
 def features_of(source: Source) -> Features:
     """The features, and how every column is used."""
     arrow, path, options = source.arrow, source.path, source.options
     for name in (*options.text_columns, *options.category_columns, *options.leave_out, *options.trust_columns):
         columns.require(name, arrow.column_names, str(path))
     names = options.feature_columns if options.encoding is None else [column.name for column in options.encoding]
-    asked = _asked_for(source, names)
-    names, embedding_column = asked.columns, asked.embedding
+    expected, embedding_column = None, options.embedding_column
+    if names is not None and columns.are_array_names(names) and names[0] not in arrow.column_names:
+        # Columns known only by number come from an embedding column, whatever its name is here.
+        expected, names = names, None
+    _check_named((*(names or ()), *([embedding_column] if embedding_column else [])), source)
+    encodes_the_rest = embedding_column is None and names is None
+    if encodes_the_rest:
+        embedding_column = _guessed_embedding(source)
+        encodes_the_rest = embedding_column is None or expected is None
     parts: list[Floats] = []
     chosen: list[str] = []
     found = _Fitted({}, [], [], [])
@@ -149,34 +123,33 @@ def features_of(source: Source) -> Features:
     if options.as_they_are and names:
         parts.append(column_kinds.numbers(arrow, names, path))
         chosen += names
-    elif names or asked.encodes_the_rest:
-        found = _fitted(source, asked)
+    elif names or encodes_the_rest:
+        found = _fitted(source, names, embedding_column)
         if found.columns:
             encoded_names, values = _encoded(found.columns, found.raw, path)
             parts.append(values)
             chosen += encoded_names
     if not parts and not source.beside:
         raise DataError(f"{path}: no features are named; name at least one column")
-    if asked.expected is not None:
-        check_columns(asked.expected, chosen, str(path))
+    if expected is not None:
+        check_columns(expected, chosen, str(path))
     parts = parts or [np.zeros((arrow.num_rows, 0), np.float32)]
     used = _used(embedding_column, parts[0].shape[1], found.columns, names if options.as_they_are else None)
     used = [_with_remarks(use, found.raw.get(use.column), arrow[use.column].type) for use in used]
     done = {*source.roles.used, *(use.column for use in used), *(out.column for out in found.left_out)}
     rest = (LeftOut(name, columns.ONLY_NAMED) for name in arrow.column_names if name not in done)
-    said = [remark for remark in found.remarks if remark]
-    remarks = (*said, *_counting(arrow, found.columns), *_rounded(arrow, found.columns))
+    remarks = (*filter(None, found.remarks), *_odd_numbers(arrow, found.columns))
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     return Features(joined, chosen, tuple(found.columns), tuple(used), (*found.left_out, *rest), remarks)
 
 
-def _fitted(source: Source, asked: _Asked) -> _Fitted:
+def _fitted(source: Source, names: Sequence[str] | None, embedding: str | None) -> _Fitted:
     """The columns to encode and how, as before or fitted now; and the columns left out, with the reasons."""
     encoding = source.options.encoding
     if encoding is not None:
         raw = {column.name: column_kinds.encoded_values(source.arrow, column, source.path) for column in encoding}
         return _Fitted(raw, list(encoding), [], [])
-    return _fit_default(source, asked.embedding) if asked.columns is None else _fit_named(source, asked.columns)
+    return _fit_default(source, embedding) if names is None else _fit_named(source, names)
 
 
 def _check_named(asked: Sequence[str], source: Source) -> None:
@@ -209,39 +182,29 @@ def _used(
         elif column.words is not None:
             how = f"text, as {column.words.width} numbers from its words"
         elif how == "date":
-            how = f"date {in_words(column.form)}, as {', '.join(date_parts(column.form))}"
+            how = f"date {in_words(column.form)}, as {', '.join(FORMATS[column.form])}"
         found.append(Feature(column.name, how))
     return found
 
 
-def _counting(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
-    """Names the features that count the rows, as ids do."""
-    ends = {column.name: counts_rows(arrow[column.name]) for column in fitted}
-    return tuple(
-        f"{name!r} holds each number from {found[0]} to {found[1]} once; if it is an id, name it with leave_out"
-        for name, found in ends.items()
-        if found is not None
-    )
-
-
-def _rounded(arrow: pa.Table, fitted: Sequence[Column]) -> tuple[str, ...]:
-    """Names the features whose numbers are no longer all different in single precision."""
-    lost = {column.name: rounded_away(arrow[column.name]) for column in fitted if column.kind == "number"}
-    return tuple(
-        f"{name!r} holds {found[0]} different numbers, but only {found[1]} of them differ in single precision (seven"
-        " digits); subtract a constant, or write them as dates"
-        for name, found in lost.items()
-        if found is not None
-    )
+def _odd_numbers(arrow: pa.Table, fitted: Sequence[Column]) -> list[str]:
+    """Names the features that count the rows, as ids do, and those that single precision makes equal."""
+    remarks = []
+    for name in (column.name for column in fitted):
+        if ends := counts_rows(arrow[name]):
+            count = f"{name!r} holds each number from {ends[0]} to {ends[1]} once"
+            remarks.append(f"{count}; if it is an id, name it with leave_out")
+    for name in (column.name for column in fitted if column.kind == "number"):
+        if lost := rounded_away(arrow[name]):
+            count = f"{name!r} holds {lost[0]} different numbers, but only {lost[1]} of them differ in single precision"
+            remarks.append(f"{count} (seven digits); subtract a constant, or write them as dates")
+    return remarks
 
 
 def _with_remarks(use: Feature, values: NDArray | None, kind: pa.DataType) -> Feature:
     """The record of a feature: how many of its values are blank, and the time zone of dates."""
     zone = ", in UTC" if (pa.types.is_timestamp(kind) and kind.tz is not None) or "+zone" in use.how else ""
-    if values is None:
-        return use
-    blank = np.isnan(values) if values.dtype.kind == "f" else values == None  # noqa: E711  (elementwise)
-    return Feature(use.column, f"{use.how}{zone}", int(blank.sum()))
+    return use if values is None else Feature(use.column, f"{use.how}{zone}", int(is_blank(values).sum()))
 
 
 def _guessed_embedding(source: Source) -> str | None:
@@ -251,11 +214,7 @@ def _guessed_embedding(source: Source) -> str | None:
     lists = [name for name, kind in types.items() if column_kinds.is_list(kind)]
     named = [name for name in lists if columns.plain(name) in columns.EMBEDDING_NAMES]
     known = named or [name for name in lists if column_kinds.is_numeric(types[name].value_type)]
-    if len(known) > 1:
-        raise DataError(
-            f"{source.path}: {' and '.join(map(repr, known))} could both be meant; say which with embedding_column"
-        )
-    return known[0] if known else None
+    return columns.the_one(known, "embedding_column", source.path)
 
 
 def _fit_named(source: Source, names: Sequence[str]) -> _Fitted:
@@ -266,8 +225,7 @@ def _fit_named(source: Source, names: Sequence[str]) -> _Fitted:
         if why := why_never(kind, source.labelled):
             raise DataError(f"{source.path}: column {name!r} cannot be a feature: {why}; leave it out")
         found = _examined(source, name)
-        why = found if isinstance(found, str) else ""
-        kinds.append(replace(kind, remark=f"{name!r}: {why.partition(';')[0]}") if isinstance(found, str) else found)
+        kinds.append(replace(kind, remark=f"{name!r}: {found.partition(';')[0]}") if isinstance(found, str) else found)
     for kind, column in zip(kinds, column_kinds.fit_kinds(kinds, source.train), strict=True):
         if isinstance(column, str):
             raise DataError(f"{source.path}: column {kind.name!r} cannot be a feature: {column}; leave it out")
@@ -280,14 +238,13 @@ def _examined(source: Source, name: str) -> column_kinds.Kind | str:
     kind = source.kind_of(name)
     if name in source.options.trust_columns:
         return why_never(kind, source.labelled) or kind
-    numeric = kind.kind == "number"
-    texts = column_kinds.raw_values(source.arrow, name, source.path, as_text=True) if numeric else None
+    texts = column_kinds.texts_of(source.arrow, name, source.path) if kind.kind == "number" else None
     return examined(kind, texts, source.train, source.labelled)
 
 
 def _fit_default(source: Source, embedding: str | None) -> _Fitted:
     """Every column without another use that can be numbers; and the columns left out, with the reasons."""
-    found, kinds, arrow = _Fitted({}, [], [], []), [], source.arrow
+    found, kinds, arrow, trusted = _Fitted({}, [], [], []), [], source.arrow, source.options.trust_columns
     for name in arrow.column_names:
         if name in source.roles.used or name == embedding:
             continue
@@ -297,7 +254,7 @@ def _fit_default(source: Source, embedding: str | None) -> _Fitted:
         kind = _examined(source, name)
         if isinstance(kind, str):
             found.left_out.append(LeftOut(name, kind))
-        elif kind.kind == "text" and not source.is_named(name) and is_id_name(name):
+        elif kind.kind == "text" and is_id_name(name) and not (source.asked(name) or name in trusted):
             found.left_out.append(LeftOut(name, f"an id by its name, different in most rows{TRUST}"))
         else:
             kinds.append(kind)
@@ -312,12 +269,11 @@ def _fit_default(source: Source, embedding: str | None) -> _Fitted:
         _leave_out_idle(found, source, source.labelled)
     order = {name: place for place, name in enumerate(arrow.column_names)}
     found.left_out.sort(key=lambda out: order[out.column])
-    named = some(f"{out.column!r} ({out.why})" for out in found.left_out)
     if not found.columns and embedding is None and not source.beside:
+        named = some(f"{out.column!r} ({out.why})" for out in found.left_out) or "none"
         raise DataError(
-            f"{source.path}: no column to train on"
-            + (f"; left out: {named}" if found.left_out else "")
-            + "; features are numbers, categories, dates, texts or one embedding column"
+            f"{source.path}: no column to train on; left out: {named}; features are numbers, categories, dates, texts"
+            " or one embedding column"
         )
     if unasked := [out for out in found.left_out if out.column not in source.options.leave_out]:
         named = some(f"{out.column!r} ({out.why})" for out in unasked)
@@ -348,9 +304,10 @@ def _why_not(source: Source, name: str) -> str | None:
         return None
     if columns.plain(name) in columns.NEVER_FEATURES and not trusted:
         return f"a label, an id or a row number, by its name{TRUST}"
-    if (found := why_an_id(name, source.arrow[name])) and not trusted:
-        return f"{found}{TRUST}"
+    if is_id(name, source.arrow[name]) and not trusted:
+        return f"an id by its name, different in every row{TRUST}"
     if pc.all(pc.is_null(source.arrow[name], nan_is_null=True)).as_py():
         return "empty"
-    usable = column_kinds.is_numeric(kind) or column_kinds.is_text(kind) or column_kinds.is_date(kind)
-    return None if usable or pa.types.is_time(kind) else f"of type {kind}"
+    usable = column_kinds.is_numeric(kind) or column_kinds.is_text(kind)
+    is_date = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
+    return None if usable or is_date else f"of type {kind}"

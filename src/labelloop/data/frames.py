@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from importlib import import_module
@@ -60,13 +61,18 @@ def arrow_of(frame: Any, source: str) -> pa.Table:
     else:
         arrow = _from_pandas(frame, source)
     names = [str(name) for name in arrow.column_names]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise DataError(f"{source}: columns named twice: {some(map(repr, twice))}; give every column its own name")
+    check_names(names, source)
     found = plain_columns(arrow.rename_columns(names))
     for place, field in enumerate(found.schema):
         if pa.types.is_large_string(field.type) or str(field.type) == "string_view":
             found = found.set_column(place, field.name, found[field.name].cast(pa.string()))
     return found
+
+
+def check_names(names: Sequence[str], source: object) -> None:
+    """Refuses columns of the same name."""
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise DataError(f"{source}: columns named twice: {some(map(repr, twice))}; give every column its own name")
 
 
 def _from_pandas(frame: Any, source: str) -> pa.Table:
@@ -133,11 +139,9 @@ def _is_polars(values: Any) -> bool:
 
 def are_plain_numbers(arrow: pa.Table) -> bool:
     """Whether every column is numbers without a gap."""
-    return all(is_numeric(column.type) and not column.null_count and not _has_nan(column) for column in arrow.columns)
-
-
-def _has_nan(column: pa.ChunkedArray) -> bool:
-    return pa.types.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
+    return all(
+        is_numeric(column.type) and not pc.any(pc.is_null(column, nan_is_null=True)).as_py() for column in arrow.columns
+    )
 
 
 def check_aligned(**parts: Any) -> None:

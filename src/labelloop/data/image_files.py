@@ -19,8 +19,6 @@ from labelloop.types import Floats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-if TYPE_CHECKING:
     from PIL.Image import Image
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -157,31 +155,26 @@ def load_images(
         form = ImageForm(height, width, streamed)
     if seen is not None:
         seen.form = (form.height, form.width)
-    fits = len(paths) * form.height * form.width * 3 <= IN_MEMORY
-    if form.streamed or not fits:
+    resized = Resized(form.height, form.width)
+    if form.streamed or len(paths) * form.height * form.width * 3 > IN_MEMORY:
         files = [path for path in paths if isinstance(path, Path)]
         if len(files) < len(paths):
             raise DataError(
                 f"{len(paths)} images of {form.height} x {form.width} pixels do not fit into memory; give a smaller"
                 " image_size, or save them as files in class folders, which are read in every epoch"
             )
-        return _stream(files, form), form, _check_all(files, progress, seen)
+        view: pillow.Transform = resized  # trained in memory, applied to more images than fit
+        if form.streamed:
+            view = pillow.EvalTransform(resize=round(form.height * 256 / 224), size=form.height)
+        return ImageFiles(files, view), form, _check_all(files, progress, seen)
     pixels = np.zeros((len(paths), form.height, form.width, 3), dtype=np.uint8)
-    resized = Resized(form.height, form.width)
     bad = []
     for row, path in enumerate(_bar(paths, "reading images", progress)):
         try:
             pixels[row] = resized(_decode(path, seen)).transpose(1, 2, 0)
         except Exception as error:  # a damaged image can fail in any way
-            named = str(path) if isinstance(path, Path) else f"row {row}"
-            bad.append(Unreadable(row, named, _reason(path, error)))
+            bad.append(Unreadable(row, pillow.name_of(path, row), pillow.why_unreadable(path, error)))
     return pixels, form, bad
-
-
-def _stream(paths: Sequence[Path], form: ImageForm) -> ImageFiles:
-    if form.streamed:
-        return ImageFiles(paths, pillow.EvalTransform(resize=round(form.height * 256 / 224), size=form.height))
-    return ImageFiles(paths, Resized(form.height, form.width))  # trained in memory, applied to more images than fit
 
 
 def _default_size(paths: Sequence[Path | bytes]) -> tuple[int, int]:
@@ -218,16 +211,9 @@ def _check_all(paths: Sequence[Path], progress: bool | None, seen: pillow.ImageW
         try:
             _decode(path, seen)
         except Exception as error:  # a damaged image can fail in any way
-            return _reason(path, error)
+            return pillow.why_unreadable(path, error)
         return None
 
     with ThreadPoolExecutor(THREADS) as pool:
-        found = _bar(pool.map(problem, paths), "checking images", progress)
-        reasons = list(found)
+        reasons = list(_bar(pool.map(problem, paths), "checking images", progress))
     return [Unreadable(row, str(paths[row]), reason) for row, reason in enumerate(reasons) if reason]
-
-
-def _reason(path: Path | bytes, error: Exception) -> str:
-    if not path or (isinstance(path, Path) and not path.is_file()):
-        return "no such file" if path else "no image"
-    return "cannot be decoded: " + " ".join(str(error).split())

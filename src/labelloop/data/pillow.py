@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -39,12 +40,19 @@ STD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 CIRCLE = range(256)  # the hues
 
 
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Says what to install where a library is imported that not everybody has."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"{what} needs more ({error}): pip install 'labelloop[{extra}]'") from error
+
+
 def need_pillow(what: str) -> None:
     """Fails early, rather than at the first image, if Pillow is not installed."""
-    try:
+    with needing("images", what):
         import_module("PIL.Image")
-    except ImportError as error:
-        raise UsageError(f"{what} needs Pillow: install it with pip install 'labelloop[images]'") from error
 
 
 def open_image(place: Path | bytes | io.BytesIO) -> Image:
@@ -56,6 +64,17 @@ def open_image(place: Path | bytes | io.BytesIO) -> Image:
     Image.init()
     known = [name for name in Image.ID if name != "EPS"]
     return Image.open(io.BytesIO(place) if isinstance(place, bytes) else place, formats=known)
+
+
+def why_unreadable(item: Any, error: Exception) -> str:
+    """Why the image in a file, or in bytes, cannot be used."""
+    if isinstance(item, Path) and not item.is_file():
+        return "no such file"
+    return "no image" if item == b"" else "cannot be decoded: " + " ".join(str(error).split())
+
+
+def name_of(item: Any, row: int) -> str:
+    return str(item) if isinstance(item, Path) else f"row {row}"
 
 
 def to_rgb(image: Any) -> Any:
@@ -75,11 +94,12 @@ def to_rgb(image: Any) -> Any:
     if is_deep(image):
         values = np.asarray(image, dtype=np.float64)
         largest = float(values.max(initial=0.0))
-        scale = (
-            255.0 if image.mode == "F" and largest <= 1 else 1.0 if largest <= 255 and image.mode != "I;16" else None
-        )
-        if scale is None:
-            scale = 255 / 65535 if largest <= 65535 else 255 / largest
+        if image.mode == "F" and largest <= 1:
+            scale = 255.0
+        elif largest <= 255 and image.mode != "I;16":
+            scale = 1.0
+        else:
+            scale = 255 / max(largest, 65535)
         image = Image.fromarray(np.clip(values * scale + 0.5, 0, 255).astype(np.uint8))
     return image.convert("RGB")
 
@@ -162,13 +182,10 @@ class ImageWarnings:
     def _resized(self) -> tuple[str, ...]:
         if self.form is None or self._sizes <= {self.form}:
             return ()
-        ends = [
-            f"{height} x {width}" for height, width in sorted(self._sizes, key=lambda size: (size[0] * size[1], size))
-        ]
-        sizes = (
-            f"of {len(ends)} sizes, from {ends[0]} to {ends[-1]} pixels," if len(ends) > 1 else f"of {ends[0]} pixels"
-        )
-        return (f"images {sizes} are resized to {self.form[0]} x {self.form[1]}",)
+        sizes = sorted(self._sizes, key=lambda size: (size[0] * size[1], size))
+        first, last, form = (f"{height} x {width}" for height, width in (sizes[0], sizes[-1], self.form))
+        several = f"{len(sizes)} sizes, from {first} to {last} pixels," if len(sizes) > 1 else f"{first} pixels"
+        return (f"images of {several} are resized to {form}",)
 
 
 class Transform(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,10 +131,7 @@ def _check_table(table: Table) -> None:
         names = [f"extra {j}" for j in range(table.extra.shape[1])]
         check_finite(table.extra, names, table.source, "extra columns")
     if table.labels is None and table.clean_labels is not None:
-        raise DataError(
-            f"{table.source}: there are clean labels but no given labels to correct; name the column of given labels"
-            " with label_column"
-        )
+        raise DataError(f"{table.source}: clean labels, but no given labels to correct; name them with label_column")
 
 
 FEW_CLASSES = 20  # up to this many are classes, however few rows there are
@@ -152,15 +149,9 @@ def _check_labels(problem: Problem, source: str) -> None:
     noisy = problem.train.labels[problem.train.labels != MISSING]
     verified = np.bincount(problem.clean.clean_labels, minlength=len(names))  # [C]
     if not len(problem.clean):
-        raise DataError(
-            f"{source}: no clean rows: no row has a clean_label; verify the labels of some rows, a few of each class,"
-            " and give them as clean labels"
-        )
+        raise DataError(f"{source}: no clean rows: no row has a clean_label; verify the labels of some rows")
     if not len(noisy):
-        raise DataError(
-            f"{source}: no noisy row: all {len(problem.clean)} labelled rows are clean and {len(problem.train)} have"
-            " no label, so there is nothing to correct; add rows with a label and no clean_label"
-        )
+        raise DataError(f"{source}: no noisy row: nothing to correct; add rows with a label and no clean_label")
     occurring = np.flatnonzero(verified + np.bincount(noisy, minlength=len(names)))
     if len(occurring) < 2:
         raise DataError(
@@ -168,12 +159,9 @@ def _check_labels(problem: Problem, source: str) -> None:
             " (blank, NaN, None and -1 mean a missing label, so -1 cannot be a class)"
         )
     _check_classes(names, len(noisy) + len(problem.clean), source)
-    if PERHAPS_MISSING & set(names):
-        warnings.warn(
-            f"{source}: {some(sorted(PERHAPS_MISSING & set(names)))} is used as a class name; if it means that"
-            " the label is missing, leave it blank",
-            stacklevel=3,
-        )
+    if strange := sorted(PERHAPS_MISSING & set(names)):
+        hint = "is used as a class name; if it means that the label is missing, leave it blank"
+        warnings.warn(f"{source}: {some(strange)} {hint}", stacklevel=3)
     if (verified == 0).any():
         counts = some((f"{name} {count}" for name, count in zip(names, verified, strict=True)), 20)
         absent = some(names[k] for k in np.flatnonzero(verified == 0))
@@ -211,7 +199,7 @@ def _comparable_ids(*tables: Table) -> list[NDArray]:
     folders = [_folder_of_ids(table.origin or {}) for table in tables]
     if None in folders:
         return [table.ids for table in tables]
-    return [np.array([f"{folder}/{name}" for name in table.ids]) for folder, table in zip(folders, tables, strict=True)]
+    return [np.char.add(f"{folder}/", table.ids) for folder, table in zip(folders, tables, strict=True)]
 
 
 def _folder_of_ids(origin: Mapping[str, Any]) -> Path | None:
@@ -226,6 +214,7 @@ def _check_test(table: Table, problem: Problem, test: Table | Rows, allow_overla
     """Refuses test rows among the clean rows, which choose the corrections; warns of those among the noisy rows."""
     source, test_source, positions = table.source, table.source, np.arange(len(test))
     seen: set[int] = set()  # test rows that are also training rows
+    comparisons: list[tuple[str, Callable[[NDArray, NDArray], tuple[Labels, Labels]], NDArray, NDArray]] = []
     if isinstance(test, Rows):
         positions = test.index
     else:
@@ -237,24 +226,22 @@ def _check_test(table: Table, problem: Problem, test: Table | Rows, allow_overla
         check_columns(table.column_names, test.column_names, test_source)
         if table.ids_given and test.ids_given:
             test_ids, ids = _comparable_ids(test, table)
-            theirs, ours = same_ids(test_ids, ids[problem.clean.index])
-            if len(theirs):
-                message = (
-                    f"{len(theirs)} test rows have the id of a clean row: {some(test.ids[theirs])} (rows {some(theirs)}"
-                    f" of {test_source}, clean rows {some(problem.clean.index[ours])} of {source}; the first row is 0)"
-                )
-                _overlap(message, "the rows differ", allow_overlap)
-            seen.update(same_ids(test_ids, ids[problem.train.index])[0].tolist())
+            comparisons.append(("test rows have the same id as a clean row", same_ids, test_ids, ids))
     if isinstance(test.inputs, np.ndarray) and isinstance(table.inputs, np.ndarray):
-        inputs = test.inputs[positions]
-        theirs, ours = same_content(inputs, table.inputs[problem.clean.index])
+        alike = "test rows have the same input as a clean row"
+        comparisons.append((alike, same_content, test.inputs[positions], table.inputs))
+    for what, same, of_test, of_table in comparisons:
+        theirs, ours = same(of_test, of_table[problem.clean.index])
         if len(theirs):
+            named = f" ({some(of_test[theirs])})" if same is same_ids else ""
             message = (
-                f"{len(theirs)} test rows have the same input as a clean row: rows {some(positions[theirs])} of"
+                f"{len(theirs)} {what}{named}: rows {some(positions[theirs])} of"
                 f" {test_source}, clean rows {some(problem.clean.index[ours])} of {source} (the first row is 0)"
             )
-            _overlap(message, "they only look alike", allow_overlap)
-        seen.update(same_content(inputs, table.inputs[problem.train.index])[0].tolist())
+            if not allow_overlap:
+                raise DataError(f"{message}; remove them from one side, or use allow_overlap if the rows differ")
+            warnings.warn(message, stacklevel=3)
+        seen.update(same(of_test, of_table[problem.train.index])[0].tolist())
     if seen:
         warnings.warn(
             f"{len(seen)} of {len(test)} test rows are also among the noisy training rows (test rows"
@@ -262,10 +249,3 @@ def _check_test(table: Table, problem: Problem, test: Table | Rows, allow_overla
             " optimistic; remove them from the training rows",
             stacklevel=3,
         )
-
-
-def _overlap(message: str, harmless: str, allowed: bool) -> None:
-    """Refuses test rows among the clean rows, or warns of them if that is allowed."""
-    if not allowed:
-        raise DataError(f"{message}; remove them from one side, or use allow_overlap if {harmless}")
-    warnings.warn(message, stacklevel=4)

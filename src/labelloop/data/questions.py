@@ -31,11 +31,9 @@ TRUTHS = {"true": "1", "false": "0"}  # as programs write them
 SHOWN = 3  # groups of spellings in a message
 
 
-def why_an_id(name: str, column: pa.ChunkedArray) -> str | None:
-    """Why a column is an id: by its name, with a different whole number in every row."""
-    if not is_id_name(name) or len(column) < FEW or not _all_different(column):
-        return None
-    return "an id by its name, different in every row"
+def is_id(name: str, column: pa.ChunkedArray) -> bool:
+    """Whether a column is an id: by its name, with a different whole number in every row."""
+    return is_id_name(name) and len(column) >= FEW and _all_different(column)
 
 
 def is_id_name(name: str) -> bool:
@@ -243,11 +241,10 @@ def question_numbers(labels: NDArray | None, column: str | None, guessed: bool, 
     if labels is None or column is None:
         return
     array, missing = typed(labels, f"{source}: {column}")
-    classes = _as_numbers(np.unique(array[~missing]))
-    if len(classes) <= MANY:
+    classes, rows = _as_numbers(np.unique(array[~missing])), int((~missing).sum())
+    if len(classes) <= MANY or rows >= FEW_ROWS * len(classes):
         return
-    rows = int((~missing).sum())
-    if rows >= FEW_ROWS * len(classes) or np.array_equal(classes, np.arange(classes[0], classes[0] + len(classes))):
+    if np.array_equal(classes, np.arange(classes[0], classes[0] + len(classes))):
         return
     message = (
         f"{source}: column {column!r} holds {len(classes)} different numbers in {rows} rows (from {classes[0]} to"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from labelloop.data.classes import typed
 from labelloop.data.column_kinds import Kind, without_sentinels
 from labelloop.data.columns import plain
-from labelloop.data.encoding import Column, are_categories, encode_columns, is_date
+from labelloop.data.encoding import Column, are_categories, encode_columns, is_blank, is_date
 from labelloop.data.questions import variants
 from labelloop.errors import some
 from labelloop.types import MISSING, Floats, Labels
@@ -63,21 +63,16 @@ class Labelled:
         cls, labels: NDArray | None, clean_labels: NDArray | None, markers: Sequence[str], source: str
     ) -> Labelled | None:
         """From labels of any type; None if there are none."""
-        columns = [
-            None if values is None else typed(values, f"{source}: {what}", markers)
-            for what, values in (("label", labels), ("clean_label", clean_labels))
-        ]
-        count = next((len(column[0]) for column in columns if column is not None), 0)
-        texts = [
-            np.full(count, "", dtype=object) if column is None else np.where(column[1], "", column[0].astype(str))
-            for column in columns
-        ]
-        names = np.setdiff1d(np.concatenate([text.astype(str) for text in texts]), [""])
+        count = next((len(values) for values in (labels, clean_labels) if values is not None), 0)
+        texts = [np.full(count, "", dtype=str)] * 2
+        for place, (what, values) in enumerate((("label", labels), ("clean_label", clean_labels))):
+            if values is not None:
+                found, missing = typed(values, f"{source}: {what}", markers)
+                texts[place] = np.where(missing, "", found.astype(str))
+        names = np.setdiff1d(np.concatenate(texts), [""])
         if not len(names):
             return None
-        given, clean = (
-            np.where(text == "", MISSING, np.searchsorted(names, text.astype(str))).astype(np.int64) for text in texts
-        )
+        given, clean = (np.where(text == "", MISSING, np.searchsorted(names, text)).astype(np.int64) for text in texts)
         return cls(given, clean, tuple(name.lower() for name in names))
 
 
@@ -202,11 +197,10 @@ def _scores_follow_errors(values: Floats, labelled: Labelled) -> bool:
 
 def _codes(kind: Kind) -> Labels:
     """The values of a column numbered from 0; -1 where missing."""
-    values = kind.values
-    blank = np.isnan(values) if values.dtype.kind == "f" else values == None  # noqa: E711  (elementwise)
-    codes = np.full(len(values), -1, dtype=np.int64)
-    known = values[~blank]
-    codes[~blank] = np.unique(known if values.dtype.kind == "f" else known.astype(str), return_inverse=True)[1]
+    known = ~is_blank(kind.values)
+    codes = np.full(len(known), -1, dtype=np.int64)
+    values = kind.values[known]
+    codes[known] = np.unique(values if values.dtype.kind == "f" else values.astype(str), return_inverse=True)[1]
     return codes
 
 
@@ -274,14 +268,6 @@ def sentinels(values: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(sure), tuple(float(mark) for mark in dict.fromkeys(perhaps) if mark not in sure)
 
 
-def is_code(kind: Kind, texts: NDArray, train: NDArray[np.bool_]) -> tuple[bool, bool]:
-    """Whether whole numbers are a code by the name of the column; and whether they repeat enough to be categories."""
-    if not (CODE_NAME.search(plain(kind.name)) or ID_NAME.search(plain(kind.name))):
-        return False, False
-    whole = all(text is None or re.fullmatch(r"-?\d+(\.0)?", text) for text in texts)
-    return whole, whole and are_categories(texts, train)
-
-
 def examined(kind: Kind, texts: NDArray | None, train: NDArray[np.bool_], labelled: Labelled | None) -> Kind | str:
     """A column as it is used, with a remark if something about it is odd; or why it is left out.
 
@@ -299,12 +285,13 @@ def examined(kind: Kind, texts: NDArray | None, train: NDArray[np.bool_], labell
     if texts is not None and train.sum() > 1 and len(set(texts[train])) == 1:
         remarks.append(f"{kind.name!r} holds the same number in every row, which says nothing")
     if texts is not None and not kind.form:
-        code, repeated = is_code(kind, texts, train)
-        if code and not repeated and ID_NAME.search(plain(kind.name)):
-            return "an id by its name, different in most rows; to use it as a number, name it with trust_columns"
-        if code and repeated:
+        is_id, is_code = (name.search(plain(kind.name)) for name in (ID_NAME, CODE_NAME))
+        code = (is_id or is_code) and all(text is None or re.fullmatch(r"-?\d+(\.0)?", text) for text in texts)
+        if code and are_categories(texts, train):
             kind = replace(kind, kind="category", values=texts)
             remarks.append(f"{kind.name!r} is a code by its name: read as categories; for numbers, use trust_columns")
+        elif code and is_id:
+            return "an id by its name, different in most rows; to use it as a number, name it with trust_columns"
         elif code:
             remarks.append(f"{kind.name!r} is a code by its name, but is read as numbers: most codes occur once")
         elif _are_dates(texts):
@@ -364,10 +351,8 @@ def idle_columns(
     if not wide or len(columns) < 2:
         return []
     numbers = {column.name: encode_columns([column], raw)[1] for column in columns}
-    base = [numbers[column.name] for column in columns if column.name not in wide]
-    return not_worth_it(
-        np.hstack([np.zeros((len(train), 0), np.float32), *base]), {name: numbers[name] for name in wide}, given, train
-    )
+    base = [np.zeros((len(train), 0), np.float32), *(numbers[name] for name in numbers if name not in wide)]
+    return not_worth_it(np.hstack(base), {name: numbers[name] for name in wide}, given, train)
 
 
 def not_worth_it(base: Floats, wide: Mapping[str, Floats], given: Labels, train: NDArray[np.bool_]) -> list[str]:

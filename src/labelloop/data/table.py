@@ -127,16 +127,14 @@ def from_arrays(
         schema_summary = SchemaSummary((), found.used, found.left_out, found.remarks)
     names = column_names if column_names is not None else getattr(inputs, "columns", None)
     inputs = _inputs(inputs, source)
-    names = _names_of_columns(names, inputs, source)
-    count = len(inputs)
     table = Table(
         inputs=inputs,
         labels=None if labels is None else np.asarray(labels),
         clean_labels=None if clean_labels is None else np.asarray(clean_labels),
-        ids=np.arange(count).astype(str) if ids is None else np.asarray(ids).astype(str),
+        ids=np.asarray(range(len(inputs)) if ids is None else ids).astype(str),
         split=None if split is None else split_names(split, source),
         extra=None if extra is None else _extra(extra, source),
-        column_names=names,
+        column_names=_names_of_columns(names, inputs, source),
         source=source,
         ids_given=ids is not None,
         class_names=None if class_names is None else tuple(str(name) for name in class_names),
@@ -190,10 +188,7 @@ def check_lengths(table: Table) -> None:
     for what in ("labels", "clean_labels", "ids", "split", "extra"):
         part = getattr(table, what)
         if part is not None and len(part) != count:
-            raise DataError(
-                f"{table.source}: {count} rows of inputs, but {len(part)} {what}; give one for every row"
-                + (", with -1 or None where there is none" if "labels" in what else "")
-            )
+            raise DataError(f"{table.source}: {count} rows of inputs, but {len(part)} {what}; give one for every row")
 
 
 def split_names(values: ArrayLike, source: str) -> NDArray:
@@ -202,10 +197,7 @@ def split_names(values: ArrayLike, source: str) -> NDArray:
     text[np.isin(text, ("", "none", "nan"))] = "train"
     bad = np.flatnonzero(~np.isin(text, ("train", "test")))
     if len(bad):
-        raise DataError(
-            f"{source}: the split of row {bad[0]} is {str(text[bad[0]])!r}; a split is 'train' or 'test', so rename"
-            " it or leave those rows out"
-        )
+        raise DataError(f"{source}: the split of row {bad[0]} is {str(text[bad[0]])!r}; a split is 'train' or 'test'")
     return text
 
 
@@ -249,8 +241,9 @@ def _read_whole(dataset: Any, source: str) -> Any:
     if first.shape != again.shape or not np.array_equal(first, again, equal_nan=True):
         if first.ndim == 1:
             warnings.warn(
-                f"{source}: reading row 0 twice gives other values, so the rows stay in the dataset: they are not"
-                " scaled, and only networks learn from them; give a dataset without randomness, or an array",
+                f"{source}: reading row 0 twice gives other values, so the rows are not scaled, and only networks"
+                " learn from them;"
+                " give a dataset without randomness, or an array",
                 stacklevel=4,
             )
         return dataset

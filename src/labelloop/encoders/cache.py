@@ -53,8 +53,8 @@ class FeatureCache:
         self.folder = root / f"{readable}-{digest}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._about = {"encoder": encoder.name, "kind": encoder.kind, "version": encoder.version}
-        self._width: int | None = None
-        self._preprocessing: Mapping[str, Any] | None = None
+        self.width: int | None = None  # numbers per row; None while the cache is empty
+        self.preprocessing: Mapping[str, Any] | None = None  # how the encoder prepares a row; None while it is empty
         self._rows: dict[bytes, int] = {}
         self._sums: NDArray[np.uint32] = np.zeros(0, np.uint32)
         (self.folder / LOCK).touch()
@@ -64,16 +64,6 @@ class FeatureCache:
     def __len__(self) -> int:
         return len(self._rows)
 
-    @property
-    def width(self) -> int | None:
-        """Numbers per row; None while the cache is empty."""
-        return self._width
-
-    @property
-    def preprocessing(self) -> Mapping[str, Any] | None:
-        """How the encoder prepares a row for its network; None while the cache is empty."""
-        return self._preprocessing
-
     def find(self, keys: Sequence[bytes | None]) -> Labels:
         """The position of each key's features [n], -1 if they are not in the cache."""
         return np.array([-1 if key is None else self._rows.get(key, -1) for key in keys], dtype=np.int64)
@@ -81,8 +71,8 @@ class FeatureCache:
     def read(self, positions: Labels) -> tuple[Floats, NDArray[np.bool_]]:
         """Features [n, D], and which rows are intact: a damaged row must be encoded again."""
         count = len(self._sums)
-        assert self._width is not None
-        stored = np.memmap(self.folder / FEATURES, np.float32, "r", shape=(count, self._width))
+        assert self.width is not None
+        stored = np.memmap(self.folder / FEATURES, np.float32, "r", shape=(count, self.width))
         features = np.array(stored[positions])
         whole = [zlib.crc32(row.tobytes()) == self._sums[p] for row, p in zip(features, positions, strict=True)]
         return features, np.array(whole, dtype=bool)
@@ -97,21 +87,17 @@ class FeatureCache:
                 self._write_about(features.shape[1], preprocessing)
             elif (kept := self._read_about()) != features.shape[1]:
                 raise DataError(
-                    f"encoder {self._about['encoder']!r} returns {features.shape[1]} numbers per row, but the cache"
-                    f" has {kept} ({self.folder}); restore the earlier encoder, or delete that folder"
+                    f"{self.folder} has {kept} numbers per row, but its encoder returns {features.shape[1]}: delete it"
                 )
-            self._width = features.shape[1]
+            self.width = features.shape[1]
             start = self._whole_rows()
-            with (self.folder / FEATURES).open("r+b" if (self.folder / FEATURES).exists() else "wb") as file:
-                file.truncate(start * 4 * self._width)
-                file.seek(0, os.SEEK_END)
-                file.write(features.data)
             sums = [zlib.crc32(row.tobytes()) for row in features]
             record = b"".join(key + s.to_bytes(4, "little") for key, s in zip(keys, sums, strict=True))
-            with (self.folder / KEYS).open("r+b" if (self.folder / KEYS).exists() else "wb") as file:
-                file.truncate(start * RECORD)
-                file.seek(0, os.SEEK_END)
-                file.write(record)
+            for name, whole, more in ((FEATURES, 4 * self.width, features.data), (KEYS, RECORD, record)):
+                with (self.folder / name).open("r+b" if (self.folder / name).exists() else "wb") as file:
+                    file.truncate(start * whole)
+                    file.seek(0, os.SEEK_END)
+                    file.write(more)
             if start != len(self._sums):  # another process has added rows in the meantime
                 self._read()
                 return
@@ -119,7 +105,7 @@ class FeatureCache:
             self._sums = np.concatenate([self._sums, np.array(sums, np.uint32)])
 
     def _read(self) -> None:
-        self._width = self._read_about()
+        self.width = self._read_about()
         count = self._whole_rows()
         records = np.zeros((0, RECORD), np.uint8)
         if count:
@@ -129,12 +115,10 @@ class FeatureCache:
 
     def _whole_rows(self) -> int:
         """The number of rows with both parts: a process may have been stopped between the two writes."""
-        if self._width is None:
+        if self.width is None:
             return 0
-        sizes = [
-            (self.folder / name).stat().st_size if (self.folder / name).exists() else 0 for name in (KEYS, FEATURES)
-        ]
-        return min(sizes[0] // RECORD, sizes[1] // (4 * self._width))
+        files = ((self.folder / KEYS, RECORD), (self.folder / FEATURES, 4 * self.width))
+        return min(path.stat().st_size // whole if path.exists() else 0 for path, whole in files)
 
     def _read_about(self) -> int | None:
         try:
@@ -142,7 +126,7 @@ class FeatureCache:
             kept, width = about.get("preprocessing"), int(about["width"])
             if width < 1:
                 raise ValueError("no width")
-            self._preprocessing = None if kept is None else dict(kept)
+            self.preprocessing = None if kept is None else dict(kept)
             return width
         except FileNotFoundError:
             return None

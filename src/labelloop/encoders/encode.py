@@ -13,19 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from labelloop.data.pillow import name_of, why_unreadable
 from labelloop.encoders.cache import FeatureCache
-from labelloop.encoders.encoder import (
-    IMAGE,
-    TEXT,
-    Encoder,
-    Loaded,
-    checked,
-    key_of,
-    name_of,
-    opened,
-    sorted_by_length,
-    why_unreadable,
-)
+from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded, checked, key_of, opened, sorted_by_length
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import Releaser, cache_folder, zeros
 from labelloop.types import Floats, RawInputs
@@ -75,7 +65,14 @@ def encode_rows(
         DataError: No row can be read, or the encoder fails or returns anything but finite numbers [N, D] with the
             same D for every row.
     """
-    keys, unreadable = _keys(raw)
+    keys: list[bytes | None] = []
+    unreadable: list[tuple[int, str]] = []
+    for row, item in enumerate(raw.items):
+        try:
+            keys.append(key_of(item))
+        except OSError as error:
+            keys.append(None)
+            unreadable.append((row, why_unreadable(item, error)))
     store = _open_cache(cache or cache_folder(), encoder)
     room = _Room(len(raw))
     kept = 0
@@ -146,25 +143,12 @@ def _encode_missing(
     return unreadable
 
 
-def _keys(raw: RawInputs) -> tuple[list[bytes | None], list[tuple[int, str]]]:
-    keys: list[bytes | None] = []
-    bad: list[tuple[int, str]] = []
-    for row, item in enumerate(raw.items):
-        try:
-            keys.append(key_of(item))
-        except OSError as error:
-            keys.append(None)
-            bad.append((row, why_unreadable(item, error)))
-    return keys, bad
-
-
 def _open_cache(root: Path, encoder: Encoder) -> FeatureCache | None:
     try:
         return FeatureCache(root, encoder)
     except OSError as error:
         warnings.warn(
-            f"features are not cached for the next run, because {root} is not writable ({error.strerror}); set the"
-            " environment variable LABELLOOP_CACHE to another folder",
+            f"{root} is not writable ({error.strerror}): features are not cached for the next run; set LABELLOOP_CACHE",
             stacklevel=3,
         )
         return None
@@ -214,22 +198,14 @@ def _call(
 
 def _warn_of_texts(raw: RawInputs, loaded: Loaded, encoder: Encoder, source: str) -> None:
     empty = [row for row, text in enumerate(raw.items) if not text.strip()]
-    if empty:
-        warnings.warn(
-            f"{source}: {len(empty)} texts are empty and all have the same features: row {some(empty)} (the first row"
-            " is 0)",
-            stacklevel=4,
-        )
-    if loaded.limit is None:
-        return
     # A word is at least one token, so these texts are certainly cut; counting tokens would read every text twice.
-    cut = [row for row, text in enumerate(raw.items) if _longer(text, loaded.limit)]
-    if cut:
-        warnings.warn(
-            f"{source}: {len(cut)} texts are longer than the {loaded.limit} tokens that encoder {encoder.name!r} reads,"
-            f" so only the beginning of each is used: row {some(cut)} (the first row is 0)",
-            stacklevel=4,
-        )
+    limit = loaded.limit
+    cut = [] if limit is None else [row for row, text in enumerate(raw.items) if _longer(text, limit)]
+    longer = f"longer than the {limit} tokens that encoder {encoder.name!r} reads, so only their beginning is used"
+    for rows, what in ((empty, "empty and all have the same features"), (cut, longer)):
+        if rows:
+            where = f"row {some(rows)} (the first row is 0)"
+            warnings.warn(f"{source}: {len(rows)} texts are {what}: {where}", stacklevel=4)
 
 
 def _longer(text: str, tokens: int) -> bool:

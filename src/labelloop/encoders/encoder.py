@@ -61,21 +61,20 @@ class Encoder:
     load: Callable[[], Loaded]
 
 
-def raw_inputs(items: Any, encoder: str = "", source: str = "the given rows", kind: str | None = None) -> RawInputs:
+def raw_inputs(items: Any, encoder: str = "", kind: str | None = None) -> RawInputs:
     """Texts or images from the caller. Strings are texts (for timm, image files); everything else is an image.
 
     Args:
         items: A list of strings, paths, bytes, Pillow images or arrays; an array of strings; or an array of images
             [n, H, W, C] in uint8.
         encoder: The name of the encoder, which may determine what a string means.
-        source: The start of every message.
         kind: What the model was trained on: if it was images, strings are files.
     """
     if isinstance(items, RawInputs):
         return items
     rows = list(items)
     if not rows:
-        raise DataError(f"{source}: there are no rows to encode")
+        raise DataError("there are no rows to encode")
     files = kind == IMAGE or encoder.startswith("timm:")
     if all(isinstance(row, str) for row in rows):
         return RawInputs(IMAGE, [Path(row) for row in rows]) if files else RawInputs(TEXT, [str(row) for row in rows])
@@ -85,7 +84,7 @@ def raw_inputs(items: Any, encoder: str = "", source: str = "the given rows", ki
             is_other = isinstance(row, np.ndarray)
             what = f"an array of {row.dtype}, shape {row.shape}" if is_other else f"of type {type(row).__name__}"
             raise UsageError(
-                f"{source}: row {number} is {what}; an encoder takes texts (str), or images as paths, bytes,"
+                f"the given rows: row {number} is {what}; an encoder takes texts (str), or images as paths, bytes,"
                 " Pillow images or uint8 arrays [H, W, C]; for numbers, leave encoder out"
             )
     return RawInputs(IMAGE, rows)
@@ -129,16 +128,6 @@ def opened(item: Any) -> Any:
         return to_rgb(image)
 
 
-def why_unreadable(item: Any, error: Exception) -> str:
-    if isinstance(item, Path) and not item.is_file():
-        return "no such file"
-    return "no image" if item == b"" else "cannot be decoded: " + " ".join(str(error).split())
-
-
-def name_of(item: Any, row: int) -> str:
-    return str(item) if isinstance(item, Path) else f"row {row}"
-
-
 def sorted_by_length(raw: RawInputs, rows: Iterable[int]) -> Sequence[int]:
     """Texts from long to short, so that batches need little padding; images in their own order."""
     return sorted(rows, key=lambda row: -len(raw.items[row])) if raw.kind == TEXT else list(rows)
@@ -169,16 +158,13 @@ def checked(found: Any, rows: Sequence[int], width: int | None, where: str) -> F
     if found.ndim != 2 or len(found) != count or not found.shape[1]:
         raise DataError(f"{where}: returned an array of shape {found.shape} for {count} rows; expected ({count}, D)")
     if width is not None and found.shape[1] != width:
-        raise DataError(
-            f"{where}: returned {found.shape[1]} numbers per row, but {width} before; every row needs the same"
-            " number, so use the same encoder"
-        )
+        raise DataError(f"{where}: returned {found.shape[1]} numbers per row, but {width} before; use the same encoder")
     with np.errstate(over="ignore"):  # reported below
         values = found.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if len(bad):
         raise DataError(
-            f"{where}: returned numbers that are NaN, infinite or too large for float32, in row"
-            f" {some(sorted(rows[position] for position in bad.tolist()))} (the first row is 0)"
+            f"{where}: returned NaN, infinite or too large numbers, in row"
+            f" {some(sorted(rows[k] for k in bad.tolist()))} (the first row is 0)"
         )
     return values

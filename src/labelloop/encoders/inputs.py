@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from labelloop.encoders import library_encoders
-from labelloop.encoders.encode import encode_rows
+from labelloop.encoders.encode import Encoded, encode_rows
 from labelloop.encoders.encoder import IMAGE, TEXT, Encoder, Loaded, to_numbers
 from labelloop.encoders.library_encoders import FORMAT, device_of, of_module, state_version
 from labelloop.errors import UsageError, nearest
@@ -35,7 +35,6 @@ LIBRARIES = {
 FORMS = "sentence-transformers:NAME, transformers:NAME, timm:NAME (a name or a folder), or module:factory of your own"
 SIZE = 512  # numbers per text
 PAIRS = (1, 2)  # words, and pairs of adjacent words
-TEXTS_AT_ONCE = 256
 ROWS = 256  # texts per call
 IMAGES = 32
 _WHAT = {TEXT: "texts", IMAGE: "images"}
@@ -126,12 +125,14 @@ def encoded_inputs(
         from labelloop.encoders.network import prepare_rows
 
         values, unreadable = prepare_rows(raw, encoder, shape)
-        about = _filled(form, encoder, None, encoder.load().preprocessing)
-        return EncodedInputs(values, about, unreadable, 0, 0, time.perf_counter() - start)
-    found = encode_rows(raw, encoder, source, width=form.width, progress=progress)
-    about = _filled(form, encoder, found.features.shape[1], found.preprocessing)
+        found = Encoded(values, unreadable, 0, 0, encoder.load().preprocessing)
+    else:
+        found = encode_rows(raw, encoder, source, width=form.width, progress=progress)
+    if not form.version:  # a trained model keeps the form it was trained with
+        width, about = None if form.trained else found.features.shape[1], dict(found.preprocessing)
+        form = replace(form, version=encoder.version, width=width, preprocessing=about)
     seconds = time.perf_counter() - start
-    return EncodedInputs(found.features, about, found.unreadable, found.from_cache, found.encoded, seconds)
+    return EncodedInputs(found.features, form, found.unreadable, found.from_cache, found.encoded, seconds)
 
 
 def save_trained(form: EncoderForm, place: str | None, weights: Any, folder: Path) -> None:
@@ -156,12 +157,6 @@ def trained_place(form: EncoderForm, folder: Path) -> str | None:
     return f"{library}:{folder.absolute()}" if form.trained and library in LIBRARIES and folder.is_dir() else None
 
 
-def _filled(form: EncoderForm, encoder: Encoder, width: int | None, preprocessing: Mapping[str, Any]) -> EncoderForm:
-    if form.version:  # a trained model keeps the form it was trained with
-        return form
-    return replace(form, version=encoder.version, width=width, preprocessing=dict(preprocessing))
-
-
 def open_words(name: str, kind: str) -> Encoder:
     if kind != TEXT:
         raise UsageError(f"encoder {name!r} counts the words of texts; for images, use transformers:NAME or timm:NAME")
@@ -174,11 +169,8 @@ def open_words(name: str, kind: str) -> Encoder:
             n_features=SIZE, ngram_range=PAIRS, alternate_sign=False, strip_accents="unicode"
         )
 
-        def encode(texts: list[Any]) -> Any:
-            return vectorizer.transform(texts)
-
         about = {"hashed": "words and pairs of neighbours", "size": SIZE}
-        return Loaded(encode, TEXTS_AT_ONCE, preprocessing=about)
+        return Loaded(vectorizer.transform, ROWS, preprocessing=about)
 
     return Encoder(name, kind, f"words {SIZE} {PAIRS}", load)
 
@@ -204,8 +196,7 @@ def _loaded(made: Any, kind: str, device: str, name: str) -> Loaded:
         return Loaded(made, rows, preprocessing={"factory": name})
     if not callable(preprocess):
         raise UsageError(
-            f"encoder {name!r} is a torch module without `preprocess`; give it a method or attribute of that name"
-            f" that turns a list of {_WHAT[kind]} into a batch for the module"
+            f"encoder {name!r} is a torch module without `preprocess`, which turns {_WHAT[kind]} into a batch; add it"
         )
     place = device_of(device)
     module, about = made.to(place).eval(), {"factory": name}
@@ -239,8 +230,7 @@ def _make(name: str, kind: str) -> tuple[Callable[..., Any], Path | None]:
     except Exception as error:  # a module may raise anything while it is imported
         raise UsageError(
             f"encoder {name!r}: cannot import {module_name!r} ({type(error).__name__}: {error}); its file must be in"
-            f" the current folder ({os.getcwd()}), installed, or on PYTHONPATH; encoders of libraries are"
-            " sentence-transformers:NAME, transformers:NAME and timm:NAME"
+            f" the current folder ({os.getcwd()}), installed, or on PYTHONPATH; other encoders are {FORMS}"
         ) from error
     factory, place = module, getattr(module, "__file__", None)
     for part in attribute.split("."):

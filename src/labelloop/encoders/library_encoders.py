@@ -80,11 +80,10 @@ def _load_transformers(
         try:
             reader = opener.from_pretrained(place, **options)
         except Exception as error:
-            lacking = "an image processor" if kind == IMAGE else "a tokenizer"
-            paths = "" if kind == IMAGE else "; in Python, pass image files as pathlib.Path"
+            lacking = "image processor" if kind == IMAGE else "tokenizer"
             raise UsageError(
-                f"encoder {name!r} has no {lacking.split(' ', 1)[1]} that can be loaded, so it cannot read {kind}s"
-                f" ({' '.join(str(error).split())[:200]}); use a model for {kind}s, or save {lacking} with it{paths}"
+                f"encoder {name!r} has no {lacking} that can be loaded, so it cannot read {kind}s"
+                f" ({' '.join(str(error).split())[:200]}); use a model for {kind}s (image files are given as Path)"
             ) from error
     if kind == TEXT:
         return _of_texts(model, reader, device)
@@ -102,8 +101,7 @@ def _model(name: str, place: str, with_weights: bool, options: dict[str, Any]) -
     drawn = [key for key in missing if "pooler" not in key]
     if drawn:
         raise UsageError(
-            f"encoder {name!r}: {len(drawn)} of its weights are missing, such as {drawn[0]}, and would be random;"
-            " use a model that was saved completely"
+            f"encoder {name!r}: {len(drawn)} of its weights are missing, such as {drawn[0]}; use a complete model"
         )
     return model, not missing
 
@@ -267,23 +265,16 @@ def from_library(name: str, place: str, library: str) -> Iterator[None]:
     except UsageError:
         raise
     except Exception as error:  # the libraries raise many kinds of errors
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         if is_folder:
             advice = f"the folder {place} has no model that {library} can load; save one there with save_pretrained"
         elif looks_like_folder:
             advice = f"there is no folder {place}"
-        elif unreachable:
-            raise UsageError(
-                f"encoder {name!r}: there is no folder {place!r} here, no model of that name has been downloaded, and"
-                f" there is no network connection to look for it ({unreachable}); give the folder of a model, or"
-                " download the model while connected"
-            ) from error
         else:
-            advice = (
-                f"there is no folder {place!r} here, and {library} found no model of that name; check the spelling and"
-                " the network, or give a folder"
-            )
-        reason = " ".join(str(error).split())[:300]
-        raise UsageError(f"encoder {name!r}: {advice} ({type(error).__name__}: {reason})") from error
+            advice = f"there is no folder {place!r} here, and {library} found no model of that name"
+            advice += "; check the spelling and the network, or give the folder of a model"
+            reason = f"no network connection to look for it: {unreachable}" if unreachable else reason
+        raise UsageError(f"encoder {name!r}: {advice} ({reason})") from error
 
 
 def why_unreachable() -> str | None:

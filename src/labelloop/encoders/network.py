@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from labelloop.encoders.encoder import TEXT, Encoder, name_of, opened, to_numbers, why_unreadable
+from labelloop.data.pillow import name_of, why_unreadable
+from labelloop.encoders.encoder import TEXT, Encoder, opened, to_numbers
 from labelloop.errors import DataError, UsageError
 from labelloop.seeds import stream
 from labelloop.types import Floats, RawInputs
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
+NOT_TRAINED = (
+    "cannot be fine-tuned; leave train_encoder out, or use a model of a library, or a module with `preprocess`"
+)
 NO_TOKEN = -1  # pads a short text
 
 AREA = (0.5, 1.0)  # the share of an image in a random view: a pretrained network knows things at their usual size
@@ -54,11 +55,7 @@ def prepare_rows(
     """
     loaded = encoder.load()
     if loaded.module is None or loaded.prepare is None:
-        raise UsageError(
-            f"encoder {encoder.name!r} cannot be fine-tuned; leave train_encoder out, or use a network:"
-            " sentence-transformers:NAME, transformers:NAME, timm:NAME, or a factory of a torch module with"
-            " `preprocess`"
-        )
+        raise UsageError(f"encoder {encoder.name!r} {NOT_TRAINED}")
     if raw.kind == TEXT:
         found = loaded.prepare(list(raw.items))
         if not isinstance(found, list):
@@ -192,10 +189,7 @@ def pretrained(encoder: str, kind: str, with_weights: bool = True) -> nn.Module:
 
     module = open_encoder(encoder, kind, "cpu", with_weights).load().module
     if module is None:
-        raise UsageError(
-            f"encoder {encoder!r} is a function, which cannot be fine-tuned; leave train_encoder out, or let the"
-            " factory return a torch module with `preprocess`"
-        )
+        raise UsageError(f"encoder {encoder!r} {NOT_TRAINED}")
     for weight in module.parameters():
         weight.requires_grad_(True)
     return module

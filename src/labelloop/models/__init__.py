@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -89,7 +88,8 @@ def as_encoder(module: nn.Module, input_shape: tuple[int, ...], name: str = "the
     first = next(chain(module.parameters(), module.buffers()), torch.empty(0))
     batch = torch.zeros(batch_shape, device=first.device)
     try:
-        with evaluating(module), torch.no_grad(), torch.random.fork_rng(devices=_cuda_devices(batch)):
+        devices = [first.device] if first.is_cuda else []
+        with evaluating(module), torch.no_grad(), torch.random.fork_rng(devices=devices):
             features = module(batch)
     except Exception as error:
         raise UsageError(f"network {name!r} does not take a batch of shape {batch_shape}: {error}") from error
@@ -128,8 +128,7 @@ def _import(name: str) -> Factory:
         found: Any = importlib.import_module(module_name)
     except Exception as error:  # a module may raise anything while it is imported
         raise UsageError(
-            f"network {name!r}: cannot import {module_name!r} ({type(error).__name__}: {error}); "
-            "is its folder on PYTHONPATH?"
+            f"network {name!r}: cannot import {module_name!r} ({type(error).__name__}: {error}); see PYTHONPATH"
         ) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -178,10 +177,6 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def _cuda_devices(x: Tensor) -> list[torch.device]:
-    return [x.device] if x.device.type == "cuda" else []
-
-
 def load_encoder(encoder: nn.Module, path: str | Path) -> tuple[str, ...]:
     """Loads a file of weights into an encoder, completely or not at all.
 
@@ -204,7 +199,7 @@ def load_encoder(encoder: nn.Module, path: str | Path) -> tuple[str, ...]:
     missing = [key for key in wanted if key not in weights and not key.endswith(".num_batches_tracked")]
     unexpected = [key for key in weights if key not in wanted]
     misshapen = [
-        f"{key} {_shape(value)} where the encoder has {_shape(wanted[key])}"
+        f"{key} {list(value.shape)} where the encoder has {list(wanted[key].shape)}"
         for key, value in weights.items()
         if key in wanted and value.shape != wanted[key].shape
     ]
@@ -212,9 +207,8 @@ def load_encoder(encoder: nn.Module, path: str | Path) -> tuple[str, ...]:
         found = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
         kinds = (f"{len(keys)} {kind}: {some(keys, _SHOWN)}" for kind, keys in found.items() if keys)
         raise DataError(
-            f"{path} does not fit {type(encoder).__name__}. Keys " + "; ".join(kinds) + ". "
-            "Choose the network, its options and the number of input channels that the file was made with, "
-            "or rename the keys in the file."
+            f"{path} does not fit {type(encoder).__name__}. Keys {'; '.join(kinds)}. Choose the network and options of"
+            " the file, or rename its keys."
         )
     encoder.load_state_dict(weights, strict=False)  # only the counters above can be missing
     return left_out
@@ -230,12 +224,11 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
         DataError: If there is no such file, or it does not hold tensors by key.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{path}: the name of a file of weights must end in one of {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
-    content = _read_safetensors(path) if suffix == ".safetensors" else _read_pickle(path)
+    content = _read(path)
     for entry in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(entry), Mapping):
             content = content[entry]
@@ -250,28 +243,18 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     return weights
 
 
-def _read_safetensors(path: Path) -> Any:
+def _read(path: Path) -> Any:
     try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{path}: cannot be read as safetensors ({error}). Is the file complete?") from error
-
-
-def _read_pickle(path: Path) -> Any:
-    try:
+        if path.suffix.lower() == ".safetensors":
+            return load_file(path)
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise DataError(
-            f"{path}: holds more than tensors, or is not a torch file. Only tensors are read, so that no code in a "
-            "file is run: save the module's state_dict() with torch.save, or better as safetensors."
+            f"{path}: holds more than tensors, or is not a torch file. Only tensors are read: save the state_dict()."
         ) from error
     except Exception as error:  # a damaged file can raise any error
         why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
-        raise DataError(f"{path}: cannot be read as a torch file ({why}). Is the file complete?") from error
-
-
-def _shape(value: Tensor) -> list[int]:
-    return list(value.shape)
+        raise DataError(f"{path}: cannot be read as {path.suffix} ({why}). Is the file complete?") from error
 
 
 class Normalise(nn.Module):

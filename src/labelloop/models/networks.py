@@ -40,9 +40,13 @@ class MLP(nn.Module):
         return x
 
 
+def _are_widths(widths: object) -> bool:
+    return isinstance(widths, list | tuple) and all(isinstance(width, int) and width > 0 for width in widths)
+
+
 def mlp(input_shape: tuple[int, ...], hidden: Sequence[int] = (256, 256), dropout: float = 0.0) -> MLP:
     """The `mlp` network for inputs of this shape."""
-    if not isinstance(hidden, list | tuple) or not all(isinstance(width, int) and width > 0 for width in hidden):
+    if not _are_widths(hidden):
         raise UsageError(f"mlp: hidden must be a list of positive whole numbers, not {hidden!r}")
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise UsageError(f"mlp: dropout must be at least 0 and below 1, not {dropout!r}")
@@ -89,11 +93,7 @@ class SmallCNN(nn.Module):
 
 def small_cnn(input_shape: tuple[int, ...], widths: Sequence[int] = (32, 64, 96, 128), stride: int = 1) -> SmallCNN:
     """The `small-cnn` network for images of this shape, at least 8 pixels high and wide (16 with stride 2)."""
-    if (
-        not isinstance(widths, list | tuple)
-        or not widths
-        or not all(isinstance(width, int) and width > 0 for width in widths)
-    ):
+    if not _are_widths(widths) or not widths:
         raise UsageError(f"small-cnn: widths must be a list of one or more positive whole numbers, not {widths!r}")
     if stride not in (1, 2):
         raise UsageError(f"small-cnn: stride must be 1 or 2, not {stride!r}")

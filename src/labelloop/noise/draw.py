@@ -84,18 +84,12 @@ def checked_matrix(matrix: ArrayLike, num_classes: int) -> NDArray[np.float64]:
         raise UsageError(f"noise matrix is not a table of numbers ({error}): give {num_classes} rows") from error
     if checked.shape != (num_classes, num_classes):
         raise UsageError(
-            f"noise matrix has shape {checked.shape}, but there are {num_classes} classes: "
-            f"give {num_classes} rows (true) of {num_classes} probabilities (noisy)"
+            f"noise matrix has shape {checked.shape}, but there are {num_classes} classes: give a row of each"
         )
     for row, entries in enumerate(checked):
-        if not np.isfinite(entries).all() or (entries < 0).any():
-            raise UsageError(
-                f"noise matrix, row {row}: every entry must be a probability, but it is {entries.tolist()}"
-            )
-        if abs(entries.sum() - 1) > 1e-6:
-            raise UsageError(
-                f"noise matrix, row {row}: sums to {entries.sum():.6g}; scale the row so that it sums to 1"
-            )
+        if not np.isfinite(entries).all() or (entries < 0).any() or abs(entries.sum() - 1) > 1e-6:
+            shown = f"it is {entries.tolist()}, which sums to {entries.sum():.6g}"
+            raise UsageError(f"noise matrix, row {row}: give probabilities that sum to 1; {shown}")
     return checked
 
 

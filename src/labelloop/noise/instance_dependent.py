@@ -102,13 +102,10 @@ def _checked_inputs(images: Any, rows: int) -> NDArray[Any]:
     inputs = np.asarray(images)
     if inputs.ndim < 2 or inputs.dtype.kind not in "biuf" or 0 in inputs.shape[1:]:
         raise DataError(
-            f"instance noise needs numbers, one row per label, but images are {inputs.dtype} of shape "
-            f"{inputs.shape}: give pixels [N, height, width, channels] or features [N, D]"
+            f"images are {inputs.dtype} of shape {inputs.shape}: give pixels [N, H, W, C] or features [N, D]"
         )
     if len(inputs) != rows:
-        raise DataError(
-            f"{rows} labels but {len(inputs)} images: give the images of exactly these rows, in their order"
-        )
+        raise DataError(f"{rows} labels but {len(inputs)} images: give those of exactly these rows, in their order")
     return inputs
 
 
@@ -118,9 +115,7 @@ def _scaling(inputs: NDArray[Any], scale: str) -> tuple[NDArray[np.float64], NDA
         raise UsageError(f"instance noise has no scale {scale!r}: {nearest(str(scale), SCALES)}")
     if scale == "unit":
         if inputs.dtype != np.uint8:
-            raise UsageError(
-                f"scale 'unit' is for uint8 pixels, but images are {inputs.dtype}: use 'raw' or 'standard'"
-            )
+            raise UsageError(f"scale 'unit' is for uint8 pixels, not {inputs.dtype}: use 'raw' or 'standard'")
         return np.array(0.0), np.array(255.0)
     if scale == "standard" and len(inputs):
         # One mean per column of a table, per channel of colour images; a single one for grey images.

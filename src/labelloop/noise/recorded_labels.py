@@ -35,8 +35,7 @@ def read_label_file(path: str | Path) -> dict[str, NDArray[np.int64]]:
         columns = {str(name): _column(value) for name, value in content.items()} if isinstance(content, dict) else None
     except Exception as error:  # a damaged pickle can fail in any way
         raise DataError(
-            f"{path}: cannot be read as a dictionary of label arrays ({error or type(error).__name__}): "
-            "download the file again, or save it as a dictionary of numpy arrays"
+            f"{path}: is no dictionary of label arrays ({error or type(error).__name__}): download it again"
         ) from error
     if columns is None:
         raise DataError(f"{path}: holds no dictionary of label arrays: save it as {{'clean_label': ..., ...}}")
@@ -113,11 +112,17 @@ def recorded(
     if len(true) != len(given):
         raise DataError(f"{path}: {len(true)} true labels but {len(given)} under {key!r}: download the file again")
     if order is not None:
-        rows = _read_order(order, len(true))
-        true, given = _in_data_order(true, rows), _in_data_order(given, rows)
+        rows = np.argsort(_read_order(order, len(true)))
+        true, given = true[rows], given[rows]
     if len(labels) > len(true):
         raise DataError(f"{path}: holds {len(true)} rows, but there are {len(labels)} labels: wrong data set?")
-    _check_same_rows(labels, true[: len(labels)], path)
+    differ = np.flatnonzero((labels != MISSING) & (labels != true[: len(labels)]))
+    if len(differ):
+        row = differ[0]
+        raise DataError(
+            f"{path}: row {row} has true label {true[row]}, but the data say {labels[row]} ({len(differ)} such rows): "
+            "the file is in another order (an '_ordered.npy' file needs order=image_order_*.npy) or of other data"
+        )
     human = checked_labels(given[: len(labels)], num_classes, what="recorded label")
     noisy = np.where(labels == MISSING, MISSING, human)
     return Noisy(labels=noisy, matrix=None, probabilities=None, rate=realised_rate(true, given))
@@ -146,19 +151,3 @@ def _read_order(path: str | Path, rows: int) -> NDArray[np.int64]:
     if order.dtype.kind not in "iu" or not np.array_equal(np.sort(order, axis=None), np.arange(rows)):
         raise DataError(f"{path}: does not name each of the rows 0..{rows - 1} once: is it the order of this data set?")
     return order.reshape(-1)
-
-
-def _in_data_order(values: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    restored = np.empty_like(values)
-    restored[order] = values
-    return restored
-
-
-def _check_same_rows(labels: NDArray[np.int64], true: NDArray[np.int64], path: str | Path) -> None:
-    differ = np.flatnonzero((labels != MISSING) & (labels != true))
-    if len(differ):
-        row = differ[0]
-        raise DataError(
-            f"{path}: row {row} has true label {true[row]}, but the data say {labels[row]} ({len(differ)} such rows): "
-            "the file is in another order (an '_ordered.npy' file needs order=image_order_*.npy) or of other data"
-        )

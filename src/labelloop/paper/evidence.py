@@ -4,41 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from labelloop.bench.tables import cell, cell_text, last, setting
 from labelloop.errors import DataError
 
-EXACT = ("epoch", "stage", "loss", "test_accuracy")  # what a repeated run must reproduce bit for bit
-ROUNDED = (
-    *("clean_accuracy", "clean_val_accuracy", "corrected_label_accuracy", "changed_labels", "good_labels_broken"),
-    *("rarest_labels_broken", "corrected_label_nll", "corrected_label_ece", "peak_memory_mib"),
-)
-DIGITS = 5
-DROPPED = ("title", "history", "rounds")
-
 Record = Mapping[str, Any]
-
-
-def compact(key: str, record: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's record in its stored form."""
-    history = record["history"]
-    columns: dict[str, Any] = {}
-    for name in (*EXACT, *ROUNDED):
-        values = [row.get(name) for row in history]
-        if any(value is not None for value in values):
-            columns[name] = values if name in EXACT else [_rounded(value) for value in values]
-    phases = sorted({phase for row in history for phase in row.get("seconds", {})})
-    columns["seconds"] = {phase: [_rounded(row["seconds"].get(phase, 0.0), 3) for row in history] for phase in phases}
-    kept = {name: value for name, value in record.items() if name not in DROPPED}
-    rounds = [
-        {"epoch": one["epoch"], "weights": [_rounded(weight) for weight in one["weights"]]}
-        for one in record.get("rounds", [])
-        if "weights" in one
-    ]
-    return {"key": key, **kept, "rounds": rounds, "history": columns}
 
 
 def expand(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,16 +49,6 @@ def read_evidence_lines(folder: Path) -> list[dict[str, Any]]:
                     f"{path}, line {number} is not a stored run: {error!r}; take that file from the repository again"
                 ) from None
     return found
-
-
-def write_evidence(path: Path, runs: Iterable[Mapping[str, Any]]) -> None:
-    """Writes compact runs to a file, sorted by key, so that a new run is one new line."""
-    lines = [json.dumps(run, allow_nan=False, ensure_ascii=False) for run in sorted(runs, key=lambda run: run["key"])]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _rounded(value: Any, digits: int = DIGITS) -> Any:
-    return round(value, digits) if isinstance(value, float) else value
 
 
 def same_numbers(one: Record, other: Record) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,17 +140,11 @@ TEST_AND_CLEAN = (
 )
 
 
-def _clean(axis: Any, records: Records, _: Styles) -> None:
-    for key, label, style in TEST_AND_CLEAN:
-        _line(axis, *curve(records, key), label, style)
-    _epochs(axis, records, "accuracy, %")
-
-
-def _clean_error(axis: Any, records: Records, _: Styles) -> None:
+def _clean(axis: Any, records: Records, _: Styles, what: str = "accuracy") -> None:
     for key, label, style in TEST_AND_CLEAN:
         epochs, mean, deviation = curve(records, key)
-        _line(axis, epochs, 100 - mean, deviation, label, style)
-    _epochs(axis, records, "error, %")
+        _line(axis, epochs, mean if what == "accuracy" else 100 - mean, deviation, label, style)
+    _epochs(axis, records, f"{what}, %")
 
 
 def _weights(axis: Any, records: Records, _: Styles) -> None:
@@ -160,12 +155,8 @@ def _weights(axis: Any, records: Records, _: Styles) -> None:
         raise UsageError("these runs have no combination weights: only the closed loop has")
     bottom = np.zeros(rounds)
     for component in range(rounds + 1):
-        height = np.array(
-            [
-                np.mean([_weight(record["rounds"][number]["weights"], component) for record in records])
-                for number in range(rounds)
-            ]
-        )
+        weights = [[_weight(each["weights"], component) for each in record["rounds"][:rounds]] for record in records]
+        height = np.mean(weights, axis=0)
         named = records[0]["rounds"][-1].get("components") or ["given label"]  # older records have no names
         name = str(named[0]) if component == 0 else f"correction {component}"
         again, colour = divmod(component, len(COLOURS))
@@ -182,15 +173,7 @@ def _weight(weights: Sequence[float], component: int) -> float:
     return weights[component] if component < len(weights) else 0.0
 
 
-def _seconds(axis: Any, methods: Records, _: Styles) -> None:
-    _bars(axis, methods, "seconds", 1, "seconds")
-
-
-def _memory(axis: Any, methods: Records, _: Styles) -> None:
-    _bars(axis, methods, "memory_mib", 0, "memory, MiB")
-
-
-def _bars(axis: Any, methods: Records, key: str, digits: int, label: str) -> None:
+def _bars(axis: Any, methods: Records, _: Styles, key: str, digits: int, label: str) -> None:
     """One bar per method, the fastest on top: its value, also as a multiple of the closed loop's."""
     ordered = sorted(methods, key=lambda method: -method["seconds"])
     ours = next((method[key] for method in methods if method["title"] == OURS), None)
@@ -272,7 +255,10 @@ PANELS: dict[str, tuple[Callable[[Any, Records, Styles], None], ...]] = {
     "dynamics": (_dynamics,),
     "accuracy": (_dynamics,),
     "clean-accuracy": (_clean,),
-    "clean-error": (_clean_error,),
+    "clean-error": (partial(_clean, what="error"),),
     "weights": (_weights,),
-    "resources": (_seconds, _memory),
+    "resources": (
+        partial(_bars, key="seconds", digits=1, label="seconds"),
+        partial(_bars, key="memory_mib", digits=0, label="memory, MiB"),
+    ),
 }

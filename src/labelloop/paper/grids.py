@@ -8,7 +8,7 @@ single rows. A result never depends on the file that asked for it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,9 @@ from labelloop.config.build import merge, read_toml
 from labelloop.errors import UsageError, nearest
 
 COMMON = "common"
-SEED = 100  # of the runs that choose settings; no table reports it
 SCALES = ("small", "full")
 ITEM_KEYS = ("place", "label", "title", "shows", "values", "note", "runs", "published")
 PROTOCOL_KEYS = ("scale", "title", "dataset", "dataset_options", "clean", "noise", "recipe", "config", "seed", "choose")
-CHOOSE_KEYS = ("noise", "rate", "noise_options")
 OF_A_PROTOCOL = ("clean", "noise_options", "dataset_options")  # what a [[runs]] entry may set
 RUN_KEYS = ("protocol", "beside", "title", "rows", *OF_A_PROTOCOL, "config", "noise", "rate", "seed", "seeds_of")
 ROW_KEYS = ("method", "like", "recipe", "config", "on", "clean_share", "candidates")
@@ -56,6 +54,11 @@ class Item:
     note: str = ""
     published: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def why(self) -> str:
+        """The note, at the end of a message."""
+        return f": {self.note}" if self.note else ""
+
     def at(self, scale: str) -> list[Part]:
         return [part for part in self.parts if part.scale == scale]
 
@@ -70,19 +73,6 @@ class Item:
         if kind not in KINDS or rate not in RATES:
             return None
         return float(numbers[len(RATES) * KINDS.index(kind) + RATES.index(rate)])
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The candidate settings of a row on one cell of a protocol, for the rule of benchmarks/choose_settings.py."""
-
-    row: str  # the method's own
-    protocol: str
-    noise: str
-    rate: float
-    candidates: list[dict[str, Any]]  # what each sets
-    experiments: list[Experiment]  # one for each
-    now: Experiment  # the row with chosen settings as the tables have it
 
 
 def paper_folder() -> Path:
@@ -120,53 +110,20 @@ def read_item(name: str, folder: Path | None = None) -> Item:
 def _item(name: str, folder: Path, common: dict[str, Any]) -> Item:
     path = folder / f"{name}.toml"
     content = read_toml(path)
-    _require(content, ITEM_KEYS, str(path))
+    require(content, ITEM_KEYS, str(path))
     parts = [_part(run, common, f"{path}, [[runs]]") for run in content.pop("runs", [])]
     if content["shows"] == "tally":  # some rows are run in fewer cells
         parts = _joined(parts)
     return Item(name=name, parts=parts, **content)
 
 
-def read_choices(folder: Path | None = None) -> list[Choice]:
-    """Every choice of settings in common.toml: a row with candidates, on a cell that a protocol names."""
-    common = read_toml((folder or paper_folder()) / f"{COMMON}.toml")
-    asked = {
-        (e.title, part.protocol)
-        for item in read_items(folder).values()
-        for part in item.parts
-        for e in part.experiments
-    }
-    choices = []
-    for name, protocol in common["protocols"].items():
-        source = f"protocol {name!r}"
-        _require(protocol, PROTOCOL_KEYS, source)
-        for cell in protocol.get("choose", []):
-            _require(cell, CHOOSE_KEYS, f"{source}, choose")
-            settings = {
-                key: value for key, value in protocol.items() if key not in ("scale", "title", "seed", "choose")
-            }
-            settings = {"config": {}} | settings | cell
-            for title, own in common["rows"].items():
-                candidates = own.get("candidates", [])
-                if not candidates or (title, name) not in asked:
-                    continue
-                row = _row(title, common["rows"], name, source, cell["noise"])
-                tried = [
-                    _experiment(title, row | {"config": merge(row["config"], each)}, settings, SEED, common["wrong"])
-                    for each in candidates
-                ]
-                now = _experiment(title, row, settings, SEED, common["wrong"])
-                choices.append(Choice(own["like"], name, cell["noise"], cell["rate"], candidates, tried, now))
-    return choices
-
-
 def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Part:
-    _require(run, RUN_KEYS, source)
+    require(run, RUN_KEYS, source)
     name = run["protocol"]
     if name not in common["protocols"]:
         raise UsageError(f"{source}: unknown protocol {name!r}; {nearest(name, common['protocols'])}")
     protocol = dict(common["protocols"][name])
-    _require(protocol, PROTOCOL_KEYS, f"protocol {name!r}")
+    require(protocol, PROTOCOL_KEYS, f"protocol {name!r}")
     protocol.pop("choose", None)
     scale, title, seeds = (protocol.pop(key) for key in ("scale", "title", "seed"))
     settings = protocol | {key: run[key] for key in OF_A_PROTOCOL if key in run}
@@ -174,10 +131,14 @@ def _part(run: Mapping[str, Any], common: Mapping[str, Any], source: str) -> Par
     wrong = common.get("wrong", {})
     noises, rates = run.get("noise", [protocol.get("noise")]), run.get("rate", [0.0])
     seeds, seeds_of = run.get("seed", seeds), run.get("seeds_of", {})
-    _require(seeds_of, tuple(run["rows"]), f"{source}, seeds_of")
+    require(seeds_of, tuple(run["rows"]), f"{source}, seeds_of")
     experiments = [
-        _experiment(
-            row, _row(row, common["rows"], name, source, noise), settings | {"noise": noise, "rate": rate}, seed, wrong
+        experiment_of(
+            row,
+            row_on(row, common["rows"], name, source, noise),
+            settings | {"noise": noise, "rate": rate},
+            seed,
+            wrong,
         )
         for row in run["rows"]
         for noise, rate, seed in itertools.product(noises, rates, seeds_of.get(row, seeds))
@@ -194,7 +155,7 @@ def _joined(parts: list[Part]) -> list[Part]:
     return list(joined.values())
 
 
-def _row(name: str, rows: Mapping[str, Any], protocol: str, source: str, noise: str) -> dict[str, Any]:
+def row_on(name: str, rows: Mapping[str, Any], protocol: str, source: str, noise: str) -> dict[str, Any]:
     """A row on a protocol: the row that it is `like` comes first, what applies only there comes last.
 
     `on."PROTOCOL NOISE"` applies to one noise of the protocol.
@@ -202,14 +163,14 @@ def _row(name: str, rows: Mapping[str, Any], protocol: str, source: str, noise: 
     if name not in rows:
         raise UsageError(f"{source}: unknown row {name!r}; {nearest(name, rows)}")
     row = dict(rows[name])
-    _require(row, ROW_KEYS, f"row {name!r}")
-    base = _row(row.pop("like"), rows, protocol, source, noise) if "like" in row else {}
+    require(row, ROW_KEYS, f"row {name!r}")
+    base = row_on(row.pop("like"), rows, protocol, source, noise) if "like" in row else {}
     there = row.pop("on", {})
     here = (there.get(protocol, {}), there.get(f"{protocol} {noise}", {}))
     return base | row | {"config": merge(base.get("config", {}), row.get("config", {}), *here)}
 
 
-def _experiment(
+def experiment_of(
     title: str, row: Mapping[str, Any], settings: Mapping[str, Any], seed: int, wrong: Mapping[str, float]
 ) -> Experiment:
     share = row.get("clean_share", 1.0)
@@ -234,8 +195,3 @@ def _experiment(
         name=title,
         seed=seed,
     )
-
-
-def _require(keys: Iterable[str], known: tuple[str, ...], source: str) -> None:
-    for key in keys:
-        require(key, known, source)

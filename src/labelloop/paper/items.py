@@ -36,6 +36,7 @@ CAPTIONS = {
     "calibration": "Calibration error of the confidence in the labels returned",
 }
 EFFICIENCY = "efficiency.json"
+NOT_MEASURED = "not measured yet: python benchmarks/efficiency.py measures it"
 ROWS_OF = {"cifar10": 50_000, "cifar100": 50_000}
 NONE_STORED = (
     "No runs are stored here: they are in evidence/ of a checkout of the repository, not in the installed package. "
@@ -102,8 +103,7 @@ def _state(item: Item, scale: str, runs: Records) -> str:
     if item.shows == "details":
         return f"{command:44} complete: a comparison of settings, nothing to run"
     if item.shows == "resources" and scale == "small":
-        measured = (evidence_folder() / EFFICIENCY).exists()
-        return f"{command:44} {'measured and stored' if measured else 'not measured yet: benchmarks/efficiency.py'}"
+        return f"{command:44} {NOT_MEASURED if _measured() is None else 'measured and stored'}"
     if not keys:
         return f"no {scale} counterpart"
     stored = len(keys & runs.keys())
@@ -193,7 +193,7 @@ def show(item: Item, scale: str, runs: Records) -> str:
     if item.shows == "resources" and scale == "small":
         return f"{item.place}: {item.title}\n\n{measured_resources(item)}"
     if not parts:
-        return f"{item.place} has no counterpart at this scale" + (f": {item.note}" if item.note else "")
+        return f"{item.place} has no counterpart at this scale{item.why}"
     blocks = [f"{item.place}: {item.title}"]
     if item.shows == "details":
         blocks.append(_details_table(item, parts))
@@ -242,10 +242,8 @@ def accuracy_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]],
         lines.append(f"| {row} | " + " | ".join(texts) + " |")
     beside = "; in brackets the paper's own, on its data and network" if published else ""
     caption = f"{part.title}. {CAPTIONS[value]}, mean ± deviation (seeds), in %{beside}{note}"
-    heads = [
-        f"{column} ({100 * np.mean(realised[column]):.0f}% wrong)" if column in realised else column
-        for column in columns
-    ]
+    wrong = {column: f" ({100 * np.mean(rates):.0f}% wrong)" for column, rates in realised.items()}
+    heads = [f"{column}{wrong.get(column, '')}" for column in columns]
     return "\n".join([caption, "", "| method | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|", *lines])
 
 
@@ -263,19 +261,21 @@ def phase_table(item: Item, part: Part, records: Sequence[Mapping[str, Any]], no
     lines += ["| phase | executions | seconds | share | paper's share |", "|---|---|---|---|---|"]
     for phase in phases:
         share = f"{100 * sum(published[phase]) / theirs:.1f}%" if phase in published else "–"
-        lines.append(
-            f"| {phase} | {times[phase]} | {totals[phase]:.1f} | {100 * totals[phase] / whole:.1f}% | {share} |"
-        )
+        spent = f"{totals[phase]:.1f} | {100 * totals[phase] / whole:.1f}%"
+        lines.append(f"| {phase} | {times[phase]} | {spent} | {share} |")
     return "\n".join(lines)
 
 
-def measured_resources(item: Item | None = None) -> str:
+def _measured() -> dict[str, Any] | None:
     """Seconds and memory of all methods on the same work, as measured here by benchmarks/efficiency.py."""
     path = evidence_folder() / EFFICIENCY
-    if not path.exists():
-        return "not measured yet: benchmarks/efficiency.py measures it"
-    record = read_json(path)
-    return _resource_table(item, record["methods"], record["caption"])
+    return read_json(path) if path.exists() else None
+
+
+def measured_resources(item: Item | None = None) -> str:
+    """The same as a table."""
+    record = _measured()
+    return NOT_MEASURED if record is None else _resource_table(item, record["methods"], record["caption"])
 
 
 def _resources_of(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -334,11 +334,10 @@ def need_panels(item: Item, scale: str) -> None:
         UsageError: With the reason, or with the command that makes it.
     """
     if item.shows == "resources" and scale == "small":
-        if not (evidence_folder() / EFFICIENCY).exists():
-            raise UsageError(f"{item.place} is not measured yet: python benchmarks/efficiency.py does it")
+        if _measured() is None:
+            raise UsageError(f"{item.place} is {NOT_MEASURED}")
     elif not item.at(scale):
-        why = f": {item.note}" if item.note else ""
-        raise UsageError(f"{item.place} has no counterpart at the {scale} scale, so nothing to draw{why}")
+        raise UsageError(f"{item.place} has no counterpart at the {scale} scale, so nothing to draw{item.why}")
 
 
 def panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, Any]]]:
@@ -357,9 +356,8 @@ def panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, An
 
 def _resource_panels(item: Item, scale: str, runs: Records) -> dict[str, list[dict[str, Any]]]:
     if scale == "small":
-        path = evidence_folder() / EFFICIENCY
-        record = read_json(path) if path.exists() else {}
-        measured = {record["caption"]: record["methods"]} if record else {}
+        record = _measured()
+        measured = {} if record is None else {record["caption"]: record["methods"]}
     else:
         what = "Training time per epoch without the test, and peak memory, mean over runs"
         measured = {f"{part.title}. {what}": _resources_of(records_of(part, runs)) for part in item.at(scale)}
@@ -389,9 +387,9 @@ def find_item(name: str) -> Item:
     if wanted in item_names():  # reading all of them takes half a second
         return read_item(wanted)
     items = read_items()
-    for item in items.values():
-        if wanted and wanted == item.label.casefold():
-            return item
+    found = next((item for item in items.values() if wanted and wanted == item.label.casefold()), None)
+    if found is not None:
+        return found
     raise UsageError(f"the paper has no {name!r}; {nearest(name, items)}")
 
 
@@ -404,8 +402,7 @@ def need_runs(item: Item, scale: str) -> None:
     if item.shows == "resources" and scale == "small":
         raise UsageError(f"{item.place} is measured at this scale, not run: python benchmarks/efficiency.py does it")
     if not has_runs(item, scale):
-        why = f": {item.note}" if item.note else ""
-        raise UsageError(f"{item.place} has nothing to run at the {scale} scale{why}")
+        raise UsageError(f"{item.place} has nothing to run at the {scale} scale{item.why}")
 
 
 def has_runs(item: Item, scale: str) -> bool:

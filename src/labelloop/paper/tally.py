@@ -56,11 +56,6 @@ class Duel:
         return "first" if self.mean > 0 else "behind"
 
 
-def test_accuracy(record: Record) -> float | None:
-    """After the last epoch."""
-    return last(record)
-
-
 def of_labels(key: str) -> Callable[[Record], float | None]:
     """A measure of the labels that a run returns; those of the last epoch if it returns no others."""
 
@@ -128,7 +123,7 @@ def compared(records: Sequence[tuple[str, str, Record]], methods: Mapping[str, s
         if record["title"] == DEFAULT_ROW
     ]
     right = of_labels("corrected_label_accuracy")
-    test = cells_of(records, test_accuracy)
+    test = cells_of(records)
     labels = cells_of([*records, *given], lambda record: record.get("given", right(record)))
     return {
         "test accuracy, all other methods": duels(test, DEFAULT_ROW, others),

@@ -96,11 +96,15 @@ def _move(partial: Path, path: Path, new: bool) -> None:
     try:
         os.link(partial, path)  # unlike a rename, fails if there is one
     except FileExistsError:
-        raise DataError(f"{path} exists and is not overwritten; move it away, or give another path") from None
+        raise _exists(path) from None
     except OSError:  # a file system without links
         if path.exists():
-            raise DataError(f"{path} exists and is not overwritten; move it away, or give another path") from None
+            raise _exists(path) from None
         partial.replace(path)
+
+
+def _exists(path: Path) -> DataError:
+    return DataError(f"{path} exists and is not overwritten; move it away, or give another path")
 
 
 def sync_folder(folder: Path) -> None:
@@ -118,15 +122,13 @@ def naming(path: Path) -> Iterator[None]:
     """Makes an error of the system name the file that was to be written, not a temporary one."""
     try:
         yield
-    except OSError as error:
+    except Exception as error:  # libraries raise their own kinds of errors
         if isinstance(error, FileNotFoundError | PermissionError) and error.filename not in (None, str(path)):
             raise  # it is about another file, which was read
         if FULL.lower() in str(error).lower():
             raise OSError(errno.ENOSPC, FULL, str(path)) from error
-        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
-    except Exception as error:  # libraries raise their own kinds of errors
-        if FULL.lower() in str(error).lower():
-            raise OSError(errno.ENOSPC, FULL, str(path)) from error
+        if isinstance(error, OSError):
+            raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
         raise
 
 
@@ -138,7 +140,7 @@ def fresh_folder(path: Path) -> Iterator[Path]:
         partial.mkdir()
         yield partial
         if os.path.lexists(path):
-            raise DataError(f"{path} exists and is not overwritten; move it away, or give another path")
+            raise _exists(path)
         partial.rename(path)
         sync_folder(path.parent)
     finally:

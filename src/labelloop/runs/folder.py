@@ -69,8 +69,7 @@ class RunFolder:
             raise DataError(f"{self.path} holds no run to resume; leave out --resume to start one")
         if holding and overwrite and (self.path / REVIEWS).exists():
             raise DataError(
-                f"{self.path} holds decisions of reviewers, which --overwrite would lose; move its {REVIEWS} away,"
-                " or give another folder"
+                f"{self.path} holds decisions of reviewers, which --overwrite would lose; move its {REVIEWS} away"
             )
         if holding and not resume and not overwrite:
             raise DataError(
@@ -96,22 +95,18 @@ class RunFolder:
         shutil.rmtree(self.checkpoint, ignore_errors=True)
         shutil.rmtree(self.path / ENCODER, ignore_errors=True)
         (self.path / UNREADABLE).unlink(missing_ok=True)
-        self._set_aside()
+        plan = self.path / PLAN
+        if plan.exists():  # the list of rows to label, which may hold the user's work
+            number = next(n for n in range(1, 10_000) if not plan.with_stem(f"{plan.stem}-{n}").exists())
+            plan.rename(plan.with_stem(f"{plan.stem}-{number}"))
+        for ending in (".json", ".png", ".svg"):
+            plan.with_suffix(f".curve{ending}").unlink(missing_ok=True)
         (self.path / PREVIEW).unlink(missing_ok=True)
         if is_report(self.path / REPORT):
             (self.path / REPORT).unlink()
         for name in reversed(OUR_FILES):  # run.json last: a folder that has one is still ours
             (self.path / name).unlink(missing_ok=True)
         unlock(self.path)
-
-    def _set_aside(self) -> None:
-        """Renames the list of rows to label, which may hold the user's work, and deletes its learning curve."""
-        plan = self.path / PLAN
-        if plan.exists():
-            number = next(n for n in range(1, 10_000) if not plan.with_stem(f"{plan.stem}-{n}").exists())
-            plan.rename(plan.with_stem(f"{plan.stem}-{number}"))
-        for ending in (".json", ".png", ".svg"):
-            plan.with_suffix(f".curve{ending}").unlink(missing_ok=True)
 
     @contextmanager
     def recording(self, record: RunRecord) -> Iterator[None]:

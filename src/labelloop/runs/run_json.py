@@ -53,12 +53,8 @@ EXPORTS = {
 
 def versions() -> dict[str, str]:
     """The versions of Python, of this package and of the numerical libraries."""
-    return {"python": platform.python_version()} | _of_libraries() | _commit()
-
-
-@cache
-def _of_libraries() -> dict[str, str]:
-    return {name: version(name) for name in ("labelloop", "torch", "numpy", "scipy", "scikit-learn")}
+    libraries = {name: version(name) for name in ("labelloop", "torch", "numpy", "scipy", "scikit-learn")}
+    return {"python": platform.python_version()} | libraries | _commit()
 
 
 @cache
@@ -147,8 +143,7 @@ def up_to_date(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: schema_version is {version!r}; is it the run.json of a run?")
     if version > SCHEMA_VERSION:
         raise DataError(
-            f"{path} was written by a newer version of LabelLoop (schema {version}; this one reads up to"
-            f" {SCHEMA_VERSION}); update LabelLoop, or run it again with this version"
+            f"{path} was written by a newer version (schema {version}, not {SCHEMA_VERSION}); update LabelLoop"
         )
     found = _from_version_1(content, path) if version == 1 else dict(content)
     config = found.get("config", {})

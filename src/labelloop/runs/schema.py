@@ -258,8 +258,7 @@ def check_targets(targets: NDArray, rows: int, classes: int, path: Path) -> None
     """Refuses soft labels of another type or shape [rows, classes]."""
     if targets.dtype.kind != "f" or targets.shape != (rows, classes):
         raise DataError(
-            f"{path}: {targets.dtype} values of shape {targets.shape}, but {rows} rows in labels.parquet of {classes}"
-            " classes; they belong to different runs, or it is damaged"
+            f"{path}: {targets.dtype} values of shape {targets.shape} for {rows} rows, {classes} classes; it is damaged"
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from labelloop.errors import DataError
 from labelloop.runs.files import read_json, read_parquet
-from labelloop.runs.folder import OUR_FILES, check_holds, read_metrics
+from labelloop.runs.folder import METRICS, OUR_FILES, check_holds, read_metrics
 from labelloop.runs.labels import as_now
 from labelloop.runs.manifest import MANIFEST, checked
 from labelloop.runs.result_files import PREVIEW, Preview, read_preview
@@ -21,6 +22,7 @@ from labelloop.runs.schema import check_labels
 from labelloop.trust import load_array
 from labelloop.types import MISSING, Floats, Labels
 
+T = TypeVar("T")
 COLUMNS = ("id", "given_label", "corrected_label", "corrected_confidence", "verified", "label_score")
 
 UNFINISHED = {
@@ -110,7 +112,11 @@ def survey(folder: Path) -> Survey:
     record = _record(folder, missing)
     labels = _labels(folder, missing)
     targets = _targets(folder, labels, missing)
-    return Survey(folder, record, _metrics(folder, missing), labels, targets, _preview(folder, missing), tuple(missing))
+    metrics = _read(lambda: read_metrics(folder), METRICS, "the epochs are unknown", missing) or []
+    preview, lost = None, "rows are shown without their texts, values or images"
+    if (folder / PREVIEW).exists() or (folder / "labels.parquet").exists():
+        preview = _read(lambda: read_preview(folder), PREVIEW, lost, missing)
+    return Survey(folder, record, metrics, labels, targets, preview, tuple(missing))
 
 
 def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
@@ -139,39 +145,36 @@ def _record(folder: Path, missing: list[str]) -> dict[str, Any]:
     return found
 
 
-def _metrics(folder: Path, missing: list[str]) -> list[dict[str, Any]]:
+def _read(read: Callable[[], T], name: str, lost: str, missing: list[str]) -> T | None:
+    """What is read, or None; `missing` then says what is lost."""
     try:
-        return read_metrics(folder)
-    except (DataError, ValueError) as error:
-        missing.append(f"the record of the epochs cannot be read: {error}")
-        return []
+        return read()
+    except FileNotFoundError:
+        missing.append(f"{name} is missing: {lost}")
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        missing.append(f"{name} is damaged ({error}): {lost}")
+    return None
 
 
 def _labels(folder: Path, missing: list[str]) -> pa.Table | None:
-    try:
+    def read() -> pa.Table:
         table = read_parquet(checked(folder, "labels.parquet"))
         check_labels(table, folder / "labels.parquet", complete=False)
-        table = as_now(table)
-    except FileNotFoundError:
-        missing.append("labels.parquet is missing: nothing is known about single rows yet")
-        return None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        missing.append(f"labels.parquet is damaged ({error}): nothing is known about single rows")
-        return None
-    lacking = [name for name in COLUMNS if name not in table.column_names]
+        return as_now(table)
+
+    table = _read(read, "labels.parquet", "nothing is known about single rows", missing)
+    lacking = [] if table is None else [name for name in COLUMNS if name not in table.column_names]
     if lacking:
         missing.append(f"labels.parquet has no column {', '.join(lacking)}: an older version wrote it")
     return table
 
 
 def _targets(folder: Path, labels: pa.Table | None, missing: list[str]) -> Floats | None:
-    try:
-        targets = load_array(checked(folder, "targets.npy"), mapped=True)
-    except FileNotFoundError:
-        missing.append("targets.npy is missing: the noise matrix is unknown")
-        return None
-    except (OSError, ValueError, EOFError) as error:
-        missing.append(f"targets.npy is damaged ({error}): the noise matrix is unknown")
+    def read() -> Floats:
+        return load_array(checked(folder, "targets.npy"), mapped=True)
+
+    targets = _read(read, "targets.npy", "the noise matrix is unknown", missing)
+    if targets is None:
         return None
     if targets.ndim != 2 or targets.dtype.kind != "f" or not targets.shape[1]:
         missing.append(f"targets.npy holds no soft labels but {targets.dtype} values of shape {targets.shape}")
@@ -182,14 +185,3 @@ def _targets(folder: Path, labels: pa.Table | None, missing: list[str]) -> Float
         )
         return None
     return targets
-
-
-def _preview(folder: Path, missing: list[str]) -> Preview | None:
-    try:
-        return read_preview(folder)
-    except FileNotFoundError:
-        if (folder / "labels.parquet").exists():
-            missing.append(f"{PREVIEW} is missing: rows are shown without their texts, values or images")
-    except (pa.ArrowException, OSError, ValueError) as error:
-        missing.append(f"{PREVIEW} is damaged ({error}): rows are shown without their texts, values or images")
-    return None

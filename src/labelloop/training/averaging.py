@@ -60,14 +60,17 @@ def _unpacked(packed: dict[str, Any], arrays: list[np.ndarray]) -> Any:
     return tuple(inner) if kind == "tuple" else inner
 
 
-def to_arrays(name: str, part: torch.nn.Module | torch.optim.Optimizer) -> dict[str, np.ndarray]:
+def tensors_of(name: str, part: torch.nn.Module | torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     """Every tensor of the part's state, with names that begin with `name`."""
-    if isinstance(part, torch.nn.Module):
-        tensors = part.state_dict()
-    else:
-        state = part.state_dict()["state"]
-        tensors = {f"{index}/{key}": value for index, entry in state.items() for key, value in entry.items()}
-    return {f"{name}/{key}": value.detach().cpu().numpy() for key, value in tensors.items()}
+    state = part.state_dict()
+    if not isinstance(part, torch.nn.Module):
+        state = {f"{index}/{key}": value for index, entry in state["state"].items() for key, value in entry.items()}
+    return {f"{name}/{key}": value for key, value in state.items() if isinstance(value, torch.Tensor)}
+
+
+def to_arrays(name: str, part: torch.nn.Module | torch.optim.Optimizer) -> dict[str, np.ndarray]:
+    """The same as arrays."""
+    return {key: value.detach().cpu().numpy() for key, value in tensors_of(name, part).items()}
 
 
 def from_arrays(name: str, part: torch.nn.Module | torch.optim.Optimizer, arrays: dict[str, np.ndarray]) -> None:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 def input_shape(rows: Rows) -> tuple[int, ...]:
     """The shape of one input as the network sees it: (D,) or (C, H, W)."""
-    return tuple(_fetch(rows.inputs, rows.index[:1])[0].shape)
+    if isinstance(rows.inputs, np.ndarray):
+        return tuple(_from_array(rows.inputs[rows.index[:1]], None)[0].shape)
+    return tuple(torch.as_tensor(_first(rows.inputs[int(rows.index[0])])).shape)
 
 
 def is_images(rows: Rows) -> bool:
@@ -100,13 +102,6 @@ def _read_into_shared(
     )
     for place, rows in zip(loader, index, strict=True):
         yield memory[place, : len(rows)].clone()
-
-
-def _fetch(inputs: Any, index: Labels) -> torch.Tensor:
-    if isinstance(inputs, np.ndarray):
-        return _from_array(inputs[index], None)
-    dataset = _FirstOf(inputs)
-    return torch.stack([torch.as_tensor(dataset[int(i)]) for i in index])
 
 
 def _from_array(x: np.ndarray, augment: Augment | None) -> torch.Tensor:

@@ -27,7 +27,7 @@ from safetensors.torch import save as save_tensors
 from labelloop.errors import DataError
 from labelloop.large_arrays import by_chunks, is_on_disk, row_chunks
 from labelloop.runs.files import read_json, write_atomically, write_json
-from labelloop.training.averaging import WeightAverage
+from labelloop.training.averaging import WeightAverage, tensors_of
 from labelloop.trust import file_in, inside, load_array
 
 ADVICE = "restore it from a copy, or start again in another folder (nothing was changed)"
@@ -105,12 +105,7 @@ def write_checkpoint(
         for key in sorted(large):
             written = {name: entry for name, entry in state["files"].items() if name.startswith(f"{start}-{key}-")}
             files |= written or large_file(folder, f"{start}-{key}", entry_arrays[key], {})
-    content = {
-        "epoch": epoch,
-        "files": files,
-        "optimizer": settings,
-        "values": values,
-    }
+    content = {"epoch": epoch, "files": files, "optimizer": settings, "values": values}
     content["sha256"] = _sum(content)
     write_atomically(folder / "state.json", lambda p: p.write_text(json.dumps(content), encoding="utf-8"))
     for old in folder.iterdir():  # of the epoch before, or left by a process that was killed
@@ -131,16 +126,14 @@ def packed(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, arrays: dict[str, np.ndarray]
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """All of these as tensors by name, and the part of the optimiser's state that goes into JSON."""
-    tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
+    tensors = tensors_of("model", model)
     tensors |= {f"array/{name}": torch.from_numpy(value) for name, value in arrays.items()}
+    tensors |= tensors_of("optimizer", optimizer)
     groups = optimizer.state_dict()
     scalars: dict[str, dict[str, Any]] = {}
     for index, entry in groups["state"].items():
-        for name, value in entry.items():
-            if isinstance(value, torch.Tensor):
-                tensors[f"optimizer/{index}/{name}"] = value
-            else:
-                scalars.setdefault(str(index), {})[name] = value
+        if others := {name: value for name, value in entry.items() if not isinstance(value, torch.Tensor)}:
+            scalars[str(index)] = others
     return tensors, {"param_groups": groups["param_groups"], "scalars": scalars}
 
 
@@ -214,17 +207,25 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, Any
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def read_tensors(path: Path, expected: dict[str, Any]) -> dict[str, torch.Tensor]:
+def read_tensors(path: Path, expected: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Reads a file of tensors, and refuses it if its size or checksum differs."""
+    content = _found(path).read_bytes()
+    _check_sum(path, len(content), hashlib.sha256(content).hexdigest(), expected)
+    return load_tensors(content)
+
+
+def _found(path: Path) -> Path:
     try:
-        content = file_in(path.parent, path.name).read_bytes()
+        return file_in(path.parent, path.name)
     except FileNotFoundError:
         raise DataError(f"{path} is missing from the checkpoint; {ADVICE}") from None
-    if len(content) != expected["bytes"]:
-        raise DataError(f"{path} is truncated: {len(content)} of {expected['bytes']} bytes; {ADVICE}")
-    if hashlib.sha256(content).hexdigest() != expected["sha256"]:
+
+
+def _check_sum(path: Path, size: int, digest: str, expected: Mapping[str, Any]) -> None:
+    if size != expected["bytes"]:
+        raise DataError(f"{path} is truncated: {size} of {expected['bytes']} bytes; {ADVICE}")
+    if digest != expected["sha256"]:
         raise DataError(f"{path} is damaged: its checksum differs from the one written; {ADVICE}")
-    return load_tensors(content)
 
 
 def large_file(folder: Path, key: str, array: NDArray, written: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,14 +246,12 @@ def large_file(folder: Path, key: str, array: NDArray, written: Mapping[str, Any
 
 def read_large(path: Path, expected: Mapping[str, Any]) -> NDArray:
     """Reads an array back, and refuses it if its size or checksum differs."""
+    place = _found(path)
     try:
-        stored = load_array(file_in(path.parent, path.name), mapped=True)
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing from the checkpoint; {ADVICE}") from None
+        stored = load_array(place, mapped=True)
     except ValueError as error:
         raise DataError(f"{path} is damaged ({error}); {ADVICE}") from None
-    if stored.nbytes != expected["bytes"] or _digest(stored) != expected["sha256"]:
-        raise DataError(f"{path} is damaged: its checksum differs from the one written; {ADVICE}")
+    _check_sum(path, stored.nbytes, _digest(stored), expected)
     return by_chunks(lambda rows: stored[rows], stored.shape, stored.dtype)
 
 

@@ -116,9 +116,8 @@ def _network(
     optimizer = new_optimizer(model, config)
     average = WeightAverage(model, optimizer, config.average_weights)
     with torch.random.fork_rng(devices=[]):
-        for epoch in runtime.counted(
-            config.epochs if len(rows) else 0, f"cross-fitted network {k + 1} of {folds.count}"
-        ):
+        epochs = config.epochs if len(rows) else 0
+        for epoch in runtime.counted(epochs, f"cross-fitted network {k + 1} of {folds.count}"):
             train_epoch(model, rows, targets, targets, 0.0, optimizer, config, runtime, epoch)
     return average.model
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from labelloop.errors import DataError, some
 from labelloop.large_arrays import Releaser, release, row_chunks, zeros
-from labelloop.models import TwoHeadClassifier, evaluating
+from labelloop.models import Outputs, TwoHeadClassifier, evaluating
 from labelloop.seeds import integer, stream
 from labelloop.training.batches import in_batches, rank_batches, read_batches
 from labelloop.training.setup import seed_torch, set_learning_rate
@@ -24,7 +24,6 @@ from labelloop.types import Extracted, Floats, Problem, Rows
 
 if TYPE_CHECKING:
     from labelloop.config.base import TrainingConfig
-    from labelloop.models import Outputs, TwoHeadClassifier
     from labelloop.training.runtime import Runtime
 
 ALL = slice(None)

@@ -316,7 +316,7 @@ def join(asked: int | None = None, environ: Mapping[str, str] | None = None) -> 
         if not found.is_first:
             raise ElsewhereError("another number of processes was asked for")
         raise UsageError(
-            f"{_processes(asked)} asked for, but {found.count} {'takes' if found.count == 1 else 'take'} part"
+            f"processes asked for: {asked}, taking part: {found.count}"
             f"{_traces(environ) if found.count == 1 else ''}; {HOW.format(asked)}"
         )
     if found.count > 1 and not _is_connected():
@@ -376,10 +376,6 @@ def _traces(environ: Mapping[str, str]) -> str:
     if (_number(environ, "SLURM_NTASKS") or 1) > 1:
         return f" (SLURM has {environ['SLURM_NTASKS']} tasks here: `srun` before the command starts them)"
     return ""
-
-
-def _processes(count: int) -> str:
-    return "1 process was" if count == 1 else f"{count} processes were"
 
 
 def _here(environ: Mapping[str, str], rank: str, count: str) -> tuple[int, int]:

@@ -40,6 +40,7 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 T = TypeVar("T")
+ADVICE = "lower learning_rate, or check the scale of the inputs"
 
 
 class Runtime:
@@ -185,18 +186,12 @@ class Runtime:
     def check_loss(self, loss: float, epoch: int) -> None:
         """Raises an error if the loss is not finite."""
         if not math.isfinite(loss):
-            raise DataError(
-                f"training broke down: the loss of epoch {epoch} is {loss}; lower learning_rate, or check the scale "
-                "of the inputs"
-            )
+            raise DataError(f"training broke down: the loss of epoch {epoch} is {loss}; {ADVICE}")
 
     def check_outputs(self, epoch: int, *outputs: Floats) -> None:
         """The same for the outputs of a network after an epoch, before anything is learnt from them."""
         if not all(np.isfinite(each).all() for each in outputs):
-            raise DataError(
-                f"training broke down: after epoch {epoch} the outputs of the network are not finite; lower "
-                "learning_rate, or check the scale of the inputs"
-            )
+            raise DataError(f"training broke down: after epoch {epoch} the network's outputs are not finite; {ADVICE}")
 
     def record(
         self,
@@ -225,9 +220,7 @@ class Runtime:
                 row["test_accuracy"] = accuracy(logits.argmax(axis=1), self._truth.test.clean_labels)
                 clean = extract(model, problem.clean, self).logits if len(problem.clean) else np.empty((0, 1))
                 predicted, labels = clean.argmax(axis=1), problem.clean.clean_labels
-                row["clean_accuracy"] = accuracy(
-                    predicted, labels
-                )  # not a fair test for methods that train on these rows
+                row["clean_accuracy"] = accuracy(predicted, labels)  # not a fair test for methods that train on these
                 if held_out is not None:
                     row["clean_val_accuracy"] = accuracy(predicted[held_out], labels[held_out])
             if self._truth.train_labels is not None:

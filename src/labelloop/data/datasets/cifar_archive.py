@@ -48,6 +48,11 @@ class Variant:
     label_column: str
     hub_name: str
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What the archive holds."""
+        return (*self.train_files, self.test_file, self.meta_file)
+
 
 CIFAR10 = Variant(
     name="cifar10",
@@ -105,10 +110,9 @@ def concatenated(parts: list[Split]) -> Split:
 
 def read_folder(folder: Path, variant: Variant) -> Cifar:
     """Reads the unpacked archive."""
-    wanted = (*variant.train_files, variant.test_file, variant.meta_file)
-    present = [name for name in wanted if (folder / name).is_file()]
+    present = [name for name in variant.files if (folder / name).is_file()]
     _check_complete(present, variant, folder)
-    return _parse({name: (folder / name).read_bytes() for name in wanted}, variant, folder)
+    return _parse({name: (folder / name).read_bytes() for name in present}, variant, folder)
 
 
 def read_archive(archive: Path, variant: Variant, verify: bool = True) -> Cifar:
@@ -121,21 +125,16 @@ def read_archive(archive: Path, variant: Variant, verify: bool = True) -> Cifar:
     """
     if verify:
         _check_md5(archive, variant)
-    wanted = (*variant.train_files, variant.test_file, variant.meta_file)
     contents: dict[str, bytes] = {}
     try:
-        with tarfile.open(
-            archive, "r|gz"
-        ) as members:  # one pass: looking up a member would decompress everything twice
+        with tarfile.open(archive, "r|gz") as members:  # one pass: looking up a member would decompress all twice
             for member in members:
                 folder, _, name = member.name.removeprefix("./").rpartition("/")
-                file = members.extractfile(member) if name in wanted and folder == variant.folder else None
+                file = members.extractfile(member) if name in variant.files and folder == variant.folder else None
                 if file is not None:
                     contents[name] = file.read()
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{archive}: cannot be unpacked ({error}): it is damaged or cut off, download it again"
-        ) from error
+        raise DataError(f"{archive}: cannot be unpacked ({error}): download it again") from error
     _check_complete(list(contents), variant, archive)
     return _parse(contents, variant, archive)
 
@@ -145,19 +144,17 @@ def _check_md5(archive: Path, variant: Variant) -> None:
         found = hashlib.file_digest(file, "md5").hexdigest()
     if found != variant.md5:
         raise DataError(
-            f"{archive}: its md5 is {found}, but the published {variant.archive} has {variant.md5}"
-            f" ({archive.stat().st_size} bytes are here): it is cut off, damaged or another file, download it again; or"
-            " give verify=False if you packed it yourself"
+            f"{archive}: its md5 is {found}, not {variant.md5} as published: it is damaged or another file; download it"
+            " again, or give verify=False if you packed it yourself"
         )
 
 
 def _check_complete(present: list[str], variant: Variant, source: Path) -> None:
-    wanted = (*variant.train_files, variant.test_file, variant.meta_file)
-    absent = [name for name in wanted if name not in present]
+    absent = [name for name in variant.files if name not in present]
     if absent:
         raise DataError(
             f"{source}: has no {some(absent)}, so it is not the python version of {variant.name} (the folder"
-            f" {variant.folder} with {', '.join(wanted)}): unpack or download it again"
+            f" {variant.folder} with {', '.join(variant.files)}): unpack or download it again"
         )
 
 
@@ -167,10 +164,7 @@ def _parse(contents: dict[str, bytes], variant: Variant, source: Path) -> Cifar:
     meta = _unpickled(contents[variant.meta_file], f"{source}: {variant.meta_file}")
     names = meta.get(variant.names_key)
     if not isinstance(names, list) or len(names) != variant.num_classes:
-        raise DataError(
-            f"{source}: {variant.meta_file} has no {variant.names_key.decode()!r} of {variant.num_classes} classes:"
-            " download it again"
-        )
+        raise DataError(f"{source}: {variant.meta_file} does not name {variant.num_classes} classes: download it again")
     class_names = tuple(name.decode() if isinstance(name, bytes) else str(name) for name in names)
     return Cifar(train, test, class_names)
 
@@ -204,10 +198,7 @@ def _unpickled(content: bytes, source: str) -> dict[bytes, Any]:
         if isinstance(loaded, dict):
             loaded = {k: v.numbers() if isinstance(v, PickledArray) else v for k, v in loaded.items()}
     except Exception as error:  # a damaged pickle can fail in any way
-        raise DataError(
-            f"{source}: cannot be read ({error or type(error).__name__}): it is damaged or not the published file,"
-            " download it again"
-        ) from error
+        raise DataError(f"{source}: cannot be read ({error or type(error).__name__}): download it again") from error
     if not isinstance(loaded, dict):
         raise DataError(f"{source}: does not hold a dictionary: it is not the published file, download it again")
     return loaded

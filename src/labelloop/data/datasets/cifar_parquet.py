@@ -7,7 +7,8 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from labelloop.data.datasets.cifar_archive import SIZE, Cifar, Split, Variant, concatenated
-from labelloop.data.pillow import decode_all, need_pillow
-from labelloop.errors import DataError, UsageError, some
+from labelloop.data.pillow import decode_all, need_pillow, needing
+from labelloop.errors import DataError, some
 from labelloop.large_arrays import cache_folder
 
 VERSION = "1"  # version of the decoding
@@ -80,7 +81,8 @@ def read_parquet(folder: Path, variant: Variant, limit: int | None = None) -> Ci
     train_files, test_files = _files(folder, "train"), _files(folder, "test")
     for files, split in ((train_files, "train"), (test_files, "test")):
         _check_complete(files, split, folder)
-    names = _names(train_files[0], variant)
+    with _opened(train_files[0]) as first:
+        names = _class_names(first.schema_arrow.metadata, variant)
     about = (variant.name, variant.label_column)
     train = decoded_once(train_files, (*about, limit), lambda: _read(train_files, variant, limit))
     test = decoded_once(test_files, about, lambda: _read(test_files, variant, None))
@@ -96,40 +98,34 @@ def _check_complete(files: list[Path], split: str, folder: Path) -> None:
         raise DataError(f"{folder}: has no {split}-*.parquet: download it again")
     named = re.search(r"-of-(\d+)\.parquet$", files[0].name)
     if named and int(named[1]) != len(files):
-        raise DataError(
-            f"{folder}: only {len(files)} of {int(named[1])} {split} files found ({some(f.name for f in files)}):"
-            " download the others"
-        )
+        raise DataError(f"{folder}: only {len(files)} of {int(named[1])} {split} files found: download the others")
 
 
-def _names(path: Path, variant: Variant) -> tuple[str, ...]:
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A Parquet file; an error in reading it says to download it again."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return _class_names(pq.read_schema(path).metadata, variant)
+        with pq.ParquetFile(path) as file:
+            yield file
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise DataError(f"{path}: cannot be read as Parquet ({error}): download it again") from error
 
 
 def _read(files: list[Path], variant: Variant, limit: int | None) -> Split:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     parts: list[Split] = []
     rows = 0
     for path in files:
-        try:
-            with pq.ParquetFile(path) as file:
-                columns = _columns(file.schema_arrow.names, variant, path)
-                for batch in file.iter_batches(ROWS_AT_A_TIME, columns=columns):
-                    if limit is not None and rows >= limit:
-                        break
-                    batch = batch.slice(0, None if limit is None else limit - rows)
-                    parts.append(_part(batch, variant, path, rows))
-                    rows += len(batch)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise DataError(f"{path}: cannot be read as Parquet ({error}): download it again") from error
+        with _opened(path) as file:
+            columns = _columns(file.schema_arrow.names, variant, path)
+            for batch in file.iter_batches(ROWS_AT_A_TIME, columns=columns):
+                if limit is not None and rows >= limit:
+                    break
+                batch = batch.slice(0, None if limit is None else limit - rows)
+                parts.append(_part(batch, variant, path, rows))
+                rows += len(batch)
     if not parts:
         raise DataError(f"{files[0]}: has no rows: download it again")
     return concatenated(parts)
@@ -149,15 +145,9 @@ def _part(batch: Any, variant: Variant, path: Path, first_row: int) -> Split:
     try:
         encoded = batch.column(IMAGE_COLUMN).field("bytes").to_pylist()
     except (AttributeError, KeyError) as error:
-        raise DataError(
-            f"{path}: column {IMAGE_COLUMN!r} is {batch.column(IMAGE_COLUMN).type}, not a struct with the 'bytes' of an"
-            " image: use the hub's own files"
-        ) from error
-    return Split(decode_all(encoded, SIZE, str(path), first_row), _numbers(batch, variant.label_column))
-
-
-def _numbers(batch: Any, column: str) -> np.ndarray:
-    return batch.column(column).to_numpy(zero_copy_only=False)
+        raise DataError(f"{path}: column {IMAGE_COLUMN!r} has no 'bytes' of images: use the hub's own files") from error
+    labels = batch.column(variant.label_column).to_numpy(zero_copy_only=False)
+    return Split(decode_all(encoded, SIZE, str(path), first_row), labels)
 
 
 def _class_names(metadata: dict[bytes, bytes] | None, variant: Variant) -> tuple[str, ...]:
@@ -178,13 +168,8 @@ def read_hub(variant: Variant, limit: int | None = None) -> Cifar:
         limit: Decode only the first training rows.
     """
     need_pillow(f"{variant.name}: decoding its images")
-    try:
+    with needing("hub", f"{variant.name}: without root=, reading from the hub"):
         datasets: Any = import_module("datasets")
-    except ImportError as error:
-        raise UsageError(
-            f"{variant.name}: reading from the hub needs the `datasets` library: install it with pip install"
-            " 'labelloop[hub]', or give root=, the folder where the data are"
-        ) from error
     try:
         splits = [datasets.load_dataset(variant.hub_name, split=split) for split in ("train", "test")]
     except Exception as error:  # without a network every layer below raises its own kind of error

@@ -137,8 +137,8 @@ def _check_disjoint(keys: dict[str, list[str]], folder: Path) -> None:
             both = sorted(set(keys[first]) & set(keys[second]))
             if both:
                 raise DataError(
-                    f"{folder}: {len(both)} images are in both {first}_key_list.txt and {second}_key_list.txt:"
-                    f" {some(both)}; remove them from one, or accuracies would be too high"
+                    f"{folder}: {len(both)} images are in the key lists of both {first} and {second}: {some(both)};"
+                    " remove them from one"
                 )
 
 

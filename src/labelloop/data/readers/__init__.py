@@ -14,20 +14,14 @@ from labelloop.data.readers.array_file import read_npy, read_npz
 from labelloop.data.readers.arrow_file import PARTS, parts_of
 from labelloop.data.readers.clean_file import join_clean_file
 from labelloop.data.readers.column_file import FRAME, read_column_file, read_frame, read_hub
-from labelloop.data.readers.csv_file import ending_of
+from labelloop.data.readers.csv_file import check_file, ending_of
 from labelloop.data.readers.hub import MARKS, PREFIX
 from labelloop.data.readers.image_tree import METADATA, read_image_tree, read_metadata
 from labelloop.data.table import Table
 from labelloop.errors import DataError, UsageError
 
 KINDS: dict[str, Callable[[Path, ReadOptions], Table]] = {
-    "csv": read_column_file,
-    "tsv": read_column_file,
-    "parquet": read_column_file,
-    PARTS: read_column_file,
-    "jsonl": read_column_file,
-    "json": read_column_file,
-    "xlsx": read_column_file,
+    **dict.fromkeys(("csv", "tsv", "parquet", PARTS, "jsonl", "json", "xlsx"), read_column_file),
     "npz": read_npz,
     "npy": read_npy,
     "image-folder": read_image_tree,
@@ -52,13 +46,10 @@ def read_table(path: Any, options: ReadOptions | None = None) -> Table:
         DataError: The file cannot be used; the message names the file and the column, line or row.
     """
     options = ReadOptions() if options is None else options
-    if is_frame(path):
-        _check_options(Path(FRAME), "frame", options)
-        table = replace(read_frame(path, options), markers=options.markers)
-    else:
-        kind = kind_of(Path(path))
-        _check_options(Path(path), kind, options)
-        table = replace(KINDS[kind](Path(path), options), markers=options.markers)
+    place, kind = (Path(FRAME), "frame") if is_frame(path) else (Path(path), kind_of(Path(path)))
+    _check_options(place, kind, options)
+    table = read_frame(path, options) if kind == "frame" else KINDS[kind](place, options)
+    table = replace(table, markers=options.markers)
     if options.clean_file is not None:
         table = join_clean_file(table, options.clean_file)
     schema = table.schema_summary
@@ -81,10 +72,7 @@ def kind_of(path: Path) -> str:
     if kind not in KINDS or "-" in kind:
         formats = ", ".join(f".{name}" for name in KINDS if "-" not in name)
         raise DataError(f"{path}: cannot read {path.suffix or 'a name without an extension'!r}; known: {formats}")
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty")
+    check_file(path)
     return kind
 
 
@@ -106,10 +94,7 @@ def _check_options(path: Path, kind: str, options: ReadOptions) -> None:
         if options.file_name_column:
             raise UsageError(f"{path}: file_name_column makes images the inputs; leave text_columns out")
         if options.encoder is not None and len(options.text_columns) > 1:
-            raise UsageError(
-                f"{path}: an encoder reads one column of texts, not {len(options.text_columns)}; name one with"
-                " text_columns (the words of other columns of texts count without being named)"
-            )
+            raise UsageError(f"{path}: an encoder reads one column of texts; name one with text_columns")
         if kind in ("npz", "npy", "image-folder", "metadata-folder"):
             raise UsageError(f"{path}: text_columns are columns of a table: .csv, .tsv, .parquet or .jsonl")
     if options.clean_folder is not None and kind != "image-folder":

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_columns
-from labelloop.data.columns import LeftOut, SchemaSummary, Use, names_of_array
+from labelloop.data.columns import LeftOut, SchemaSummary, Use, names_of_array, the_one
 from labelloop.data.options import ReadOptions, origin_of
 from labelloop.data.questions import ask_about_markers
 from labelloop.data.table import Table, from_arrays
@@ -52,8 +52,7 @@ def read_npz(path: Path, options: ReadOptions) -> Table:
             )
         if options.labels_required and label_key is None and clean_key is None:
             raise DataError(
-                f"{path}: no labels; expected one of {', '.join(LABEL_KEYS)} (given) or {', '.join(CLEAN_KEYS)}"
-                f" (clean), found {', '.join(archive.files)}"
+                f"{path}: no labels; expected {', '.join(LABEL_KEYS + CLEAN_KEYS)}, found {', '.join(archive.files)}"
             )
         inputs, class_names = archive_member(path, archive, input_key), arrays.get(arrays.find(None, ("class_names",)))
         said: dict[str, Any] = {"embedding_column": input_key, "split_column": split_key}
@@ -123,10 +122,7 @@ class _Archive:
         keys = self.archive.files
         if asked is not None and asked not in keys:
             raise DataError(f"{self.path}: no array {asked!r}; {nearest(asked, keys)}")
-        found = [asked] if asked is not None else [key for key in keys if key in guesses]
-        if len(found) > 1:
-            raise DataError(f"{self.path}: {' and '.join(found)} could both be meant; say which with {argument}")
-        return found[0] if found else None
+        return asked or the_one([key for key in keys if key in guesses], argument, self.path)
 
     def get(self, key: str | None) -> NDArray | None:
         return None if key is None else archive_member(self.path, self.archive, key)
@@ -171,8 +167,7 @@ def _load(file: BinaryIO, path: Path, large: bool = False) -> Any:
         return np.load(file, allow_pickle=False)
     except (ValueError, OSError, *NO_ARCHIVE) as error:
         raise DataError(
-            f"{path}: cannot be read as arrays ({error}); write it with np.save or np.savez, text labels as an array"
-            " of dtype str and not of objects"
+            f"{path}: cannot be read as arrays ({error}); write it with np.save or np.savez, without objects"
         ) from error
 
 
@@ -181,7 +176,7 @@ def archive_member(path: Path, archive: Any, key: str) -> NDArray:
         return _in_chunks(archive, key)
     except (ValueError, OSError, *NO_ARCHIVE) as error:
         raise DataError(
-            f"{path}: array {key!r} cannot be read ({error}); save text labels as an array of dtype str, not of objects"
+            f"{path}: array {key!r} cannot be read ({error}); write it without objects, text as dtype str"
         ) from error
 
 

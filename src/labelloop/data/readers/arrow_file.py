@@ -13,8 +13,9 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelloop.data.frames import in_text, plain_columns
+from labelloop.data.frames import check_names, in_text, plain_columns
+from labelloop.data.pillow import needing
 from labelloop.data.readers import csv_file
-from labelloop.errors import DataError, UsageError, some
+from labelloop.errors import DataError
 from labelloop.large_arrays import current_limit, is_large, keep_track
 from labelloop.trust import TooLarge, check_growth, check_parquet
 
@@ -68,7 +70,7 @@ def column_names(path: Path) -> list[str]:
 def read_parquet(path: Path) -> pa.Table:
     """All columns of a file, or of the parts of a folder one after the other; categorical ones as plain values."""
     parts = parts_of(path)
-    try:
+    with _as_parquet(path):
         metadata = [pq.read_metadata(part) for part in parts]
         for part, about in zip(parts, metadata, strict=True):
             check_parquet(part, about)
@@ -76,20 +78,25 @@ def read_parquet(path: Path) -> pa.Table:
             return _mapped(parts)
         arrow = pa.concat_tables([pq.read_table(part) for part in parts])
         arrow.validate(full=True)  # or a text that is none is found where it is read
+    return plain_columns(arrow)
+
+
+def _schema(part: Path) -> pa.Schema:
+    with _as_parquet(part):
+        return pq.read_schema(part).remove_metadata()
+
+
+@contextmanager
+def _as_parquet(path: Path) -> Iterator[None]:
+    """Says in one line that a file cannot be read; a full disk is no fault of the file."""
+    try:
+        yield
     except TooLarge as error:
         raise DataError(f"{path}: {error}") from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         if _is_full(error):
             raise
         raise DataError(f"{path}: cannot be read as Parquet ({error}); write the file again") from error
-    return plain_columns(arrow)
-
-
-def _schema(part: Path) -> pa.Schema:
-    try:
-        return pq.read_schema(part).remove_metadata()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise DataError(f"{part}: cannot be read as Parquet ({error}); write the file again") from error
 
 
 def _mapped(parts: Sequence[Path]) -> pa.Table:
@@ -166,24 +173,15 @@ def open_columns(path: Path) -> ColumnFile:
     Raises:
         DataError: It is of another kind, missing, empty or unreadable.
     """
-    if path.is_dir() and parts_of(path):
-        return _with_own_names(_parquet(path), path)
-    ending = csv_file.ending_of(path)
+    ending = ENDING if path.is_dir() and parts_of(path) else csv_file.ending_of(path)
     if ending not in OPENERS:
         raise DataError(
             f"{path}: cannot read {ending or 'a name without an extension'!r} here; use one of {', '.join(OPENERS)}"
         )
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty")
-    return _with_own_names(OPENERS[ending](path), path)
-
-
-def _with_own_names(file: ColumnFile, path: Path) -> ColumnFile:
-    twice = sorted({name for name in file.names if file.names.count(name) > 1})
-    if twice:
-        raise DataError(f"{path}: columns named twice: {some(map(repr, twice))}; give every column its own name")
+    if not path.is_dir():
+        csv_file.check_file(path)
+    file = OPENERS[ending](path)
+    check_names(file.names, path)
     return file
 
 
@@ -199,13 +197,9 @@ def as_text(arrow: pa.Table, name: str) -> NDArray:
 
 
 def _csv(path: Path) -> ColumnFile:
-    file = csv_file.open_csv(path)
-    kind = csv_file.ending_of(path).removeprefix(".")
-    other = file.other_delimiter
-    padded = csv_file.padded_columns(file)
-    return ColumnFile(
-        file.names, kind, lambda text, na: csv_file.read_csv(file, text, na), True, file.remarks, other, padded
-    )
+    file, kind = csv_file.open_csv(path), csv_file.ending_of(path).removeprefix(".")
+    read, padded = partial(csv_file.read_csv, file), csv_file.padded_columns(file)
+    return ColumnFile(file.names, kind, read, True, file.remarks, file.other_delimiter, padded)
 
 
 def _json(path: Path) -> ColumnFile:
@@ -251,12 +245,8 @@ def read_xlsx(path: Path) -> tuple[pa.Table, tuple[str, ...]]:
         UsageError: openpyxl is not installed.
         DataError: It cannot be read, or has no names in its first row.
     """
-    try:
+    with needing("xlsx", f"{path}: reading .xlsx"):
         openpyxl = import_module("openpyxl")
-    except ImportError:
-        raise UsageError(
-            f"{path}: .xlsx files need openpyxl: pip install 'labelloop[xlsx]'; or save the sheet as .csv"
-        ) from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles that nobody reads
@@ -284,13 +274,10 @@ def read_xlsx(path: Path) -> tuple[pa.Table, tuple[str, ...]]:
     used = [j for j in range(width) if names[j] is not None or any(len(row) > j and row[j] is not None for row in rows)]
     if unnamed := [j + 1 for j in used if names[j] is None]:
         raise DataError(
-            f"{path}: column {unnamed[0]} of sheet {sheet.title!r} has no name in the first row; write a name above"
-            " every column, and nothing above the names"
+            f"{path}: column {unnamed[0]} of sheet {sheet.title!r} has no name in the first row; name all columns"
         )
-    columns = {j: [row[j] if len(row) > j else None for row in rows[1:]] for j in used}
-    arrays = [_cells(columns[j]) for j in used]
-    others = f" of {len(sheets)}" if len(sheets) > 1 else ""
-    remarks = (f"the first sheet{others} is read, {sheet.title!r}",) if others else ()
+    arrays = [_cells([row[j] if len(row) > j else None for row in rows[1:]]) for j in used]
+    remarks = (f"the first sheet of {len(sheets)} is read, {sheet.title!r}",) if len(sheets) > 1 else ()
     return pa.Table.from_arrays(arrays, names=[str(names[j]).strip() for j in used]), remarks
 
 
@@ -299,20 +286,20 @@ def _refuse_formulas(sheet: Any, path: Path) -> None:
     for column in zip(*sheet.iter_rows(values_only=True), strict=False):
         if formula := next((value for value in column if isinstance(value, str) and value.startswith("=")), None):
             raise DataError(
-                f"{path}: column {column[0]!r} holds formulas without values, such as {formula:.40}; open the file in"
-                " a spreadsheet program and save it there, or save the values"
+                f"{path}: column {column[0]!r} holds formulas without values, such as {formula:.40}; save the values"
             )
 
 
 def _cells(values: list[Any]) -> pa.Array:
     """Numbers, truth values, dates or text; text where they are mixed."""
     known = [value for value in values if value is not None]
-    if known and all(isinstance(value, bool) for value in known):
+    kinds = {type(value) for value in known}
+    if kinds == {bool}:
         return pa.array(values, pa.bool_())
-    if known and all(isinstance(value, int) and not isinstance(value, bool) for value in known):
-        return pa.array(values, pa.int64()) if max(map(abs, known)) < 2**63 else pa.array([in_text(v) for v in values])
-    if known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
+    if kinds == {int} and max(map(abs, known)) < 2**63:
+        return pa.array(values, pa.int64())
+    if kinds in ({float}, {int, float}):
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
-    if known and all(isinstance(value, datetime.datetime) for value in known):
+    if kinds == {datetime.datetime}:
         return pa.array(values, pa.timestamp("s"))
     return pa.array([in_text(value) for value in values], pa.string())

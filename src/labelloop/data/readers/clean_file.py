@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.data.checks import check_ids
-from labelloop.data.classes import class_names_of, decode, encode, is_missing, markers_beside
+from labelloop.data.classes import class_names_of, decode, encode, markers_beside, typed
 from labelloop.data.columns import (
     CLEAN_NAMES,
     FILE_NAMES,
-    GIVEN_NAMES,
+    GIVEN_NAME,
     ID_NAMES,
     LABEL_IF_NO_OTHER,
     LABEL_NAMES,
@@ -113,15 +113,17 @@ def read_clean_labels(path: Path, known: KnownRows) -> Labels:
     """
     file = _read(path, known)
     markers = markers_beside(known.classes)
-    filled = np.flatnonzero(~is_missing(file.labels, markers))
+    filled = np.flatnonzero(~typed(file.labels, markers=markers)[1])
     if not len(filled):
         raise DataError(f"{path}: no clean_label is filled in; fill in the clean label of each row you checked")
     if file.ids is not None:
-        place = _by_id(path, file, known)
+        place = _by_id(path, file.ids, known)
     elif file.rows is not None:
-        place = _by_row(path, file, known)
+        place = _by_row(path, file.rows, file.given, known)
+    elif known.in_order:
+        place = np.arange(len(_one_for_every_row(path, file.labels, known.source, len(known.ids))))
     else:
-        place = _in_order(path, file, known)
+        raise UsageError(f"{path}: labels without ids go with an .npy or .npz file; give them the columns {FORMATS}")
     values = _respelled(file.labels, known.classes)
     labels = np.full(len(known.ids), MISSING, dtype=np.int64)
     labels[place[filled]] = encode(values, known.classes, f"{path}: {file.column}", markers)[filled]
@@ -138,14 +140,13 @@ def _respelled(values: NDArray, names: NDArray) -> NDArray:
     return values
 
 
-def _by_id(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
-    assert file.ids is not None
+def _by_id(path: Path, ids: NDArray, known: KnownRows) -> Labels:
     if not known.ids_given:
         raise UsageError(
             f"{known.source}: a clean file is joined by id, but these rows have none; name id_column, or use the file"
             " that `labelloop plan` writes"
         )
-    ids = _respelled(file.ids, known.ids)
+    ids = _respelled(ids, known.ids)
     check_ids(ids, str(path))
     place = {name: row for row, name in enumerate(known.ids.tolist())}
     blank = np.flatnonzero(ids == "")
@@ -160,43 +161,33 @@ def _by_id(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
     return np.array([place[name] for name in ids.tolist()], dtype=np.int64)
 
 
-def _by_row(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
-    assert file.rows is not None
-    if file.given is None:
+def _by_row(path: Path, rows: NDArray, given: NDArray | None, known: KnownRows) -> Labels:
+    if given is None:
         raise UsageError(
             f"{path}: rows are identified only by number, and may not be those of {known.source}; give them ids"
             " (id_column), or keep the column given_label that `labelloop plan` writes"
         )
-    bad = [text for text in file.rows.tolist() if not text.isdecimal() or int(text) >= len(known.ids)]
+    bad = [text for text in rows.tolist() if not text.isdecimal() or int(text) >= len(known.ids)]
     if bad:
         raise DataError(f"{path}: {some(bad)} is not a row of {known.source}, which has {len(known.ids)}; correct it")
-    check_ids(file.rows, str(path))
-    place = file.rows.astype(np.int64)
-    names = np.append(known.classes.astype(str), "")  # -1 indexes the last one
-    other = np.flatnonzero(
-        names[known.given[place]] != np.where(is_missing(file.given, markers_beside(known.classes)), "", file.given)
-    )
+    check_ids(rows, str(path))
+    place = rows.astype(np.int64)
+    there = np.append(known.classes.astype(str), "")[known.given[place]]  # -1 indexes the last one
+    missing = typed(given, markers=markers_beside(known.classes))[1]
+    other = np.flatnonzero(there != np.where(missing, "", given))
     if len(other):
-        row = place[other[0]]
+        row = other[0]
         raise DataError(
-            f"{path}: its given labels are not those of {known.source}: row {row} has {file.given[other[0]]!s} here and"
-            f" {names[known.given[row]]!s} there ({len(other)} such rows); it was made for other rows"
+            f"{path}: its given labels are not those of {known.source}: row {place[row]} has {given[row]!s} here and"
+            f" {there[row]!s} there ({len(other)} such rows); it was made for other rows"
         )
     return place
-
-
-def _in_order(path: Path, file: _CleanFile, known: KnownRows) -> Labels:
-    if not known.in_order:
-        raise UsageError(
-            f"{path}: labels without ids go with inputs in an .npy or .npz file; give them the columns {FORMATS}"
-        )
-    return np.arange(len(_one_for_every_row(path, file.labels, known.source, len(known.ids))))
 
 
 def _one_for_every_row(path: Path, labels: NDArray, source: str, count: int) -> NDArray:
     if labels.shape != (count,):
         raise DataError(
-            f"{path}: clean labels of shape {labels.shape}, but {source} has {count} rows; give one for every row, with"
+            f"{path}: clean labels of shape {labels.shape} for the {count} rows of {source}; give one for every row,"
             " -1 or a blank where there is none"
         )
     return labels
@@ -207,7 +198,12 @@ def _read(path: Path, known: KnownRows) -> _CleanFile:
     if ending == ".npy":
         return _CleanFile(read_array(path), "clean_label")
     if ending == ".npz":
-        return _from_arrays(path)
+        found = read_arrays(path, (*CLEAN_KEYS, *LABEL_KEYS, *ID_KEYS))
+        key = next((key for key in (*CLEAN_KEYS, *LABEL_KEYS) if key in found), None)
+        if key is None:
+            raise DataError(f"{path}: no array of labels; a clean file has the arrays id and clean_label")
+        ids = next((found[key].astype(str) for key in ID_KEYS if key in found), None)
+        return _CleanFile(found[key], f"array {key!r}", ids)
     opened = open_columns(path)
     names, source = opened.names, str(path)
     row_name = guess(names, ROW_NAMES, "", source)
@@ -218,22 +214,8 @@ def _read(path: Path, known: KnownRows) -> _CleanFile:
     label_name = guess(names, CLEAN_NAMES, "", source) or guess(names, (*LABEL_NAMES, *LABEL_IF_NO_OTHER), "", source)
     if (id_name is None and row_name is None) or label_name is None:
         what = "labels" if label_name is None else "ids"
-        raise DataError(
-            f"{path}: no column of {what}; a clean file has the columns {FORMATS}, and here are {', '.join(names)}"
-        )
+        raise DataError(f"{path}: no column of {what} among {', '.join(names)}; a clean file has {FORMATS}")
     arrow = opened.read(names, ())
-    given_name = next((name for name in GIVEN_NAMES if name in names and name != label_name), None)
-    columns = {
-        what: None if name is None else as_text(arrow, name)
-        for what, name in (("ids", id_name), ("rows", row_name), ("given", given_name))
-    }
-    return _CleanFile(as_text(arrow, label_name), f"column {label_name!r}", **columns)
-
-
-def _from_arrays(path: Path) -> _CleanFile:
-    found = read_arrays(path, (*CLEAN_KEYS, *LABEL_KEYS, *ID_KEYS))
-    labels = next((key for key in (*CLEAN_KEYS, *LABEL_KEYS) if key in found), None)
-    if labels is None:
-        raise DataError(f"{path}: no array of labels; a clean file has the arrays id and clean_label")
-    ids = next((found[key].astype(str) for key in ID_KEYS if key in found), None)
-    return _CleanFile(found[labels], f"array {labels!r}", ids=ids)
+    given_name = GIVEN_NAME if GIVEN_NAME in names and label_name != GIVEN_NAME else None
+    columns = (None if name is None else as_text(arrow, name) for name in (id_name, row_name, given_name))
+    return _CleanFile(as_text(arrow, label_name), f"column {label_name!r}", *columns)

@@ -28,6 +28,10 @@ from labelloop.trust import all_inside
 from labelloop.types import RawInputs
 
 FRAME = "the data frame"
+SAID = (  # in run.json, in this order
+    *("feature_columns", "embedding_column", "split_column", "extra_columns", "text_columns", "category_columns"),
+    *("leave_out", "trust_columns", "encoder", "image_size", "missing", "delimiter", "na"),
+)
 
 
 @dataclass(frozen=True)
@@ -221,22 +225,9 @@ def _schema_summary(
 
 def _said(source: _Source, options: ReadOptions) -> dict[str, Any]:
     """The options that run.json records."""
-    return {
-        "feature_columns": options.feature_columns,
-        "embedding_column": options.embedding_column,
-        "split_column": source.roles.split,
-        "extra_columns": options.extra_columns or None,
-        "text_columns": tuple(options.text_columns) or None,
-        "category_columns": tuple(options.category_columns) or None,
-        "leave_out": tuple(options.leave_out) or None,
-        "trust_columns": tuple(options.trust_columns) or None,
-        "encoder": options.encoder,
-        "image_size": options.image_size,
-        "missing": options.missing,
-        "delimiter": source.delimiter,
-        "na": options.na or None,
-        "split": None if source.hub is None else source.hub.split,
-    }
+    said = {name: getattr(options, name, None) or None for name in SAID}
+    own = {"split_column": source.roles.split, "missing": options.missing, "delimiter": source.delimiter}
+    return said | own | {"split": None if source.hub is None else source.hub.split}
 
 
 def _texts(source: Source) -> Features:
@@ -270,8 +261,7 @@ def _image_column(source: _Source, options: ReadOptions) -> str | None:
         name = _guessed_images(source.hub, path)
     if options.encoder is not None and name is None and not options.text_columns:
         raise UsageError(
-            f"{path}: an encoder makes features of texts or images, but there are none; name text_columns, or"
-            " file_name_column"
+            f"{path}: an encoder is for texts or images, but there are none; name text_columns or file_name_column"
         )
     if options.image_size is not None and name is None:
         raise UsageError(f"{path}: image_size is for images, but there are none; leave it out")
@@ -327,8 +317,4 @@ def _guessed_files(source: _Source) -> str | None:
 
 
 def _guessed_images(hub: HubData, path: Path) -> str | None:
-    if len(hub.image_columns) > 1:
-        raise DataError(
-            f"{path}: {' and '.join(map(repr, hub.image_columns))} could both be meant; say which with file_name_column"
-        )
-    return hub.image_columns[0] if hub.image_columns else None
+    return columns.the_one(hub.image_columns, "file_name_column", path)

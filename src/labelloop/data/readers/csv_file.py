@@ -9,10 +9,11 @@ import json
 import re
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -40,6 +41,14 @@ def ending_of(path: Path) -> str:
     """The extension of a file without that of the compression: .csv for rows.csv.gz."""
     packed = path.suffix.lower() in PACKED
     return (path.with_suffix("") if packed else path).suffix.lower()
+
+
+def check_file(path: Path) -> None:
+    """Refuses a file that is missing or empty."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
 
 
 def content_of(path: Path) -> bytes:
@@ -95,10 +104,9 @@ class CsvFile:
 
 def open_csv(path: Path) -> CsvFile:
     """Reads the first line, and detects the delimiter."""
-    usual = "\t" if ending_of(path) == ".tsv" else ","
+    usual = delimiter = "\t" if ending_of(path) == ".tsv" else ","
     content, encoding = in_utf8(content_of(path))
     names = _first_line(path, content, usual)
-    delimiter = usual
     if len(names) == 1:
         marks = [mark for mark in SEPARATORS if mark != usual and mark in names[0]]
         delimiter = max(marks, key=names[0].count, default=usual)
@@ -187,7 +195,7 @@ def padded_columns(file: CsvFile) -> dict[str, str]:
 
 def _first_line(path: Path, content: bytes, delimiter: str) -> list[str]:
     try:
-        names = next(_rows(content, delimiter), [])
+        names: list[str] = next(filter(None, _reader(content, delimiter)), [])
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: {_not_utf8(content)}") from error
     except csv.Error as error:
@@ -197,15 +205,14 @@ def _first_line(path: Path, content: bytes, delimiter: str) -> list[str]:
     return names
 
 
-def _rows(content: bytes, delimiter: str) -> Iterator[list[str]]:
-    text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
-    return filter(None, csv.reader(text, delimiter=delimiter))
+def _reader(content: bytes, delimiter: str) -> Any:
+    return csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""), delimiter=delimiter)
 
 
 def _first_rows(content: bytes, delimiter: str) -> list[list[str]]:
     """The first rows below the names; none if they cannot be read, which is reported when all rows are."""
     try:
-        return list(islice(_rows(content, delimiter), 1, LOOKED_AT))
+        return list(islice(filter(None, _reader(content, delimiter)), 1, LOOKED_AT))
     except (UnicodeDecodeError, csv.Error):
         return []
 
@@ -213,8 +220,7 @@ def _first_rows(content: bytes, delimiter: str) -> list[list[str]]:
 def _broken_line(file: CsvFile) -> str | None:
     """Finds the first row whose number of fields differs from the header's."""
     try:
-        text = io.TextIOWrapper(io.BytesIO(file.content), encoding="utf-8-sig", newline="")
-        reader = csv.reader(text, delimiter=file.delimiter)
+        reader = _reader(file.content, file.delimiter)
         line, rows, width = 1, 0, len(file.names)
         for row in reader:
             rows += bool(row)

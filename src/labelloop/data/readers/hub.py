@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from labelloop.errors import DataError, UsageError
+from labelloop.data.pillow import needing
+from labelloop.errors import DataError
 
 PREFIX = "hf:"  # before a name on the hub
 MARKS = ("dataset_dict.json", "state.json")  # what save_to_disk writes, for several splits or one
@@ -105,9 +106,5 @@ def _load(path: Path) -> Any:
 
 
 def _datasets() -> Any:
-    try:
+    with needing("hub", "reading a Hugging Face data set"):
         return import_module("datasets")
-    except ImportError as error:
-        raise UsageError(
-            "reading a Hugging Face data set needs the `datasets` library: pip install 'labelloop[hub]'"
-        ) from error

@@ -7,8 +7,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,15 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
     """The images in a folder. Images that are only in the clean folder come last."""
     names, labels, classes = read_image_folder(root, options.labels_required)
     own, paths = names, [root / name for name in names]
-    schema: dict[str, Any] = {"image_size": options.image_size, "clean_folder": options.clean_folder}
-    schema["encoder"] = options.encoder
+    schema: dict[str, Any] = {name: getattr(options, name) for name in ("image_size", "clean_folder", "encoder")}
     clean_labels = None
     if options.clean_folder is not None:
-        found = read_clean_folder(options.clean_folder, root, names, classes)
-        clean_labels = [found.clean.get(row, "") for row in range(len(names))] + [c for _, _, c in found.added]
-        names = names + [name for name, _, _ in found.added]
-        paths += [path for _, path, _ in found.added]
-        labels = np.concatenate([labels, np.full(len(found.added), "", labels.dtype)])
-        schema["added_rows"] = len(found.added)
+        clean, added = read_clean_folder(options.clean_folder, root, names, classes)
+        clean_labels = [clean.get(row, "") for row in range(len(names))] + [label for _, _, label in added]
+        names = names + [name for name, _, _ in added]
+        paths += [path for _, path, _ in added]
+        labels = np.concatenate([labels, np.full(len(added), "", labels.dtype)])
+        schema["added_rows"] = len(added)
     inputs: Any
     seen = ImageWarnings()
     if options.encoder is None:
@@ -59,27 +59,15 @@ def read_image_tree(root: Path, options: ReadOptions) -> Table:
         origin=origin_of("image-folder", root, schema, own),
     )
     deeper = [name for name in names if name.count("/") > 1] if options.labels_required else []
-    nested = [f"{len(deeper)} images in folders below a class folder are of that class: {some(deeper, 3)}"] * bool(
-        deeper
-    )
+    below = f"{len(deeper)} images in folders below a class folder are of that class: {some(deeper, 3)}"
+    nested = [below] if deeper else []
     schema_summary = SchemaSummary(remarks=(*seen.remarks, *nested, *left_out_of(root)))
     return replace(table, image_form=form, unreadable=tuple(bad), schema_summary=schema_summary)
 
 
-@dataclass(frozen=True)
-class CleanFolder:
-    """The clean labels that a clean folder gives an image folder.
-
-    Attributes:
-        clean: The clean class by row of the image folder.
-        added: The ids, files and classes of images that are not in the image folder, sorted.
-    """
-
-    clean: dict[int, str]
-    added: list[tuple[str, Path, str]]
-
-
-def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Sequence[str]) -> CleanFolder:
+def read_clean_folder(
+    clean: Path, root: Path, names: Sequence[str], classes: Sequence[str]
+) -> tuple[dict[int, str], list[tuple[str, Path, str]]]:
     """Joins a folder of clean images to an image folder: by content, else by the file name below the class folder.
 
     Args:
@@ -87,6 +75,9 @@ def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Se
         root: The image folder.
         names: Its images, as paths below it.
         classes: Its classes.
+
+    Returns:
+        The clean class by row of the image folder; the ids, files and classes of images that are not in it, sorted.
 
     Raises:
         DataError: No images, images without a class or of an unknown one, or an image with several matches.
@@ -96,18 +87,16 @@ def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Se
     if clean.resolve().is_relative_to(root.resolve()):
         raise DataError(f"{clean} is inside {root}, so its images would be noisy too; move it out")
     clean_names, labels, _ = read_image_folder(clean, labels_required=False)
-    _check_labels(clean, root, clean_names, labels.tolist(), classes)
+    _refuse_loose(clean, clean_names, labels.tolist(), "; a clean folder has no other")
+    if unknown := sorted(set(labels.tolist()) - set(classes)):
+        raise DataError(f"{clean / unknown[0]}: no class {unknown[0]!r} in {root}; {nearest(unknown[0], classes)}")
     by_content = _rows_by_content(clean, clean_names, root, names)
     by_name: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         by_name.setdefault(_below_class(name), []).append(row)
-    prefix = "clean:"
-    while any(name.startswith(prefix) for name in names):
-        prefix = f"_{prefix}"
-
-    source: dict[int, str] = {}
-    found = CleanFolder({}, [])
-    other_bytes = []
+    prefix = next(p for p in (f"{'_' * n}clean:" for n in count()) if not any(name.startswith(p) for name in names))
+    found: dict[int, tuple[str, str]] = {}
+    added, other_bytes = [], []
     for name, label in zip(clean_names, labels.tolist(), strict=True):
         rows, alike = by_content.get(name, []), by_name.get(_below_class(name), [])
         if len(rows) > 1 and len(set(rows) & set(alike)) == 1:
@@ -119,35 +108,30 @@ def read_clean_folder(clean: Path, root: Path, names: Sequence[str], classes: Se
             what = "name" if rows is alike else "content"
             raise DataError(
                 f"{clean / name}: {len(rows)} images of {root} have this {what}: {some(names[row] for row in rows)};"
-                + (" rename it, or use a copy of the right one" if what == "name" else " keep one of them")
+                " rename it, or keep one of them"
             )
         if not rows:
-            found.added.append((prefix + name, clean / name, label))
-        elif found.clean.setdefault(rows[0], label) != label:
+            added.append((prefix + name, clean / name, label))
+        elif found.setdefault(rows[0], (name, label))[1] != label:
             raise DataError(
-                f"{clean}: {source[rows[0]]} and {name} are both {names[rows[0]]} of {root}, in two classes; delete one"
+                f"{clean}: {found[rows[0]][0]} and {name} are both {names[rows[0]]} of {root}, in two classes; drop one"
             )
-        else:
-            source[rows[0]] = name
     if other_bytes:
         warnings.warn(
             f"{clean}: {len(other_bytes)} images have the name of an image of {root} but other content:"
             f" {some(other_bytes)}; they count as the same image, so rename them if they are not",
             stacklevel=2,
         )
-    return found
+    return {row: label for row, (_, label) in found.items()}, added
 
 
-def _check_labels(clean: Path, root: Path, names: Sequence[str], labels: Sequence[str], classes: Sequence[str]) -> None:
-    without = [name for name, label in zip(names, labels, strict=True) if not label]
-    if without:
+def _refuse_loose(root: Path, names: Sequence[str], labels: Sequence[str], hint: str) -> None:
+    loose = [name for name, label in zip(names, labels, strict=True) if not label]
+    if loose:
         raise DataError(
-            f"{clean}: {len(without)} images are in no class folder: {some(without)}; every image of a clean folder"
-            f" belongs in the folder of its clean class, and none in {UNLABELLED[1]}/"
+            f"{root}: {len(loose)} images are in no class folder: {some(loose)}; move them into the folder of their"
+            f" class{hint}"
         )
-    unknown = sorted(set(labels) - set(classes))
-    if unknown:
-        raise DataError(f"{clean / unknown[0]}: no class {unknown[0]!r} in {root}; {nearest(unknown[0], classes)}")
 
 
 def _below_class(name: str) -> str:
@@ -156,12 +140,12 @@ def _below_class(name: str) -> str:
 
 def _rows_by_content(clean: Path, clean_names: Sequence[str], root: Path, names: Sequence[str]) -> dict[str, list[int]]:
     """The rows with the same bytes as each clean image. Only files of equal size are read."""
-    sizes = {(clean / name).stat().st_size for name in clean_names if (clean / name).is_file()}
+    files = [name for name in clean_names if (clean / name).is_file()]
+    sizes = {(clean / name).stat().st_size for name in files}
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         if (root / name).is_file() and (root / name).stat().st_size in sizes:
             rows.setdefault(file_sha256(root / name), []).append(row)
-    files = [name for name in clean_names if (clean / name).is_file()]
     return {name: rows.get(file_sha256(clean / name), []) for name in files}
 
 
@@ -175,8 +159,7 @@ def read_metadata(folder: Path, options: ReadOptions) -> Table:
     others = [str(file.relative_to(folder)) for file in found if file.as_posix() not in named]
     if not others or table.schema_summary is None:
         return table
-    remark = f"left out: {len(others)} images that {path.name} does not name: {some(others)}"
-    remark = remark.encode("utf-8", "backslashreplace").decode()
+    remark = _printable(f"left out: {len(others)} images that {path.name} does not name: {some(others)}")
     return replace(table, schema_summary=replace(table.schema_summary, remarks=(*table.schema_summary.remarks, remark)))
 
 
@@ -191,16 +174,13 @@ def read_image_folder(root: Path, labels_required: bool) -> tuple[list[str], NDA
         The paths relative to the root, sorted; their labels, empty in the folder `unlabelled`; and the classes.
     """
     _refuse_linked_folders(root)
+    images = (path for path in root.rglob("*") if path.suffix.lower() in ENDINGS)
     # A broken link counts as unreadable.
-    found = (
-        path for path in root.rglob("*") if path.suffix.lower() in ENDINGS and (path.is_file() or path.is_symlink())
-    )
-    names = sorted(path.relative_to(root).as_posix() for path in found)
-    names = [name for name in names if not any(part.startswith(".") for part in PurePosixPath(name).parts)]
-    strange = [name for name in names if not _is_text(name)]
+    names = sorted(path.relative_to(root).as_posix() for path in images if path.is_file() or path.is_symlink())
+    names = [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
+    strange = [shown for name in names if (shown := _printable(name)) != name]
     if strange:
-        shown = some(name.encode("utf-8", "backslashreplace").decode() for name in strange)
-        raise DataError(f"{root}: {len(strange)} file names are not in UTF-8: {shown}; rename them")
+        raise DataError(f"{root}: {len(strange)} file names are not in UTF-8: {some(strange)}; rename them")
     if not names:
         raise DataError(f"{root}: no images; expected a folder for each class with files such as {', '.join(ENDINGS)}")
     firsts = [name.split("/")[0] if "/" in name else "" for name in names]
@@ -230,15 +210,12 @@ def left_out_of(root: Path) -> tuple[str, ...]:
     remarks = [f"left out: {len(others)} files without an image extension: {some(sorted(others))}"] * bool(others)
     remarks += [f"left out: {hidden} hidden files"] * bool(hidden)
     remarks += [f"no class: {len(empty)} folders without an image: {some(map(repr, empty))}"] * bool(empty)
-    return tuple(remark.encode("utf-8", "backslashreplace").decode() for remark in remarks)
+    return tuple(map(_printable, remarks))
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # the system represents undecodable bytes like this
-        return False
-    return True
+def _printable(name: str) -> str:
+    """The same, with bytes that are not text as escapes: the system represents those of names by surrogates."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _refuse_linked_folders(root: Path) -> None:
@@ -253,19 +230,11 @@ def _refuse_linked_folders(root: Path) -> None:
 
 
 def _check_classes(root: Path, names: Sequence[str], firsts: Sequence[str], classes: Sequence[str]) -> None:
-    loose = [name for name, first in zip(names, firsts, strict=True) if not first]
-    if loose:
-        raise DataError(
-            f"{root}: {len(loose)} images are in no class folder: {some(loose)}; move them into the folder of their"
-            f" class, or into {UNLABELLED[1]}/"
-        )
+    _refuse_loose(root, names, firsts, f", or into {UNLABELLED[1]}/")
     if classes and {name.lower() for name in classes} <= set(SPLITS):
         raise DataError(
             f"{root}: the folders {', '.join(classes)} look like parts of a data set, not classes; give"
             f" {root / classes[-1]} itself, and the test part with --test"
         )
     if len(classes) < 2:
-        raise DataError(
-            f"{root}: images of {len(classes)} class{'' if len(classes) == 1 else 'es'} only"
-            f" ({', '.join(classes) or 'none'}); a classifier needs a folder for each of two or more"
-        )
+        raise DataError(f"{root}: class folders: {', '.join(classes) or 'none'}; a classifier needs two or more")
