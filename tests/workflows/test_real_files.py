@@ -120,7 +120,8 @@ EXPECTED = {
         {
             "Region": "the same value in every row",
             "Stage": "the same value in every row",
-            "Individual ID": "an id by its name, different in most rows; to use it all the same, name it with trust_columns",
+            "Individual ID": "an id by its name, different in most rows; to use it all the same, name it with"
+            " trust_columns",
         },
     ),
     "cars": Expected(
