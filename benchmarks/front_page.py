@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from labelloop.bench.tables import cell as cell_of
-from labelloop.bench.tables import setting
+from labelloop.bench.tables import last, setting
 from labelloop.paper.grids import Item, Part
 from labelloop.paper.items import comparisons, records_of
-from labelloop.paper.tally import DEFAULT_ROW, LITERAL_ROW, Duel, count, of_labels, tally_table, test_accuracy
+from labelloop.paper.tally import DEFAULT_ROW, LITERAL_ROW, Duel, count, of_labels, tally_table
 
 NOISE = "instance 0.4"
 PROTOCOLS = ("embeddings", "images")
@@ -29,7 +29,7 @@ Scores = Mapping[str, tuple[float, float, int]]  # row -> mean and deviation in 
 
 def main_table(items: Mapping[str, Item], runs: Runs) -> str:
     """Four rows: plain training, the best of all others, the paper's method and ours, where noise is memorised most."""
-    values: tuple[Value, Value] = (test_accuracy, of_labels("corrected_label_accuracy"))
+    values: tuple[Value, Value] = (last, of_labels("corrected_label_accuracy"))
     columns = [_scores(items, runs, protocol, value) for protocol in PROTOCOLS for value in values]
     methods = _methods(items)
     heads = [f"{protocol}, {what}" for protocol in PROTOCOLS for what in ("test", "labels")]
@@ -98,7 +98,7 @@ def loop_worth(items: Mapping[str, Item], runs: Runs) -> str:
         if not part.title.startswith("All but one part, "):
             continue
         words = []
-        for what, value in (("labels", of_labels("corrected_label_accuracy")), ("test accuracy", test_accuracy)):
+        for what, value in (("labels", of_labels("corrected_label_accuracy")), ("test accuracy", last)):
             numbers: dict[str, dict[int, float]] = {}
             for record in records_of(part, runs):
                 numbers.setdefault(record["title"], {})[record["experiment"]["seed"]] = value(record) or 0.0
@@ -115,7 +115,7 @@ def loop_worth(items: Mapping[str, Item], runs: Runs) -> str:
 def against_before(items: Mapping[str, Item], runs: Runs, before: Runs) -> str:
     """The default beside that of version 0.1.0, which relabelled once: every cell with seeds of both."""
     old = {_cell(run): run for run in before.values()}
-    values = (of_labels("corrected_label_accuracy"), test_accuracy)
+    values = (of_labels("corrected_label_accuracy"), last)
     rows: dict[tuple[str, str], list[list[float]]] = {}
     for part in items["cells"].at("small"):
         for run in records_of(part, runs):
