@@ -1,18 +1,20 @@
 """Do intervals, `sure` and certificates hold? Resamplings of the clean rows on many sets; one JSON line for each.
 
-    python benchmarks/guarantees.py --draws 100
+    python benchmarks/guarantees.py --draws 100 --store draws.jsonl
+    python benchmarks/guarantees.py --take draws.jsonl
 
 A draw deals clean rows at random from a set whose scores (out-of-fold predictions of the given labels) are made once
 for every noise, then relabels with the whole pipeline of `correct`. Measured on noisy rows: right labels as given and
 as returned, the recall of every class, whether the printed intervals and the certificates hold, and rivals of the
 certificate: confidences as they stand, certificates without given labels, and clean rows alone; and of the interval:
 prediction-powered inference. Draws that are stored are skipped. With PYTHONPATH set to an older version, what it lacks
-is left out.
+is left out. `--take` puts the draws of some files in the place of those in evidence/.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import time
 import warnings
@@ -243,6 +245,18 @@ def clean_only(cell: Cell, clean, chosen, rest):
     return HeldOut(predicted, p.max(axis=1), oof, sure, oof != labels), predicted != cell.rows.true[rest]
 
 
+def take(files: list[Path]) -> None:
+    """Stores the draws of some files, each once, with six decimals."""
+    draws = {}
+    for line in (line for file in files for line in file.read_text(encoding="utf-8").splitlines()):
+        one = json.loads(line, parse_float=lambda text: round(float(text), 6))
+        draws[one["data"], one["noise"], one["clean"], one["paired"], one["draw"]] = one
+    lines = [json.dumps(draws[key], separators=(",", ":")) for key in sorted(draws)]
+    packed = gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)  # the same bytes whenever it is made
+    (STORE / "runs.jsonl.gz").write_bytes(packed)
+    print(f"{len(draws)} draws stored")
+
+
 def speed() -> dict:
     """The processor time of a certificate of a million rows."""
     rng = np.random.default_rng(0)
@@ -264,11 +278,15 @@ def main() -> None:
     parser.add_argument("--clean", nargs="*", type=int, default=CLEAN)
     parser.add_argument("--pairs", choices=tuple(PAIRED), default="both", help="whether clean rows keep a given label")
     parser.add_argument("--sets", nargs="*", help="default: all")
-    parser.add_argument("--store", type=Path, default=STORE / "runs.jsonl")
+    parser.add_argument("--store", type=Path, default=Path("build/guarantees.jsonl"))
+    parser.add_argument("--take", nargs="+", type=Path, metavar="FILE", help="only store the draws of these files")
     parser.add_argument("--speed", action="store_true", help="only measure the time of a certificate, and store it")
     options = parser.parse_args()
     if options.speed:
         (STORE / "speed.json").write_text(json.dumps(speed()) + "\n")
+        return
+    if options.take:
+        take(options.take)
         return
     options.store.parent.mkdir(parents=True, exist_ok=True)
     stored = [json.loads(line) for line in options.store.read_text().splitlines()] if options.store.exists() else []

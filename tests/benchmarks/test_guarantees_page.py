@@ -13,14 +13,14 @@ STORE = ROOT / "evidence" / "guarantees"
 
 def test_the_page_is_what_is_stored():
     speed = json.loads((STORE / "speed.json").read_text(encoding="utf-8"))
-    text = PAGE["page"](PAGE["read"]("runs.jsonl"), PAGE["read"]("certificates.jsonl"), speed)
+    text = PAGE["page"](PAGE["read"]("runs.jsonl.gz"), PAGE["read"]("certificates.jsonl"), speed)
     assert (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8") == text
     assert speed["rows"] == 1_000_000
     assert speed["seconds"] < 1
 
 
 def test_stored_intervals_and_certificates_hold_as_often_as_they_say():
-    runs = PAGE["read"]("runs.jsonl")
+    runs = PAGE["read"]("runs.jsonl.gz")
     assert len({one["data"] for one in runs}) >= 18
     for key in ("given_label_accuracy", "corrected_label_accuracy"):
         assert sum(PAGE["holds"](one, key) for one in runs) / len(runs) >= 0.94, key
