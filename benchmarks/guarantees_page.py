@@ -105,6 +105,8 @@ tested on it, so the test is fair although the rows choose.
   counts in the test. The assumption: noise depends on the class, and labels are right at least as often where predictions are right as where they are
   wrong.
   With 1 to 19 pairs, changes must not break more of the real labels than they fix, either.
+  And predictions must tell the clean rows apart better than class frequencies do (a t-test of Brier scores at 0.1%): where they hardly know anything,
+  nor does an estimate of the noise that rests on them.
 - Where that does not pass, a bound that needs neither pairs nor a noise model may: if predictions differ from the given labels in a share c of the rows
   with a confidence above some value, and are wrong with such confidence in a share e, changing these labels gains at least c − 2e. The test of e is exact
   for the noisy rows that there are, at 10%, if clean and noisy rows are alike; their confidences are compared by rank, since models are surer of rows

@@ -7,11 +7,12 @@ from math import comb
 import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom, norm
+from scipy.stats import t as student
 from worlds import NUM_CLASSES, class_conditional
 
 from labelloop.relabel import correct_labels
 from labelloop.relabel.evidence import Bound, Evidence, as_sure, few_wrong, guard_line
-from labelloop.relabel.gains import BROKEN_BEFORE, Counts, Sample, cross_fit, gain_test, sign_test
+from labelloop.relabel.gains import BROKEN_BEFORE, Counts, Sample, cross_fit, gain_test, sign_test, uninformed
 from labelloop.relabel.guard import KEEP_ALL, MOST_RANK, Guard, Z, _is_variant, keep_given, margins
 from labelloop.relabel.simulated_labels import Trial
 
@@ -44,6 +45,40 @@ def test_counts_of_real_labels_contradict_changes_that_break_more_than_they_fix(
     some = counts((0.9, 1, 0), (0.5, 0, 1), (0.3, 0, 1))
     assert [some.contradict(np.full(3, margin)) for margin in (0.6, 0.4, 0.2)] == [0.0, 0.0, 1.0]
     assert some.among(np.zeros(3, bool)).contradict(np.zeros(3)) == 0.0, "no pairs say nothing"
+
+
+def test_predictions_are_compared_with_class_frequencies_by_hand():
+    """Four rows of two classes; without itself and with one prior row, a row sees its own class in 3 of 8."""
+    labels = np.array([0, 0, 1, 1])
+    right = np.eye(2)[labels] * 0.8 + 0.1
+    differs = 2 * (5 / 8) ** 2 - 2 * 0.1**2
+    off = right.copy()
+    off[0] = [0.4, 0.6]
+    told = np.array([2 * (5 / 8) ** 2 - 2 * 0.6**2, differs, differs, differs])
+    t = told.mean() / (told.std(ddof=1) / 2)
+    assert uninformed(off, labels) == pytest.approx(student.sf(t, 3))
+    assert uninformed(right, labels) == pytest.approx(0, abs=1e-9), "always better"
+    assert uninformed(np.full((4, 2), 0.5), labels) == pytest.approx(0, abs=1e-9), (
+        "these classes are even, and others' rows say uneven"
+    )
+    assert uninformed(right[:1], labels[:1]) == 1
+
+
+def test_predictions_that_know_nothing_change_nothing_without_pairs():
+    """Features are random, and 40 clean rows may be predicted well by chance."""
+    changed = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        inputs, true = rng.normal(size=(400, 6)), rng.integers(0, 3, 400)
+        rng = np.random.default_rng(seed + 1000)
+        given = np.where(rng.random(400) < 0.2, (true + 1) % 3, true)
+        chosen = rng.permutation(400)[:40]
+        clean = np.full(400, -1)
+        clean[chosen] = true[chosen]
+        given[chosen] = -1
+        found = correct_labels(given, clean, 3, embeddings=inputs, table=True)
+        changed.append(int((found.targets.argmax(axis=1) != given)[clean < 0].sum()))
+    assert changed == [0] * 6
 
 
 def of_pairs(rows: int, error: float = 0.0, chance: float = 0.0) -> Sample:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from labelloop.relabel.bounds import at_most
-from labelloop.relabel.gains import ALPHA, Counts, Sample, Tested, cross_fit, sign_test
+from labelloop.relabel.gains import ALPHA, UNINFORMED, Counts, Sample, Tested, cross_fit, sign_test, uninformed
 from labelloop.relabel.guard import KEEP_ALL, RARE, Guard, keep_given, margins
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_posterior import Noise
@@ -388,10 +388,12 @@ def _tests(
         )
     else:
         models = 1 + max(trial.model for trial in evidence.trials)
+        counted = evidence.weight > 0
+        vague = float(uninformed(alone.oof[counted], evidence.labels[counted]) > UNINFORMED)
         passed = cross_fit(
             fold,
             lambda rows: counts.among(rows).margin_of_gains(sample.among(rows)),
-            lambda margins: max(counts.p_of_gains(margins, models, sample), real.counts.contradict(margins)),
+            lambda margins: max(vague, counts.p_of_gains(margins, models, sample), real.counts.contradict(margins)),
         )
     by_row = np.full(count, KEEP_ALL)
     if sample is None or passed.all < KEEP_ALL:

@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, ndtr
+from scipy.special import betainc, ndtr, stdtr
 
 from labelloop.relabel.guard import KEEP_ALL
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.sample import copies
 from labelloop.relabel.stacking import ValidationRows
-from labelloop.types import MISSING, Labels
+from labelloop.types import MISSING, Floats, Labels
 
 ALPHA = 0.1  # the error rate of the guard: how often changes that do no good are made, at most
 TINY = 1e-12  # in place of a spread of zero: every row loses a label
+UNINFORMED = 0.001  # without pairs, predictions with a larger p-value than this are not trusted to tell the noise
 BROKEN_BEFORE = 0.5  # prior count of broken labels, where a margin is chosen
 
 
@@ -46,6 +47,24 @@ def gain_test(gains: Array, variance: float = 0.0) -> float:
     with_one = np.append(gains, -1.0)
     spread = np.sqrt(len(with_one) * with_one.var() + variance)
     return float(ndtr(-with_one.sum() / max(spread, TINY)))
+
+
+def uninformed(posterior: Floats, labels: Labels) -> float:
+    """The p-value of predictions that tell no more about clean rows than the frequencies of their classes do.
+
+    A one-sided t-test of the differences of Brier scores, in which the class of a row is counted without that row.
+
+    Args:
+        posterior: Predictions of clean rows, learnt without them [M, C].
+        labels: Their clean labels [M].
+    """
+    rows, classes = posterior.shape
+    if rows < 2:
+        return 1.0
+    true = np.eye(classes)[labels]
+    others = (true.sum(axis=0) - true + 1 / classes) / rows  # one prior row, spread over all classes
+    told = ((others - true) ** 2).sum(axis=1) - ((posterior - true) ** 2).sum(axis=1)
+    return float(stdtr(rows - 1, -told.mean() * np.sqrt(rows) / max(float(told.std(ddof=1)), TINY)))
 
 
 @dataclass(frozen=True)
