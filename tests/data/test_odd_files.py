@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from labelloop.data.readers import ReadOptions, read_table
+from labelloop.data.readers.arrow_file import open_columns
 from labelloop.errors import DataError
 from labelloop.export.text_edits import Delimited
 from labelloop.workflows.summary import LONGEST, schema_text
@@ -93,7 +94,7 @@ def test_labels_that_are_lists_are_refused(tmp_path, name):
     columns = {"x": np.arange(4.0), "label": ["a", "b", "a", "b"], "clean_label": ["a", "b", None, None]}
     columns[name] = [["a"], ["b"], ["a"], ["b"]]
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
-    with pytest.raises(DataError, match=f"rows.parquet: column '{name}' is of type list.*not labels"):
+    with pytest.raises(DataError, match=f"rows.parquet: column '{name}' is of type list.*which cannot hold labels"):
         read_table(tmp_path / "rows.parquet")
 
 
@@ -247,3 +248,10 @@ def test_formulas_without_values_and_durations_of_a_sheet(tmp_path):
     book.save(tmp_path / "rows.xlsx")
     with pytest.raises(DataError, match=r"column 'took' holds formulas without values, such as =ROW\(0\)"):
         read_table(tmp_path / "rows.xlsx")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+def test_a_folder_with_the_name_of_a_file_is_no_file(tmp_path, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(DataError, match=f"{name}: no such file"):
+        open_columns(tmp_path / name)

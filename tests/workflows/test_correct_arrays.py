@@ -165,9 +165,9 @@ def bad_sum() -> np.ndarray:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pred_probs": bad_sum()}, r"row 3 sums to 1\.5 and not to 1, .*; 2 such rows: 3, 8"),
-        ({"pred_probs": np.log(P)}, r"row 0 .* least value -\d.* is negative"),
-        ({"pred_probs": np.where(np.arange(len(P))[:, None] == 5, np.nan, P)}, "row 5 sums to nan.*; 1 such rows: 5"),
+        ({"pred_probs": bad_sum()}, r"row 3 sums to 1\.5 and not to 1; 2 such rows: 3, 8"),
+        ({"pred_probs": np.log(P)}, "negative in row 0"),
+        ({"pred_probs": np.where(np.arange(len(P))[:, None] == 5, np.nan, P)}, "not a number in row 5"),
         ({"pred_probs": P[:, 0]}, r"pred_probs: expected numbers \[n, C\]"),
         ({"pred_probs": P[:-1]}, "1499 rows of inputs, but 1500 labels"),
         ({"pred_probs": P[:, :3] / P[:, :3].sum(axis=1, keepdims=True)}, "3 columns, but there are 4 classes"),

@@ -216,6 +216,10 @@ def _unusable(name: str, kind: pa.DataType, path: Path, wanted: str) -> DataErro
     return DataError(f"{path}: column {name!r} is of type {kind}, not {wanted}; convert it, or leave it out")
 
 
+def _no_labels(name: str, kind: pa.DataType, path: Path) -> DataError:
+    return DataError(f"{path}: column {name!r} is of type {kind}, which cannot hold labels; use text or whole numbers")
+
+
 def _numbers_from_text(column: pa.ChunkedArray, name: str, path: Path) -> NDArray:
     texts = [value.strip() for value in column.fill_null("").to_pylist()]
     _refuse_others(texts, [text not in NULL_NUMBERS and not is_number(text) for text in texts], name, path)
@@ -307,7 +311,7 @@ def refuse_lists(arrow: pa.Table, roles: Roles, path: Path) -> None:
     """Refuses columns of lists or records as labels."""
     for name in (roles.label, roles.clean):
         if name is not None and pa.types.is_nested(arrow[name].type):
-            raise _unusable(name, arrow[name].type, path, "labels, which are text or whole numbers")
+            raise _no_labels(name, arrow[name].type, path)
 
 
 def written(arrow: pa.Table, name: str | None, *, stripped: bool = True) -> Counter[str]:
@@ -345,4 +349,4 @@ def _label(column: pa.ChunkedArray, name: str, path: Path, markers: Sequence[str
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):
         values = column.to_pylist()
         return np.array(values, dtype=object if column.null_count else bool)
-    raise _unusable(name, kind, path, "labels, which are text or whole numbers")
+    raise _no_labels(name, kind, path)

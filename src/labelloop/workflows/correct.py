@@ -18,7 +18,7 @@ from labelloop.data.problem import check, classes_of, make_problem
 from labelloop.data.readers import ReadOptions
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, nearest, some
-from labelloop.large_arrays import by_chunks, put
+from labelloop.large_arrays import by_chunks, put, row_chunks
 from labelloop.relabel import correct_labels, suit_trees
 from labelloop.relabel.estimate import estimate, inputs_alone
 from labelloop.relabel.relabel import MIN_PAIRS
@@ -297,13 +297,21 @@ def _matrix(values: ArrayLike, what: str, shape: str) -> Floats:
 
 def _checked(pred_probs: Floats) -> Floats:
     """Probabilities that sum to 1 exactly, or an error that names the rows."""
-    least, sums = pred_probs.min(axis=1), pred_probs.sum(axis=1, keepdims=True)  # [n], [n, 1]; NaN where a value is
-    bad = np.flatnonzero(~((least >= -1e-6) & (np.abs(sums[:, 0] - 1) <= SUM_TOLERANCE)))
+    advice = "(the first row is 0); give probabilities, not logits or scores"
+    chunks = list(row_chunks(*pred_probs.shape))
+    finite = np.concatenate([np.isfinite(pred_probs[rows]).all(axis=1) for rows in chunks] or [np.zeros(0, bool)])
+    bad = np.flatnonzero(~finite)
+    if len(bad):
+        raise DataError(f"pred_probs: not a number in row {some(bad)} (the first row is 0); leave these rows out")
+    bad = np.flatnonzero(pred_probs.min(axis=1) < -1e-6)
+    if len(bad):
+        raise DataError(f"pred_probs: negative in row {some(bad)} {advice}")
+    sums = pred_probs.sum(axis=1, keepdims=True)  # [n, 1]
+    bad = np.flatnonzero(np.abs(sums[:, 0] - 1) > SUM_TOLERANCE)
     if len(bad):
         raise DataError(
-            f"pred_probs: row {bad[0]} sums to {sums[bad[0], 0]:.4g} and not to 1, or its least value"
-            f" {least[bad[0]]:.4g} is negative; {len(bad)} such rows: {some(bad)} (the first row is 0); give"
-            " probabilities, not logits or scores, and leave out rows without"
+            f"pred_probs: row {bad[0]} sums to {sums[bad[0], 0]:.4g} and not to 1; {len(bad)} such rows: {some(bad)}"
+            f" {advice}"
         )
     return by_chunks(lambda rows: np.maximum(pred_probs[rows], 0) / sums[rows], pred_probs.shape)
 

@@ -173,12 +173,13 @@ def open_columns(path: Path) -> ColumnFile:
     Raises:
         DataError: It is of another kind, missing, empty or unreadable.
     """
-    ending = ENDING if path.is_dir() and parts_of(path) else csv_file.ending_of(path)
+    parted = path.is_dir() and bool(parts_of(path))
+    ending = ENDING if parted else csv_file.ending_of(path)
     if ending not in OPENERS:
         raise DataError(
             f"{path}: cannot read {ending or 'a name without an extension'!r} here; use one of {', '.join(OPENERS)}"
         )
-    if not path.is_dir():
+    if not parted:
         csv_file.check_file(path)
     file = OPENERS[ending](path)
     check_names(file.names, path)
