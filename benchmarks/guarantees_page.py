@@ -308,7 +308,8 @@ def page(runs: Sequence[dict[str, Any]], blocks: Sequence[dict[str, Any]], speed
         "## How often it held",
         f"{len(runs):,} resamplings of the clean rows on {sets} sets with {cells} kinds of noise: tables, embeddings, texts, probabilities of image networks and"
         " made data with 2 to 100 classes, some nearly clean with confident wrong predictions. Each is the whole pipeline of `correct` on predictions that are"
-        " made once for a set and its noise. *Truth* is that of the noisy rows.",
+        " made once for a set and its noise. *Truth* is that of the noisy rows. Draws name"
+        " the commit that made them; those that a later change of the guard touches were made anew.",
         "### Intervals of 95%, in %",
         intervals(runs),
         "A class with a handful of clean rows has an interval from its handful: it may be as wide as 0 to 100%.",
