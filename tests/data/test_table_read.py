@@ -265,7 +265,7 @@ def test_parquet_types(tmp_path):
     assert table.column_names == ("flag", "flag=(missing)", "big")
     assert table.inputs.tolist() == [[1, 0, 2.0**60], [0, 0, 1], [0.5, 1, 2]]
     assert table.labels.tolist() == ["b", "a", ""]
-    with raises("column 'when' is of type timestamp[us], not labels", path):
+    with raises("column 'when' is of type timestamp[us], which cannot hold labels", path):
         pq.write_table(pa.table({"f": [1], "when": pa.array([0], pa.timestamp("us"))}), path)
         read_table(path, ReadOptions(label_column="when"))
     dates = read_table(path, ReadOptions(label_column="f", feature_columns=["when"]))
