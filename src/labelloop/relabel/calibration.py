@@ -400,6 +400,7 @@ def clean_forest(observed: Observations, rows: Labels) -> CleanOnly:
 
 
 Candidate = Callable[[Observations, Labels], Calibrator]  # learns from the clean rows it is given
+OF_ANY_CLASS = {given: partial(calibrator_of_any_class, use_given=given) for given in (False, True)}
 NOISE_MODELS: dict[str, list[Candidate]] = {  # used with and without the given label
     "noise model": [partial(noise_model, influence=1, strength=s) for s in STRENGTHS],
     "noise model, mostly noisy rows": [partial(noise_model, influence=10, strength=s) for s in STRENGTHS],

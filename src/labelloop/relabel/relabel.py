@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from numpy.typing import NDArray
 
 from labelloop.large_arrays import by_chunks
 from labelloop.relabel.calibration import (
+    OF_ANY_CLASS,
     CleanOnly,
     Inputs,
     Observations,
-    calibrator_of_any_class,
     families_with_given,
     families_without_given,
     side_by_side,
@@ -324,12 +323,11 @@ def _keep_absent(posterior: Combined, validation: ValidationRows, use_given: boo
     }
     if not any(some.any() for some in absent.values()):
         return posterior
-    of_any_class = partial(calibrator_of_any_class, use_given=use_given)
 
     def mixed(some: Floats, rows: Labels, fold: int) -> Floats:
         if not absent[fold].any():
             return some
-        own = validation.fitted(of_any_class, fold).predict(observed, rows, use_given=use_given)  # [m, C]
+        own = validation.fitted(OF_ANY_CLASS[use_given], fold).predict(observed, rows, use_given=use_given)  # [m, C]
         mine, others = own * absent[fold], np.where(absent[fold], 0, some)
         share, total = 1 - mine.sum(axis=1, keepdims=True), others.sum(axis=1, keepdims=True)
         shared = mine + share * others / np.maximum(total, 1e-12)

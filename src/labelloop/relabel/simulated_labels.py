@@ -131,16 +131,16 @@ class RightShare:
         q, given = alone.final[noisy].astype(np.float64), observed.given[noisy]
         clean = alone.oof[counted].astype(np.float64), validation.labels[counted]
         none, halves = np.zeros((classes, classes)), np.arange(len(noisy)) % 2
-        by_entry, by_rate = [], []
+        by_entry, by_rate, enough = [], [], len(noisy) >= ROWS_PER_ENTRY * classes**2
         for half in (0, 1):
             rest = halves != half
-            one = estimate_rate(q[rest], given[rest], none)
-            by_rate.append(Intensity(one, q[~rest], given[~rest], *clean))
+            if not enough:
+                one = estimate_rate(q[rest], given[rest], none)
+                by_rate.append(Intensity(one, q[~rest], given[~rest], *clean))
             if rest.sum() >= classes**2:
                 matrix = estimate_transition(q[rest], given[rest], pairs=none, start=transition, steps=STEPS)
                 by_entry.append(Intensity(matrix, q[~rest], given[~rest], *clean))
-        enough = len(noisy) >= ROWS_PER_ENTRY * classes**2
-        found = [cls.of_parts(parts) for parts in (by_entry, [] if enough else by_rate) if parts]
+        found = [cls.of_parts(parts) for parts in (by_entry, by_rate) if parts]
         return max(found, key=lambda share: share.value)
 
     @classmethod
