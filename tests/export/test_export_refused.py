@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import zipfile
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from made_runs import made_run
 
+from labelloop.errors import UsageError
+from labelloop.export.decision import Decision, decide, only_certified
 from labelloop.runs.folder import RESULTS, RUN
 from labelloop.runs.manifest import write_manifest
 
@@ -253,3 +257,11 @@ def test_undo_overwrites_nothing(labelloop, tmp_path, run):
 def test_no_undo_file_if_none_is_wanted(labelloop, tmp_path, run):
     assert labelloop("export", run, "--to", "csv", "--no-undo", "--output", tmp_path / "new.csv").code == 0
     assert sorted(path.name for path in tmp_path.glob("new*")) == ["new.csv", "new.csv.changes.csv"]
+
+
+def test_a_misspelt_choice_from_python_is_refused():
+    """The command line checks them before."""
+    with pytest.raises(UsageError, match="no action 'relable'; did you mean 'relabel'"):
+        decide(pa.table({}), "relable", 0.0)
+    with pytest.raises(UsageError, match="no rest 'droped'; did you mean 'drop'"):
+        only_certified(Decision(*[np.zeros(0)] * len(fields(Decision))), np.zeros(0, bool), "droped")

@@ -13,12 +13,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelloop.errors import DataError, UsageError
+from labelloop.errors import DataError, UsageError, nearest
 from labelloop.runs.labels import label_table
 from labelloop.runs.lock import hold, release
 from labelloop.runs.read import Run
 from labelloop.runs.reviews import read_answers, standing, verdicts
 from labelloop.types import MISSING
+
+ACTIONS = ("relabel", "drop", "keep")
+RESTS = ("review", "drop", "keep-given")  # what may happen to rows whose label is not certified
 
 COLUMNS = ("id", "row", "column", "before", "after", "confidence", "reason", "run")
 
@@ -111,6 +114,8 @@ def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
         action: "relabel", "drop" or "keep".
         min_confidence: Between 0 and 1.
     """
+    if action not in ACTIONS:
+        raise UsageError(f"no action {action!r}; {nearest(action, ACTIONS)}")
     if not 0 <= min_confidence <= 1:
         raise UsageError(f"--min-confidence is a probability between 0 and 1, not {min_confidence:g}")
     given, proposed = _objects(labels["given_label"].to_pylist()), _objects(labels["corrected_label"].to_pylist())
@@ -136,6 +141,8 @@ def decide(labels: pa.Table, action: str, min_confidence: float) -> Decision:
 
 def only_certified(decision: Decision, certified: NDArray[np.bool_], rest: str) -> Decision:
     """Keeps certified and clean labels; the rest is left out ("review", "drop") or stays as given ("keep-given")."""
+    if rest not in RESTS:
+        raise UsageError(f"no rest {rest!r}; {nearest(rest, RESTS)}")
     others = ~certified & ~decision.verified
     given = others if rest == "keep-given" else np.zeros_like(others)
     return replace(

@@ -64,8 +64,9 @@ def tensors_of(name: str, part: torch.nn.Module | torch.optim.Optimizer) -> dict
     """Every tensor of the part's state, with names that begin with `name`."""
     state = part.state_dict()
     if not isinstance(part, torch.nn.Module):
-        state = {f"{index}/{key}": value for index, entry in state["state"].items() for key, value in entry.items()}
-    return {f"{name}/{key}": value for key, value in state.items() if isinstance(value, torch.Tensor)}
+        entries = {f"{index}/{key}": value for index, entry in state["state"].items() for key, value in entry.items()}
+        state = {key: value for key, value in entries.items() if isinstance(value, torch.Tensor)}
+    return {f"{name}/{key}": value for key, value in state.items()}
 
 
 def to_arrays(name: str, part: torch.nn.Module | torch.optim.Optimizer) -> dict[str, np.ndarray]:
