@@ -147,8 +147,9 @@ PERHAPS_MISSING = {
 def _check_labels(problem: Problem, source: str) -> None:
     names = problem.class_names
     noisy = problem.train.labels[problem.train.labels != MISSING]
-    verified = np.bincount(problem.clean.clean_labels, minlength=len(names))  # [C]
-    if not len(problem.clean):
+    clean = problem.clean.clean_labels
+    verified = np.bincount(clean, minlength=len(names))  # [C]
+    if not len(clean):
         raise DataError(f"{source}: no clean rows: no row has a clean_label; verify the labels of some rows")
     if not len(noisy):
         raise DataError(f"{source}: no noisy row: nothing to correct; add rows with a label and no clean_label")
@@ -158,7 +159,7 @@ def _check_labels(problem: Problem, source: str) -> None:
             f"{source}: only one class, {names[occurring[0]]!r}, occurs in the labels; a classifier needs two or more"
             " (blank, NaN, None and -1 mean a missing label, so -1 cannot be a class)"
         )
-    _check_classes(names, len(noisy) + len(problem.clean), source)
+    _check_classes(names, len(noisy) + len(clean), source)
     if strange := sorted(PERHAPS_MISSING & set(names)):
         hint = "is used as a class name; if it means that the label is missing, leave it blank"
         warnings.warn(f"{source}: {some(strange)} {hint}", stacklevel=3)
