@@ -29,7 +29,8 @@ from scipy.stats import t
 from labelloop.relabel.calibration import Inputs, side_by_side
 from labelloop.relabel.estimate import estimate
 from labelloop.relabel.learners import column_scores
-from labelloop.relabel.relabel import MIN_PAIRS, correct_scores
+from labelloop.relabel.relabel import correct_scores
+from labelloop.relabel.sample import MIN_PAIRS
 from labelloop.runs.run_json import versions
 
 try:

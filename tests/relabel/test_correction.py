@@ -8,7 +8,8 @@ from worlds import NUM_CLASSES, class_conditional, worthless_labels
 
 from labelloop.relabel import correct_labels
 from labelloop.relabel.calibration import calibrator_of_any_class, side_by_side
-from labelloop.relabel.relabel import _keep_absent, relabel
+from labelloop.relabel.relabel import _keep_absent, at_most_on_average, relabel
+from labelloop.relabel.sample import largest_share
 from labelloop.splits import deal
 
 pytestmark = pytest.mark.slow
@@ -219,3 +220,52 @@ def test_what_clean_rows_teach_holds_for_classes_without_a_clean_row():
     assert ((good + bad).argmax(axis=1) == true)[rest].mean() < alone - 0.15, "the worthless source does harm as it is"
     assert right[rest & (true >= 10)].mean() > alone - 0.1
     assert right[rest].mean() > alone - 0.05
+
+
+def swallowed_labels(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Predictions of the given label, given and true labels: an eighth of all labels is wrong and says 3, ten are 3."""
+    rng = np.random.default_rng(seed)
+    true = np.where(np.arange(2000) < 10, 3, np.arange(2000) % 3)
+    given = np.where((rng.random(2000) < 0.125) & (true != 3), 3, true)
+    q = np.exp(3 * np.eye(4)[true] + rng.normal(size=(2000, 4)))
+    q /= q.sum(axis=1, keepdims=True)
+    noise = np.eye(4) + 0.125 * np.array([[-1, 0, 0, 1], [0, -1, 0, 1], [0, 0, -1, 1], [0, 0, 0, 0]])
+    return (q @ noise).astype(np.float32), given, true
+
+
+def test_pairs_show_that_a_class_without_clean_rows_has_more_labels_than_rows():
+    """An eighth of the pairs says 3 and none is 3; so the class keeps its likeliest labels, as many as it has rows."""
+    p, given, true = swallowed_labels()
+    rows = np.random.default_rng(1).permutation(np.arange(10, 2000))[:200]
+    clean = np.full(2000, -1)
+    clean[rows] = true[rows]
+    found = correct_labels(given, clean, 4, pred_probs=p)
+    labels, rest = found.targets.argmax(axis=1), clean < 0
+    assert (given[rows] == 3).sum() > 15
+    assert (labels == true)[rest].mean() > (given == true)[rest].mean() + 0.08
+    assert (labels[:10] == 3).sum() >= 8, "those that are right are the likeliest"
+    assert (labels == 3)[rest].sum() <= 2 * np.ceil(largest_share(0, 200) * 2000)
+    held_out = found.cross_fitted[rows].argmax(axis=1) == true[rows]
+    assert abs(held_out.mean() - (labels == true)[rest].mean()) < 0.05
+
+
+def test_a_class_that_nobody_looked_at_keeps_its_labels():
+    """Pairs that were chosen by their label show nothing about the labels of a class that none of them has."""
+    p, given, true = swallowed_labels()
+    rows = np.random.default_rng(1).permutation(np.flatnonzero(given != 3))[:200]
+    clean = np.full(2000, -1)
+    clean[rows] = true[rows]
+    found = correct_labels(given, clean, 4, pred_probs=p)
+    mine = (clean < 0) & (given == 3)
+    assert (found.targets[mine].argmax(axis=1) == 3).mean() > 0.95
+
+
+def test_odds_make_a_class_as_rare_as_it_may_be():
+    """With a third of the odds, one half becomes a quarter; what is below its limit stays."""
+    p = np.tile([0.5, 0.3, 0.2], (6, 1))
+    np.testing.assert_allclose(at_most_on_average(p, np.array([0.25, 0.4, 0.2])), [1 / 3, 1, 1])
+    p = np.array([[0.9, 0.1], [0.2, 0.8]])
+    factor = at_most_on_average(p, np.array([0.3, 1.0]))[0]
+    assert np.mean(p[:, 0] * factor / (p[:, 0] * factor + p[:, 1])) == pytest.approx(0.3)
+    assert at_most_on_average(np.ones((4, 1)), np.array([0.1])) == pytest.approx(np.exp(-10)), "no odds are enough"
+    assert at_most_on_average(np.zeros((0, 2)), np.array([0.1, 0.1])).tolist() == [1, 1]

@@ -7,7 +7,7 @@ import pytest
 
 import labelloop
 from labelloop.relabel.calibration import Observations
-from labelloop.relabel.sample import copies, differ, first_alike
+from labelloop.relabel.sample import copies, differ, first_alike, largest_if_absent, largest_share
 
 
 def observed(values, clean, given=None, seed=0):
@@ -73,3 +73,28 @@ def test_copies_count_once_in_a_run():
         found = labelloop.correct(np.where(y_clean >= 0, -1, given)[rows], y_clean[rows], embeddings=x[rows])
     assert found.estimate["corrected_label_accuracy"]["rows"] == 12
     assert any("48 clean rows are copies" in note for note in found.estimate["notes"])
+
+
+def test_the_largest_share_of_a_class_that_no_clean_row_has():
+    """(1 - share)^22 = 0.1: with this share, 22 random rows miss the class in one case of ten."""
+    assert (1 - largest_share(0, 22)) ** 22 == pytest.approx(0.1)
+    assert largest_share(1, 22) > largest_share(0, 22) > largest_share(0, 44)
+    assert largest_share(5, 5) == 1.0
+    assert largest_share(0, 0) == 1.0
+
+
+def test_pairs_show_how_rare_a_class_is_only_if_they_were_not_chosen_by_their_label():
+    """A quarter of the noisy rows has label 1; so must about a quarter of the pairs, P(X <= n) >= 0.1."""
+    clean = np.where(np.arange(440) < 40, 0, -1)
+    given = (np.arange(440) % 4 == 0).astype(np.int64)
+
+    def shares(pairs_with_label, rows=40, given=given):
+        labels = np.where(clean >= 0, np.arange(440) < pairs_with_label, given)
+        return largest_if_absent(observed(np.zeros((440, 1)), clean, labels), np.arange(rows))
+
+    np.testing.assert_allclose(shares(10), largest_share(0, 40))
+    np.testing.assert_allclose(shares(7)[1], largest_share(0, 40))  # P(X <= 7) = 0.18
+    assert shares(5)[1] == 1.0, "P(X <= 5) = 0.04"
+    np.testing.assert_allclose(shares(10, rows=30), largest_share(0, 30), err_msg="a fold is left out")
+    unpaired = np.where(clean >= 0, -1, given)
+    assert (largest_if_absent(observed(np.zeros((440, 1)), clean, unpaired), np.arange(40)) == 1).all()

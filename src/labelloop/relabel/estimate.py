@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.relabel.bounds import LEVEL, InputsAlone, finite_interval, interval
-from labelloop.relabel.relabel import MIN_PAIRS, Corrected
+from labelloop.relabel.relabel import Corrected
+from labelloop.relabel.sample import MIN_PAIRS
 from labelloop.splits import deal
 from labelloop.types import MISSING, Floats, Labels
 

@@ -22,7 +22,7 @@ from labelloop.relabel.gains import ALPHA, UNINFORMED, Counts, Sample, Tested, c
 from labelloop.relabel.guard import KEEP_ALL, RARE, Guard, keep_given, margins
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_posterior import Noise
-from labelloop.relabel.sample import copies
+from labelloop.relabel.sample import copies, largest_if_absent
 from labelloop.relabel.simulated_labels import RightShare, Simulated, Trial
 from labelloop.relabel.stacking import Combined, ValidationRows
 from labelloop.types import MISSING, Floats, Labels
@@ -53,20 +53,21 @@ class Evidence:
     counts: Counts
 
     @classmethod
-    def of(cls, validation: ValidationRows, trials: Sequence[Trial], classes: Labels) -> Evidence:
+    def of(cls, validation: ValidationRows, trials: Sequence[Trial], classes: Labels, kept: Array) -> Evidence:
         """Counts the changes in all trials.
 
         Args:
             validation: The validation rows.
             trials: Their given labels.
             classes: Clean rows of every class [C].
+            kept: As `kept_without` makes it [M, C].
         """
-        labels, unchecked = validation.labels, unchecked_without(validation, len(classes))
+        labels = validation.labels
         weight = np.where(copies(validation.observed, validation.rows), 0.0, 1.0)  # [M]
         parts: list[tuple[NDArray, ...]] = []
         for trial in trials:
             moved = Guard(classes).moves(trial.posterior, trial.given) & (trial.given != MISSING)
-            moved &= ~unchecked[np.arange(len(labels)), trial.given]
+            moved &= ~is_kept(trial.posterior, trial.given, kept)
             right, wrong = trial.posterior.argmax(axis=1) == labels, trial.given == labels
             told = np.flatnonzero(moved & (right | wrong))
             lead = margins(trial.posterior, trial.given)[told]
@@ -119,17 +120,32 @@ class Evidence:
         return found
 
 
-def unchecked_without(validation: ValidationRows, classes: int) -> NDArray[np.bool_]:
-    """For every validation row, the classes of which no clean row is left without its fold [M, C].
+def kept_without(validation: ValidationRows, posterior: Floats) -> Array:
+    """For every validation row, how likely a given label of each class must be to be kept whatever else shows [M, C].
 
-    The class of a clean row has at least one clean row: itself. Those of noisy rows may have none, and are then
-    protected. Without its fold, a clean row is like a noisy one.
+    The class of a clean row has at least one clean row: itself. Those of noisy rows may have none, and then keep their
+    labels, or the likeliest ones if pairs show that there are fewer such rows than labels (rule 5 of the guard).
+    Without its fold, a clean row is like a noisy one. Above 1 for a class of which a clean row is left.
+
+    Args:
+        validation: The validation rows.
+        posterior: Soft labels of all rows before the guard [n, C].
     """
-    found = np.zeros((len(validation.rows), classes), bool)
+    observed, classes = validation.observed, posterior.shape[1]
+    found = np.full((len(validation.rows), classes), 2.0)
     for k in np.unique(validation.fold):
-        rest = validation.labels[validation.fold != k]
-        found[validation.fold == k] = np.bincount(rest, minlength=classes) == 0
+        rest = validation.rows[validation.fold != k]
+        most = np.ceil(largest_if_absent(observed, rest) * len(posterior)).astype(np.int64)  # [C]
+        for g in np.flatnonzero(np.bincount(observed.clean[rest], minlength=classes) == 0):
+            likely = np.sort(posterior[observed.given == g, g])[::-1]
+            found[validation.fold == k, g] = likely[most[g] - 1] if most[g] < len(likely) else 0.0
     return found
+
+
+def is_kept(posterior: Floats, given: Labels, kept: Array) -> NDArray[np.bool_]:
+    """Which rows keep their given label, by the probabilities of `kept_without` [m]; False where it is missing."""
+    rows = np.arange(len(given))
+    return (given != MISSING) & (posterior[rows, given] >= kept[rows, given])
 
 
 @dataclass(frozen=True)
@@ -332,12 +348,13 @@ def look_at_changes(
     labels, given = validation.labels, validation.given
     classes = np.bincount(labels, minlength=validation.observed.num_classes)
     trials, sample = [Trial(answer.oof, given)], None
-    evidence = real = Evidence.of(validation, trials, classes)
+    kept = kept_without(validation, answer.final)
+    evidence = real = Evidence.of(validation, trials, classes, kept)
     if simulate:
         share = RightShare.of(validation, alone, noise.transition)
         simulated = Simulated.of(noise, posterior_given, share.value, rng)
         trials, sample = simulated.likely, Sample.of(validation, share.error)
-        evidence = Evidence.of(validation, simulated.careful, classes)
+        evidence = Evidence.of(validation, simulated.careful, classes, kept)
     passed, bounded = _tests(evidence, real, validation, alone, sample)
     sizes = answer.final.sum(axis=0, dtype=np.float64)
     guard, erased = evidence.guard(passed.all, classes, sizes, np.ones(len(labels), bool))
@@ -349,17 +366,17 @@ def look_at_changes(
     open_rows = (given == MISSING) & simulate
     expected = np.where(open_rows[:, None], np.zeros(1 + max(trial.model for trial in trials)), np.nan)
     cross_fitted, fold = np.empty_like(answer.oof), evidence.fold
-    unchecked = unchecked_without(validation, len(classes))
     for k in np.unique(fold):
         mine = np.flatnonzero(fold == k)
         without = evidence.guard(float(passed.by_row[mine[0]]), classes, sizes, fold != k)[0]
         without = replace(without, alone_above=float(bounded.by_row[mine[0]]))
         returned = without.apply(answer.oof[mine], given[mine], noise_only.oof[mine], alone.oof[mine])
-        held = (given[mine] != MISSING) & unchecked[mine, given[mine]]
+        held = is_kept(answer.oof[mine], given[mine], kept[mine])
         cross_fitted[mine] = keep_given(returned, np.flatnonzero(held), given[mine])
         own = mine[open_rows[mine]]
         for trial in trials if len(own) else ():
-            handed = trial.returned(without, own, alone.oof, unchecked)
+            handed = trial.returned(without, own, alone.oof)
+            handed = np.where(is_kept(trial.posterior[own], trial.given[own], kept[own]), trial.given[own], handed)
             expected[own, trial.model] += (handed == labels[own]) * expected.shape[1] * trial.share
     drawn = np.sum([trial.share * (trial.given == labels) for trial in trials], axis=0)
     counted = (given != MISSING) | simulate

@@ -41,16 +41,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from labelloop.relabel.learners.logistic import Array
+from labelloop.relabel.sample import largest_share
 from labelloop.types import MISSING, Floats, Labels
 
 KEEP_ALL = 1.0  # a margin that no class reaches
 Z = 1.28  # one-sided 90%
 RARE = 0.5  # a class is rare below this fraction of an even share
 TIE = 1.001  # a label that the guard keeps gets the probability of the likeliest class, and wins the tie
-UNSEEN = 0.1  # the probability that a class is larger than rule 5 assumes
 FEWEST_VARIANTS = 10  # labels that may show by themselves that they are a spelling variant
 MOST_RANK = 0.6  # the upper bound of the mean rank of such labels
 TOP = 0.1  # a tenth of their ranks is among the highest; the upper bound is twice that
@@ -188,8 +187,7 @@ class Guard:
 
     def _owed(self, g: int, before: int, after: int, rows: int) -> int:
         """How many labels a protected class gets back, if it had `before` labels and now has `after`."""
-        mine, total = float(self.counts[g]), float(self.counts.sum())
-        most = float(betaincinv(mine + 1, total - mine, 1 - UNSEEN)) if mine < total else 1.0
+        most = largest_share(int(self.counts[g]), int(self.counts.sum()))
         return max(min(before, int(np.ceil(most * rows))) - after, 0)
 
     def _bounded(self, out: Array) -> Floats:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from labelloop.large_arrays import by_chunks
 from labelloop.relabel.calibration import (
@@ -28,8 +29,9 @@ from labelloop.relabel.calibration import (
 from labelloop.relabel.evidence import Changes, look_at_changes
 from labelloop.relabel.guard import KEEP_ALL, keep_given
 from labelloop.relabel.learners import column_scores
+from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_posterior import Noise, estimate_noise
-from labelloop.relabel.sample import copies, differ
+from labelloop.relabel.sample import MIN_PAIRS, copies, differ, largest_if_absent
 from labelloop.relabel.self_training import self_train
 from labelloop.relabel.stacking import (
     EVERYBODY,
@@ -47,9 +49,9 @@ from labelloop.types import FLOOR, MISSING, Floats, Labels
 
 NEWEST = np.array([0.0, 1.0])  # the weights of a single round: the given labels are in it
 
-MIN_PAIRS = 20  # clean rows with a given label, to validate the rows that have one
 ENOUGH = 20  # clean rows, to choose among learners
 
+LEAST_LOG_ODDS = -10.0  # by which a class without a clean row becomes rarer at most
 SAMPLE = 5000  # noisy rows that noise models are fitted to: more change nothing and take time
 MOST_SAMPLED = 20_000  # where a noise matrix has more entries than SAMPLE, as many rows as entries, up to this
 
@@ -307,8 +309,8 @@ def _in_rows(values: Floats, rows: Labels, count: int) -> Floats:
 def _keep_absent(posterior: Combined, validation: ValidationRows, use_given: bool = False) -> Combined:
     """Predicts classes without a clean row by what the clean rows of all others teach.
 
-    A fit to rows that lack a class makes it too rare. A clean row is predicted without its fold, so classes that only
-    its fold has are among them.
+    A fit to rows that lack a class makes it too rare; but pairs without it also show how rare it is at least. A clean
+    row is predicted without its fold, so classes that only its fold has are among them.
 
     Args:
         posterior: Predictions of all classes.
@@ -324,16 +326,44 @@ def _keep_absent(posterior: Combined, validation: ValidationRows, use_given: boo
     if not any(some.any() for some in absent.values()):
         return posterior
 
+    def own(rows: Labels, fold: int) -> Floats:
+        return validation.fitted(OF_ANY_CLASS[use_given], fold).predict(observed, rows, use_given=use_given)  # [m, C]
+
+    odds = {}
+    for k, some in absent.items():
+        if some.any():
+            most = largest_if_absent(observed, validation.clean_rows[validation.clean_fold != k])
+            odds[k] = np.where(some, at_most_on_average(own(observed.sample, k), most), 1.0)  # [C]
+
     def mixed(some: Floats, rows: Labels, fold: int) -> Floats:
-        if not absent[fold].any():
+        if fold not in odds:
             return some
-        own = validation.fitted(OF_ANY_CLASS[use_given], fold).predict(observed, rows, use_given=use_given)  # [m, C]
-        mine, others = own * absent[fold], np.where(absent[fold], 0, some)
+        p = own(rows, fold)
+        rarer = np.where(odds[fold] < 1, p * odds[fold] / (p * odds[fold] + 1 - p), p)
+        mine, others = rarer * absent[fold], np.where(absent[fold], 0, some)
         share, total = 1 - mine.sum(axis=1, keepdims=True), others.sum(axis=1, keepdims=True)
         shared = mine + share * others / np.maximum(total, 1e-12)
-        return np.where(total > 1e-12, shared, own)  # nothing to share out where `some` is sure of an absent class
+        return np.where(total > 1e-12, shared, p)  # nothing to share out where `some` is sure of an absent class
 
     return posterior.changed(validation, mixed)
+
+
+def at_most_on_average(p: Floats, most: Array) -> Array:
+    """What to multiply the odds of every class by, so that its mean probability is not above a limit [C]; at most 1.
+
+    Args:
+        p: Probabilities of some rows [m, C].
+        most: The limits [C].
+    """
+    p, factor = p.astype(np.float64), np.ones(p.shape[1])
+
+    def excess(log_odds: float, k: int) -> float:
+        return float((p[:, k] / (p[:, k] + (1 - p[:, k]) * np.exp(-log_odds))).mean() - most[k])
+
+    for k in np.flatnonzero(p.mean(axis=0) > most).tolist() if len(p) else ():
+        least = excess(LEAST_LOG_ODDS, k) < 0
+        factor[k] = np.exp(brentq(excess, LEAST_LOG_ODDS, 0.0, args=(k,)) if least else LEAST_LOG_ODDS)
+    return factor
 
 
 def correct_labels(

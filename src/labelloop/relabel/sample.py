@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtr, betaincinv
 
 from labelloop.relabel.calibration import Observations
+from labelloop.relabel.learners.logistic import Array
 from labelloop.types import MISSING, Floats, Labels
 
 DIGITS = 3  # decimals of a standardised column: rows that agree to so many are copies
@@ -18,6 +20,8 @@ SAMPLE = 2000  # noisy rows that clean ones are compared with
 FEWEST = 20  # clean rows that are compared
 RIDGE = 0.1
 MOST_COLUMNS = 200  # more are projected at random
+MIN_PAIRS = 20  # clean rows with a given label, to validate the rows that have one
+UNSEEN = 0.1  # the probability that a class is larger than clean rows suggest
 CLEAR, LARGE = 4.0, 0.6  # standard errors above ½, and a share of pairs, from which on a difference is named
 
 DIFFER = "clean rows differ from the others"
@@ -110,3 +114,27 @@ def _values(observed: Observations, rows: Labels) -> NDArray[np.float64]:
     """The inputs of some rows, or their scores where there are none [m, D]."""
     source = observed.scores if observed.inputs is None else observed.inputs
     return np.nan_to_num(np.asarray(source[rows], np.float64).reshape(len(rows), -1))
+
+
+def largest_share(mine: int, total: int) -> float:
+    """The upper bound of the share of rows of a class, at 90%, if `mine` of `total` clean rows are of it."""
+    return float(betaincinv(mine + 1.0, total - mine, 1 - UNSEEN)) if mine < total else 1.0
+
+
+def largest_if_absent(observed: Observations, rows: Labels) -> Array:
+    """The same for every class, should none of some clean rows be of it [C]; 1 where they do not show it.
+
+    Rows that were verified class by class do not show that another class is rare. So only those that keep their given
+    label count, if there are enough, and only for a class whose label is about as frequent among all of them as among
+    the noisy rows.
+
+    Args:
+        observed: What is known about all rows.
+        rows: Positions of the clean rows [M].
+    """
+    given, clean = observed.given, observed.clean != MISSING
+    pairs, noisy = (
+        np.bincount(given[some & (given != MISSING)], minlength=observed.num_classes) for some in (clean, ~clean)
+    )
+    usual = (bdtr(pairs, pairs.sum(), noisy / max(noisy.sum(), 1)) >= UNSEEN) & (pairs.sum() >= MIN_PAIRS)
+    return np.where(usual, largest_share(0, int((given[rows] != MISSING).sum())), 1.0)

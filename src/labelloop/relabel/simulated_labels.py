@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from labelloop.relabel.guard import Guard
@@ -48,18 +47,15 @@ class Trial:
     share: float = 1.0  # of the weight of all trials
     slope: float = 0.0  # of this weight in the share of given labels that are right
 
-    def returned(self, guard: Guard, rows: Labels, alone: Floats, unchecked: NDArray[np.bool_]) -> Labels:
+    def returned(self, guard: Guard, rows: Labels, alone: Floats) -> Labels:
         """The labels that a guard returns for some of the rows.
 
         Args:
             guard: The guard.
             rows: Positions among the validation rows [m].
             alone: P(y | x) of all validation rows [M, C].
-            unchecked: Classes whose labels are kept [M, C].
         """
-        shown = self.given[rows]
-        handed = guard.apply(self.posterior[rows], shown, alone=alone[rows]).argmax(axis=1)
-        return np.where(unchecked[rows, shown], shown, handed)
+        return guard.apply(self.posterior[rows], self.given[rows], alone=alone[rows]).argmax(axis=1)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from labelloop.errors import DataError, UsageError, nearest, some
 from labelloop.large_arrays import by_chunks, put, row_chunks
 from labelloop.relabel import correct_labels, suit_trees
 from labelloop.relabel.estimate import estimate, inputs_alone
-from labelloop.relabel.relabel import MIN_PAIRS
+from labelloop.relabel.sample import MIN_PAIRS
 from labelloop.runs.labels import label_table
 from labelloop.runs.result_files import RowArrays, row_arrays
 from labelloop.runs.run_json import RunRecord, data_record, versions

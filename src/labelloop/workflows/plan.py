@@ -18,7 +18,7 @@ from labelloop.errors import DataError, UsageError, check_output
 from labelloop.progress import bar, clock
 from labelloop.relabel.bounds import interval
 from labelloop.relabel.estimate import MIN_CLEAN
-from labelloop.relabel.relabel import MIN_PAIRS
+from labelloop.relabel.sample import MIN_PAIRS
 from labelloop.report.facts import unproved, with_interval
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN

@@ -16,7 +16,7 @@ from labelloop.methods.closed_loop.config import Config
 from labelloop.methods.closed_loop.corrector import fit_corrector
 from labelloop.methods.closed_loop.state import History
 from labelloop.relabel.estimate import MIN_CLEAN, cross_fitted, estimate, no_estimate
-from labelloop.relabel.relabel import MIN_PAIRS
+from labelloop.relabel.sample import MIN_PAIRS
 from labelloop.relabel.stacking import combine, fit_simplex_weights
 from labelloop.seeds import integer, stream
 from labelloop.splits import one_hot, stratified_split
