@@ -19,7 +19,7 @@ from scipy.special import betaincinv
 
 from labelloop.relabel.bounds import at_most
 from labelloop.relabel.gains import ALPHA, UNINFORMED, Counts, Sample, Tested, cross_fit, sign_test, uninformed
-from labelloop.relabel.guard import KEEP_ALL, RARE, Guard, keep_given, margins
+from labelloop.relabel.guard import KEEP_ALL, RARE, Guard, is_kept, keep_given, margins
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_posterior import Noise
 from labelloop.relabel.sample import copies, largest_if_absent
@@ -140,12 +140,6 @@ def kept_without(validation: ValidationRows, posterior: Floats) -> Array:
             likely = np.sort(posterior[observed.given == g, g])[::-1]
             found[validation.fold == k, g] = likely[most[g] - 1] if most[g] < len(likely) else 0.0
     return found
-
-
-def is_kept(posterior: Floats, given: Labels, kept: Array) -> NDArray[np.bool_]:
-    """Which rows keep their given label, by the probabilities of `kept_without` [m]; False where it is missing."""
-    rows = np.arange(len(given))
-    return (given != MISSING) & (posterior[rows, given] >= kept[rows, given])
 
 
 @dataclass(frozen=True)
@@ -375,8 +369,7 @@ def look_at_changes(
         cross_fitted[mine] = keep_given(returned, np.flatnonzero(held), given[mine])
         own = mine[open_rows[mine]]
         for trial in trials if len(own) else ():
-            handed = trial.returned(without, own, alone.oof)
-            handed = np.where(is_kept(trial.posterior[own], trial.given[own], kept[own]), trial.given[own], handed)
+            handed = trial.returned(without, own, alone.oof, kept)
             expected[own, trial.model] += (handed == labels[own]) * expected.shape[1] * trial.share
     drawn = np.sum([trial.share * (trial.given == labels) for trial in trials], axis=0)
     counted = (given != MISSING) | simulate

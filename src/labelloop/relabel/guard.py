@@ -203,6 +203,12 @@ class Guard:
         return np.where(over[:, None], spread, out).astype(np.float32)
 
 
+def is_kept(posterior: Floats, given: Labels, kept: Array) -> NDArray[np.bool_]:
+    """Which rows keep their given label, by the probabilities of `kept_without` [m]; False where it is missing."""
+    rows = np.arange(len(given))
+    return (given != MISSING) & (posterior[rows, given] >= kept[rows, given])
+
+
 def keep_given(out: Floats, rows: Labels, given: Labels) -> Floats:
     """Soft labels [n, C] with the given label of some rows as likely as the likeliest class."""
     return _keep(out.astype(np.float64), rows, given).astype(np.float32)

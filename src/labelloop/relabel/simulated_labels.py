@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import brentq
 
-from labelloop.relabel.guard import Guard
+from labelloop.relabel.guard import Guard, is_kept
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_model import estimate_rate, estimate_transition
 from labelloop.relabel.noise_posterior import Noise
@@ -47,15 +47,18 @@ class Trial:
     share: float = 1.0  # of the weight of all trials
     slope: float = 0.0  # of this weight in the share of given labels that are right
 
-    def returned(self, guard: Guard, rows: Labels, alone: Floats) -> Labels:
+    def returned(self, guard: Guard, rows: Labels, alone: Floats, kept: Array) -> Labels:
         """The labels that a guard returns for some of the rows.
 
         Args:
             guard: The guard.
             rows: Positions among the validation rows [m].
             alone: P(y | x) of all validation rows [M, C].
+            kept: As `kept_without` makes it [M, C].
         """
-        return guard.apply(self.posterior[rows], self.given[rows], alone=alone[rows]).argmax(axis=1)
+        posterior, shown = self.posterior[rows], self.given[rows]
+        handed = guard.apply(posterior, shown, alone=alone[rows]).argmax(axis=1)
+        return np.where(is_kept(posterior, shown, kept[rows]), shown, handed)
 
 
 @dataclass(frozen=True)
