@@ -81,10 +81,10 @@ def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
         if not earlier:
             return "All stored runs of the default were made with the current version of `labelloop`."
         return (
-            f"{earlier} of the {len(rows)} stored runs of the default {'predates' if earlier == 1 else 'predate'} a change"
-            " in the guard for runs without pairs (clean rows that keep their given label). Their networks and test"
-            " accuracy are unaffected. The current guard may change some labels that these runs kept, and keep a few"
-            " that they changed."
+            f"{earlier} of the {len(rows)} stored runs of the default {'predates' if earlier == 1 else 'predate'} a"
+            " change in the guard for runs without pairs (clean rows that keep their given label). Their networks and"
+            " test accuracy are unaffected. The current guard may change some labels that these runs kept, and keep a"
+            " few that they changed."
         )
     which = "The stored runs" if old == len(rows) else f"{old} of the {len(rows)} stored runs"
     return (
@@ -139,8 +139,8 @@ def intervals_held(items: Mapping[str, Item], runs: Runs) -> str:
             if run["title"] == DEFAULT_ROW and said:
                 held.append(said["low"] <= run["handed_back"]["corrected_label_accuracy"] <= said["high"])
     return (
-        f"The interval for the accuracy of the returned labels contains the true value in {sum(held)} of {len(held)} runs,"
-        " none of which has pairs."
+        f"The interval for the accuracy of the returned labels contains the true value in {sum(held)} of {len(held)}"
+        " runs, none of which has pairs."
     )
 
 
