@@ -87,9 +87,7 @@ def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
             " few that they changed."
         )
     which = "The stored runs" if old == len(rows) else f"{old} of the {len(rows)} stored runs"
-    return (
-        f"{which} of the default come from version 0.1.0, which relabels once, before the final network is trained."
-    )
+    return f"{which} of the default come from version 0.1.0, which relabels once, before the final network is trained."
 
 
 def loop_worth(items: Mapping[str, Item], runs: Runs) -> str:

@@ -107,10 +107,9 @@ The tests, by the number of pairs:
   the first noise estimate says, or as the second one says if that is higher. In the second, the noise matrix only says where wrong labels go, and a
   single number says how many there are. That number is fitted on rows that the matrix has not seen, clean rows correct it where predictions are off,
   and its uncertainty enters the test. This assumes that noise depends on the class, and that labels are right at least as often where predictions are
-  right as where they are wrong.
-  - With 1 to 19 pairs, changes must also not break more of the real given labels than they fix.
-  - Predictions must also beat class frequencies on the clean rows (a t-test of Brier scores at 0.1%): an estimate of the noise that rests on
-    predictions can be no better than they are.
+  right as where they are wrong. Two more conditions hold here. With 1 to 19 pairs, changes must not break more of the real given labels than they fix.
+  And predictions must beat class frequencies on the clean rows (a t-test of Brier scores at 0.1%), because a noise estimate is no better than the
+  predictions it rests on.
 - **If that fails,** a bound that needs neither pairs nor a noise model may still pass. Suppose that predictions differ from the given labels, with a
   confidence above some value, in a share c of the rows, and are wrong with such confidence in a share e. Then changing these labels gains at least
   c − 2e. The test of e, at 10%, is exact for the noisy rows in the file if clean and noisy rows are alike. Confidences are compared by rank, because
@@ -125,7 +124,7 @@ Classes have rules of their own:
 - A class without a clean row keeps its labels. A rare class has no net loss of labels unless its own clean rows show that fewer than a fifth of its
   good labels are broken; a class that is not rare but has few clean rows may borrow this evidence from the other classes.
 - A class held in this way may shrink only to the size that the clean rows allow at 90%, giving up its least likely labels first, or if the given
-  labels alone show that it is another spelling of a class.
+  labels alone show that it is another spelling of some class.
 - If changes broke more labels of a class than they fixed, by more than one in twenty of its clean rows, that class gets a larger margin, with which
   they would not have.
 
