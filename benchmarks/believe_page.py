@@ -23,7 +23,10 @@ def page(record: dict[str, Any]) -> str:
         refit = f"{_mean(runs, 'before_refit')} → {_mean(runs, 'after_refit')}"
         lines.append(f"| {name} | {_mean(runs, 'given_right')} | {' | '.join(moves)} | {refit} |")
     better = sum(run["run"]["right"] >= run["loop"]["right"] for run in paired)
-    lines += ["", f"The run's labels are at least as good as the loop's in {better} of {len(paired)} runs. {_held(paired)}"]
+    lines += [
+        "",
+        f"The run's labels are at least as good as the loop's in {better} of {len(paired)} runs. {_held(paired)}",
+    ]
     lines += [
         "",
         "| clean rows have no given label | given right | labels right | calibration error | confidence | estimated |",
