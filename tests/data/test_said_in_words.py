@@ -105,7 +105,7 @@ def test_minus_one_in_arrays_is_counted_on_both_sides(tmp_path):
 
 def test_blank_features_are_counted(tmp_path):
     text = said(table(tmp_path / "a.csv", p=lambda row: "" if row % 2 else row, q=lambda row: "ab"[row % 2]))
-    assert "blank: 'p' in 30 rows (filled in, and marked in a column of their own)" in text
+    assert "blank: 'p' in 30 rows (filled in, and marked in a separate column)" in text
 
 
 def test_ids_are_no_features(tmp_path):

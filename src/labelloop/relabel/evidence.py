@@ -282,8 +282,8 @@ class Changes:
 
 
 NOT_SURE = (
-    "that changes fix more than they break rests on the noise as estimated from the noisy rows, so no probability is"
-    " given; clean rows that keep their given label would show it"
+    "whether changes fix more than they break depends on the noise as estimated from the noisy rows, so no probability"
+    " is given; clean rows that keep their given label would show it"
 )
 
 

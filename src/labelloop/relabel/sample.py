@@ -23,7 +23,7 @@ CLEAR, LARGE = 4.0, 0.6  # standard errors above ½, and a share of pairs, from 
 DIFFER = "clean rows differ from the others"
 DIFFERENT = (
     DIFFER + ": a classifier tells them apart in {share:.0%} of pairs (50% would be chance), so"
-    " they are hardly a random sample, and neither the estimate nor a certificate may hold; verify random rows"
+    " they are hardly a random sample, and estimates and certificates may not hold; verify random rows"
 )
 
 
