@@ -93,7 +93,7 @@ def test_a_perfect_column_under_other_names_is_used_and_said(tmp_path):
 def test_a_constant_is_named(tmp_path):
     found = read(table(tmp_path / "a.csv", one=lambda i: 7, word=lambda i: "same"))
     assert left_out(found) == {"word": "the same value in every row"}
-    assert "'one' holds the same number in every row, which says nothing" in found.schema_summary.remarks
+    assert "'one' holds the same number in every row, which carries no information" in found.schema_summary.remarks
 
 
 @pytest.mark.parametrize("odd", [-999, 99999, -99, 9999])

@@ -84,7 +84,7 @@ EXPECTED = {
         dict(enumerate(DIGITS)),
         tuple(datasets.load_digits().feature_names),
         left_out={"": f"a label, an id or a row number, by its name{NAMED}"},
-        remarks=tuple(f"{name!r} holds the same number in every row, which says nothing" for name in BLACK),
+        remarks=tuple(f"{name!r} holds the same number in every row, which carries no information" for name in BLACK),
     ),
     "diabetes": Expected(
         USUAL,

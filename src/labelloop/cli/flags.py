@@ -54,7 +54,7 @@ def share_of(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1; write 2% or 0.02")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share between 0 and 1; write 2% or 0.02")
     return value
 
 

@@ -283,7 +283,7 @@ def examined(kind: Kind, texts: NDArray | None, train: NDArray[np.bool_], labell
         return f"{why}; to use it all the same, name it with trust_columns"
     remarks = [kind.remark, too_good(kind, labelled) or ""]
     if texts is not None and train.sum() > 1 and len(set(texts[train])) == 1:
-        remarks.append(f"{kind.name!r} holds the same number in every row, which says nothing")
+        remarks.append(f"{kind.name!r} holds the same number in every row, which carries no information")
     if texts is not None and not kind.form:
         is_id, is_code = (name.search(plain(kind.name)) for name in (ID_NAME, CODE_NAME))
         code = (is_id or is_code) and all(text is None or re.fullmatch(r"-?\d+(\.0)?", text) for text in texts)

@@ -162,7 +162,7 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
     if found.changed:
         use = (
             f"Use the labels: <code>labelloop export {folder} --to {export_name(run.record.get('source'))}</code>;"
-            " with <code>--min-confidence 0.9</code> only confident changes."
+            " add <code>--min-confidence 0.9</code> for confident changes only."
         )
     why = _why_random(found)
     random = f"Answer about {ASKED} random rows in {review} (key <kbd>e</kbd>), then refit: {why}." if why else ""

@@ -58,8 +58,8 @@ class Certified:
         """The certificate in words."""
         count, wrong = int(self.rows.sum()), f"at most {100 * self.max_error:g}% wrong"
         sure = f"with {100 * self.certainty:g}% certainty"
-        each = " of each class" if len(self.certificates) > 1 else ""
-        lines = [f"{count} labels are certified: those{each} are {wrong}, {sure}"]
+        them = "those of each class" if len(self.certificates) > 1 else "them"
+        lines = [f"{count} labels are certified: at most {100 * self.max_error:g}% of {them} are wrong, {sure}"]
         if not count:
             reasons = [one["reason"] for one in self.certificates]
             lines = [f"no label can be certified as {wrong}, {sure}: {max(reasons, key=reasons.count)}"]

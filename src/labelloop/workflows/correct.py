@@ -245,7 +245,7 @@ def correct_table(
     data = data_record(table.source, text_of(classes), given, clean)
     clean_rows = {"paired": data["clean_paired"], "unpaired": data["clean_unpaired"]}
     if sum(clean_rows.values()) < 2:
-        raise DataError("only one clean row; verify more, since some must judge the correction")
+        raise DataError("only one clean row; verify more, because some are needed to test the correction")
     _warn_if_few(clean_rows, len(classes))
     if pred_probs is not None:
         _warn_if_memorised(pred_probs, given, clean)

@@ -273,7 +273,7 @@ def fit_table(
             check(made, test, allow_overlap=allow_overlap)
             if len(made.clean) < 2:
                 raise DataError(
-                    f"{table.source}: only one clean row; verify more, since some must judge the correction"
+                    f"{table.source}: only one clean row; verify more, because some are needed to test the correction"
                 )
             task = _task(made, method, config, _truth(made, test, y_true))
             compose.check_task(task, table.source, options)

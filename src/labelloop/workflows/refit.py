@@ -277,7 +277,7 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
     tested = np.flatnonzero((labels != MISSING) & np.isnan(stored.targets).any(axis=1))
     if len(tested):
         raise DataError(
-            f"{path}: {some(tested)} are test rows of {stored.run.path}, which must not be learnt from; leave them out"
+            f"{path}: {some(tested)} are test rows of {stored.run.path}, which must not be trained on; leave them out"
         )
     return labels
 
