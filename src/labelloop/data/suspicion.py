@@ -1,7 +1,7 @@
-"""Columns that may give the label away, and numbers that may be no numbers. Each is named, with what was decided.
+"""Columns that may leak the label, and numbers that may not be numbers. Each is reported, with the decision.
 
-And columns that become many numbers, of which a split of a tree sees a few at random: they are used if they help a
-small forest to predict the given label of rows that it has not seen. Labels never decide what the numbers are.
+A column that becomes many numbers, of which a split of a tree sees a few at random, is used only if it helps a small
+forest to predict the given labels of held-out rows. Labels never decide what the numbers are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How good the labels are: the one estimate that summary, report, review, plan and export show.
 
 With pairs, shares of right answers among held-out clean rows are measured, with exact 95% intervals of the share among
-the noisy rows (bounds.py). Without pairs they are bounded, whatever the noise; what the noise model says stands beside
-the bounds, as an assumption. A Share is a dict: value, low, high, rows, and how: "measured", "bounded" or "assumed".
+the noisy rows (bounds.py). Without pairs they are bounded, whatever the noise, and the noise model's own estimate is
+given as an assumption. A Share is a dict: value, low, high, rows, and how: "measured", "bounded" or "assumed".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Are the clean rows a random sample? Copies of a row count once, and a difference from the noisy rows is named.
+"""Are the clean rows a random sample? Copies of a row count once, and a difference from the noisy rows is reported.
 
-Every number that a run prints about its labels holds for rows like the clean ones. Rows verified because they looked
-suspicious, or the same row verified ten times, are not like the others.
+Every estimate of a run holds for rows like the clean ones. Rows that were verified because they looked suspicious, or
+one row that was verified ten times, are not like the others.
 """
 
 from __future__ import annotations
