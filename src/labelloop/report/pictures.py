@@ -196,7 +196,8 @@ def _reliability(run: Survey) -> Picture:
     most = max(bins, key=lambda each: each["rows"])
     here = (
         f"Most labels have a confidence of {percent(most['from'], 0)} to {percent(most['to'], 0)}. On {most['rows']:,}"
-        f" such clean rows, the mean confidence was {percent(most['confidence'])}, and {percent(most['value'])} were right."
+        f" such clean rows, the mean confidence was {percent(most['confidence'])}, and {percent(most['value'])} were"
+        " right."
     )
     return {"bins": bins, "here": here}
 
