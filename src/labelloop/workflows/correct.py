@@ -334,9 +334,10 @@ def _warn_if_few(clean_rows: dict[str, int], num_classes: int) -> None:
     paired = clean_rows["paired"]
     if paired < MIN_PAIRS:
         warnings.warn(
-            f"{paired} of {sum(clean_rows.values())} clean rows have a given label too, so what given labels are worth"
-            f" is estimated from the noisy rows; verify {max(MIN_PAIRS, 2 * num_classes)} rows or more that have one,"
-            " and keep it, to measure it",
+            f"{paired} of {sum(clean_rows.values())}"
+            " clean rows have a given label too, so the reliability of given labels"
+            f" is estimated from the noisy rows; to measure it, verify {max(MIN_PAIRS, 2 * num_classes)} or more rows"
+            " that have a given label, and keep it",
             stacklevel=4,
         )
     elif paired < 2 * num_classes:
