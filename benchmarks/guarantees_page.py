@@ -92,7 +92,7 @@ than a hundred unpaired rows.
 Without pairs, the relation between given and true labels cannot be observed. What is known is how often the labels agree with a prediction from the
 inputs alone, and how often that prediction is wrong. This bounds the accuracy of the labels, whatever the noise: it is at least the share of labels
 that agree with the prediction minus the prediction's error rate, and at most 1 minus the share that disagree plus that error rate. A run prints these
-bounds with their sampling error ("95% bounds without pairs"). The noise model's own estimate stands beside them as an assumption. Only labels that the
+bounds with their sampling error ("95% bounds without pairs"). The noise model's own estimate is printed next to them, as an assumption. Only labels that the
 prediction confirms can be certified.
 
 ## The guard
