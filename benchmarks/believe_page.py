@@ -13,7 +13,7 @@ def page(record: dict[str, Any]) -> str:
     paired, unpaired = ([run for run in record["runs"] if run["paired"] is kind] for kind in (True, False))
     seeds = len({run["seed"] for run in record["runs"]})
     words = (
-        f"Means of up to {seeds} seeds, in %, over the rows that are not clean. a → b: the loop alone → the whole run."
+        f"Means over up to {seeds} seeds, in %, on the rows that are not clean. a → b: the loop alone → the whole run."
     )
     lines = [words, ""]
     lines += ["| clean rows have both labels | given right | labels right | good broken | calibration error | refit |"]
@@ -23,7 +23,10 @@ def page(record: dict[str, Any]) -> str:
         refit = f"{_mean(runs, 'before_refit')} → {_mean(runs, 'after_refit')}"
         lines.append(f"| {name} | {_mean(runs, 'given_right')} | {' | '.join(moves)} | {refit} |")
     better = sum(run["run"]["right"] >= run["loop"]["right"] for run in paired)
-    lines += ["", f"The labels are at least as good as the loop's in {better} of {len(paired)} runs. {_held(paired)}"]
+    lines += [
+        "",
+        f"The run's labels are at least as good as the loop's in {better} of {len(paired)} runs. {_held(paired)}",
+    ]
     lines += [
         "",
         "| clean rows have no given label | given right | labels right | calibration error | confidence | estimated |",
@@ -36,7 +39,7 @@ def page(record: dict[str, Any]) -> str:
     gap = max((abs(run["run"]["estimate"]["value"] - run["run"]["right"]) for run in unpaired), default=0.0)
     lines += [
         "",
-        f"Here the estimate rests on simulated given labels: it is up to {100 * gap:.0f} points off.",
+        f"Here the estimate rests on simulated given labels, and is off by up to {100 * gap:.0f} points.",
     ]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""What an encoder brings: corrected labels of an image folder and a text file, with and without one.
+"""What an encoder gains: corrected labels of an image folder and a text file, with and without one.
 
 Of the pages: the reviews and the photos that docs/text-embeddings.md and docs/image-folder.md make, by their own code.
 Images: the first rows of CIFAR-10 in class folders, with the labels that one person gave them (CIFAR-10N, random 1), or

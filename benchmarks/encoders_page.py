@@ -19,8 +19,8 @@ WAYS = {"none": "none", "frozen": "frozen", "trained": "fine-tuned"}
 def labels(record: dict[str, Any], datas: tuple[str, ...]) -> str:
     """A line for each data set and use of the encoder, over the stored seeds."""
     lines = [
-        "Right labels among the rows that are not clean, in %, mean ± deviation over seeds; processor seconds of the"
-        " whole run with one thread, without imports.",
+        "Right labels on rows that are not clean, in %, mean ± deviation over seeds, and processor seconds of the whole"
+        " run with one thread, without imports.",
         "",
         "| data | encoder | seeds | given right | corrected right | seconds |",
         "|---|---|---|---|---|---|",
@@ -44,8 +44,8 @@ def speed(record: dict[str, Any]) -> str:
     repeats = {len(one["cpu_seconds"]["ours"]) for one in found.values()}
     load = max(value for one in found.values() for value in one["load"])
     lines = [
-        f"Encoding compared with the library alone on the same batches: medians over {min(repeats)} repeats of each,"
-        f" taken in turn. Times are processor times, as the machine was busy (up to {load:.0f} processes on 2 cores).",
+        f"Encoding compared with the library alone on the same batches: medians of {min(repeats)} repeats each, taken"
+        f" in turns. Times are processor times, because the machine was busy (up to {load:.0f} processes on 2 cores).",
         "",
         "| encoder | rows per second | library alone | ratio |",
         "|---|---|---|---|",

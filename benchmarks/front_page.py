@@ -1,4 +1,4 @@
-"""What README.md, docs/index.md and docs/recipe.md say in short, from the stored runs. write_tables.py writes it.
+"""The short results in README.md, docs/index.md and docs/recipe.md, from the stored runs. write_tables.py writes them.
 
 The paper's method and ours are named as the command line names them. A rival counts in its best stored form: with its
 published settings, with those chosen for it, or trained with the same mixup and averaged weights as ours.
@@ -39,7 +39,7 @@ def main_table(items: Mapping[str, Item], runs: Runs) -> str:
         "|---" * (len(heads) + 1) + "|",
     ]
     lines.append(f"| {PLAIN_ROW} on the noisy labels | " + " | ".join(_text(c, PLAIN_ROW) for c in columns) + " |")
-    lines.append("| best other method of the column | " + " | ".join(_best(c, methods) for c in columns) + " |")
+    lines.append("| best other method in the column | " + " | ".join(_best(c, methods) for c in columns) + " |")
     for row, name in NAMES.items():
         lines.append(f"| **{name}** | " + " | ".join(_text(c, row) for c in columns) + " |")
     return "\n".join(lines)
@@ -59,7 +59,7 @@ def standing(items: Mapping[str, Item], runs: Runs) -> str:
     ]
     if alike:
         sentences.append(
-            f"Against rivals that are given mixup and averaged weights too ({len(alike)} settings), its test accuracy "
+            f"Against rivals that also get mixup and averaged weights ({len(alike)} settings), its test accuracy "
             f"is {_counts(alike)}."
         )
     return " ".join(sentences)
@@ -71,7 +71,7 @@ def counts(items: Mapping[str, Item], runs: Runs) -> str:
 
 
 def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
-    """Which default the stored runs were made with: a default that relabels once is named as such."""
+    """Which version of the default made the stored runs; one that relabels once is named as such."""
     rows = [run for part in items["cells"].at("small") for run in records_of(part, runs) if run["title"] == DEFAULT_ROW]
     old = sum(run["experiment"].get("method", "closed-loop") == "closed-loop" for run in rows)
     if not rows:
@@ -79,16 +79,15 @@ def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
     if not old:
         earlier = sum((run["versions"].get("commit") or "").startswith(EARLIER_GUARD) for run in rows)
         if not earlier:
-            return "All runs of the default were made with the method `labelloop` as it is now."
+            return "All stored runs of the default were made with the current version of `labelloop`."
         return (
-            f"{earlier} of the {len(rows)} stored runs of the default {'was' if earlier == 1 else 'were'} made with an"
-            " earlier test of changes without pairs. Networks and test accuracy are the same since; some labels that"
-            " were kept may be changed now, and a few the other way round."
+            f"{earlier} of the {len(rows)} stored runs of the default {'predates' if earlier == 1 else 'predate'} a"
+            " change in the guard for runs without pairs (clean rows that keep their given label). Their networks and"
+            " test accuracy are unaffected. The current guard may change some labels that these runs kept, and keep a"
+            " few that they changed."
         )
     which = "The stored runs" if old == len(rows) else f"{old} of the {len(rows)} stored runs"
-    return (
-        f"{which} of the default are those of version 0.1.0, which relabels once, before the final network is trained."
-    )
+    return f"{which} of the default come from version 0.1.0, which relabels once, before the final network is trained."
 
 
 def loop_worth(items: Mapping[str, Item], runs: Runs) -> str:
@@ -98,7 +97,7 @@ def loop_worth(items: Mapping[str, Item], runs: Runs) -> str:
         if not part.title.startswith("All but one part, "):
             continue
         words = []
-        for what, value in (("labels", of_labels("corrected_label_accuracy")), ("test accuracy", last)):
+        for what, value in (("label accuracy", of_labels("corrected_label_accuracy")), ("test accuracy", last)):
             numbers: dict[str, dict[int, float]] = {}
             for record in records_of(part, runs):
                 numbers.setdefault(record["title"], {})[record["experiment"]["seed"]] = value(record) or 0.0
@@ -130,14 +129,17 @@ def against_before(items: Mapping[str, Item], runs: Runs, before: Runs) -> str:
 
 
 def intervals_held(items: Mapping[str, Item], runs: Runs) -> str:
-    """How many intervals of the default's returned labels hold what is true."""
+    """In how many runs the interval for the default's returned labels contains the true accuracy."""
     held = []
     for part in items["cells"].at("small"):
         for run in records_of(part, runs):
             said = (run.get("estimate") or {}).get("corrected_label_accuracy")
             if run["title"] == DEFAULT_ROW and said:
                 held.append(said["low"] <= run["handed_back"]["corrected_label_accuracy"] <= said["high"])
-    return f"The interval of the returned labels holds in {sum(held)} of {len(held)} runs, none of which has pairs."
+    return (
+        f"The interval for the accuracy of the returned labels contains the true value in {sum(held)} of {len(held)}"
+        " runs, none of which has pairs."
+    )
 
 
 def _cell(run: Mapping[str, Any]) -> str:

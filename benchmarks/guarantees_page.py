@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (the lines of the page are as long as those of other pages)
-"""docs/guarantees.md, written from evidence/guarantees: what is assumed, what is guaranteed, and how often it held."""
+"""Writes docs/guarantees.md from evidence/guarantees: what is assumed, what is guaranteed, and how often it held."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FEWEST = 100  # claims of a set that may be the worst
 
 INTRODUCTION = """# Guarantees
 
-What LabelLoop says about its own labels, what that rests on, and how often it held in stored runs. The numbers are written by
-`benchmarks/guarantees_page.py` from `evidence/guarantees`.
+What LabelLoop claims about its labels, what the claims rest on, and how often they held in stored runs. `benchmarks/guarantees_page.py` writes this
+page from `evidence/guarantees`.
 
 ## Certified labels
 
@@ -56,72 +56,80 @@ labelloop plan runs/cells --max-error 2%
 ```
 
 `export --max-error 5%` writes the largest set of labels that are, with 95% certainty, at most 5% wrong. The rest goes to a file to review
-(`--rest review`), is dropped (`drop`) or keeps its given labels (`keep-given`). `--certainty` and `--by-class` change the statement.
-`plan --max-error 2%` draws the rows to verify next, at random, and says how many more labels they would probably certify; after
-`refit --random-sample` they judge too.
+(`--rest review`), is dropped (`drop`) or keeps its given labels (`keep-given`). `--certainty` changes the 95%, and `--by-class` certifies each class
+separately. `plan --max-error 2%` draws random rows to verify next, and forecasts how many more labels they would certify. After
+`refit --random-sample` these rows count as part of the random sample.
 
-**The statement.** Over repeated draws of the clean rows, in at least 95% of the runs the share of wrong labels among the certified rows is at most what was asked for.
-It is about the rows of your file, not about a population, and it holds although the same clean rows chose the threshold.
+**The statement.** Over repeated draws of the clean rows, the share of wrong labels among the certified rows is at most what you asked for in at least
+95% of the runs. The statement is about the rows of your file, not about a population. It holds even though the same clean rows chose the threshold.
 
-**How.** Rows are ranked by the probability of their label. Each clean row is judged by a label that was made without its clean label. Sets of rows above
-a threshold are tested one after another, in an order fixed before any clean label is looked at, until one fails (learn then test, arXiv 2110.01052).
-Each test is exact: it compares the wrong labels among the clean rows of the set with drawing them at random from clean and noisy rows together.
+**How it works.** Rows are ranked by the probability of their label. Each clean row is tested on a label that was made without its own clean label. The
+sets of rows above a threshold are tested one after another until one fails, in an order fixed before any clean label is looked at (learn then test,
+arXiv 2110.01052). Each test is exact: it compares the wrong labels among the set's clean rows with a random draw from clean and noisy rows together.
 
-**More clean rows, another look.** `--look 1`, `--look 2`, ... share the error probability: the k-th look spends 1 / (k (k + 1)) of it. All certificates of
-such a sequence hold together with the stated certainty, however often you look.
+**More clean rows, another look.** `--look 1`, `--look 2`, ... share the error probability: the k-th look spends 1 / (k (k + 1)) of it. All certificates
+of such a sequence hold jointly with the stated certainty, however often you look.
 
-**Clean rows that are no random sample.** `--clean-weight COLUMN` takes 1 / the probability with which each clean row was chosen. The test is then by
-betting: each row pays weight × (wrong − allowed), and the wealth of a bettor against the hypothesis is its e-value. This variant takes the noisy rows as
-very many, and the largest weight of the design as seen.
+**Clean rows that are no random sample.** `--clean-weight COLUMN` takes 1 / the probability with which each clean row was chosen. The test then becomes
+a bet: each row pays weight × (wrong − allowed), and the wealth of a bettor against the hypothesis is its e-value. This variant assumes that there are
+very many noisy rows, and that the largest weight of the design has been seen.
 
 ## What is assumed
 
-- The clean rows are a random sample of all rows, or their weights are given. A run says so if a classifier can tell clean rows from the others, and
-  counts copies of a row once. Rows picked from `labelloop review` or `labelloop plan` (without --max-error) are learnt from but do not judge.
+- The clean rows are a random sample of all rows, or their weights are given. A run warns you if a classifier can tell clean rows from the others, and
+  counts copies of a row once. Rows picked by `labelloop review` or `labelloop plan` (without --max-error) improve the correction but are left out of
+  estimates and certificates.
 - The clean labels are right.
-- A row's label made without its own clean label is as often right as one made with all of them. It is slightly less often right, which errs on the
-  safe side. After further rounds of `fit`, clean rows reach the networks that predict them second-hand; a note in the run says that the estimate
-  may then be a few points too high.
+- A label made without the row's own clean label is right as often as one made with all clean labels. In fact it is right slightly less often, which
+  errs on the safe side. After further rounds of `fit`, clean rows reach the networks that predict them second-hand; a note in the run says that the
+  estimate may then be a few points too high.
 
 ## With and without pairs
 
-A *pair* is a clean row that keeps its given label. With 20 pairs or more, everything is measured on them.
+A *pair* is a clean row that keeps its given label. With 20 pairs or more, everything is measured on them. Ten pairs say more about the given labels
+than a hundred unpaired rows.
 
-Without pairs nobody can see how given and true labels go together. What is known is how often the labels agree with a prediction from the inputs
-alone, and how often that prediction is wrong. The accuracy of the labels then lies between two bounds, whatever the noise: it is at least the share
-that agrees with the prediction, minus the share where the prediction is wrong; and it is at most 1 minus the share that disagrees, plus the same. A run
-prints these bounds with their sampling error ("95% bounds without pairs"). What the noise model says stands beside them as an assumption. Only labels
-that the prediction confirms can be certified. Ten pairs say more than a hundred unpaired rows about the labels you were given.
+Without pairs, the relation between given and true labels cannot be observed. What is known is how often the labels agree with a prediction from the
+inputs alone, and how often that prediction is wrong. This bounds the accuracy of the labels, whatever the noise: it is at least the share of labels
+that agree with the prediction minus the prediction's error rate, and at most 1 minus the share that disagree plus that error rate. A run prints these
+bounds with their sampling error ("95% bounds without pairs"). The noise model's own estimate is printed next to them, as an assumption. Only labels that the
+prediction confirms can be certified.
 
 ## The guard
 
-A label is changed only where clean rows show that changes fix more labels than they break. The margin is chosen without each fold of clean rows and
-tested on it, so the test is fair although the rows choose.
+A label is changed only where clean rows show that changes fix more labels than they break. The clean rows are split into folds; the margin for each
+fold is chosen without that fold and tested on it, so the test stays valid although the same rows choose the margin.
 
-- With 20 pairs or more: a sign test at 10%. If changes do no good, they are made in at most one run of ten.
-- With fewer: a test at 10% of the gains that are expected with simulated given labels, under two estimates of the noise. The simulated labels are
-  right as often as the noise estimate says, or as a second estimate says if that is more: the noise matrix then only tells where labels go, and one
-  number how many. That number is found on rows that the matrix has not seen, and clean rows correct it where predictions are off. How uncertain it is
-  counts in the test. The assumption: noise depends on the class, and labels are right at least as often where predictions are right as where they are
-  wrong.
-  With 1 to 19 pairs, changes must not break more of the real labels than they fix, either.
-  And predictions must tell the clean rows apart better than class frequencies do (a t-test of Brier scores at 0.1%): where they hardly know anything,
-  nor does an estimate of the noise that rests on them.
-- Where that does not pass, a bound that needs neither pairs nor a noise model may: if predictions differ from the given labels in a share c of the rows
-  with a confidence above some value, and are wrong with such confidence in a share e, changing these labels gains at least c − 2e. The test of e is exact
-  for the noisy rows that there are, at 10%, if clean and noisy rows are alike; their confidences are compared by rank, since models are surer of rows
-  that they learnt from.
-- `how` in `run.json` names the test that passed: "measured" on pairs, "bounded" or "assumed". `sure` is 1 − its p-value for the first two.
-- **No probability is given for "assumed".** No clean row has shown that such changes fix more labels than they break: they rest on the noise as
-  estimated from the noisy rows. Every screen says so. Ten random clean rows that keep their given label would show it roughly, and with 20 it is measured.
-- A class without a clean row keeps its labels. A rare one loses none on balance unless its own clean rows show that fewer than a fifth of its good labels
-  are broken; one that is not rare but has few clean rows borrows from the other classes for this. A class that is held may shrink only to the size
-  that the clean rows allow at 90%, its likeliest labels last, or if the given labels alone show that it is another spelling of a class.
-- If changes broke more labels of a class than they fixed, by more than one in twenty of its clean rows, its labels are changed only with a larger margin,
-  with which they would not have.
+The tests, by the number of pairs:
+
+- **20 pairs or more:** a sign test at 10%. If changes do no good, they are made in at most one run of ten.
+- **Fewer:** a test at 10% of the gain expected from simulated given labels, under two estimates of the noise. The simulated labels are as accurate as
+  the first noise estimate says, or as the second one says if that is higher. In the second, the noise matrix only says where wrong labels go, and a
+  single number says how many there are. That number is fitted on rows that the matrix has not seen, clean rows correct it where predictions are off,
+  and its uncertainty enters the test. This assumes that noise depends on the class, and that labels are right at least as often where predictions are
+  right as where they are wrong. Two more conditions hold here. With 1 to 19 pairs, changes must not break more of the real given labels than they fix.
+  And predictions must beat class frequencies on the clean rows (a t-test of Brier scores at 0.1%), because a noise estimate is no better than the
+  predictions it rests on.
+- **If that fails,** a bound that needs neither pairs nor a noise model may still pass. Suppose that predictions differ from the given labels, with a
+  confidence above some value, in a share c of the rows, and are wrong with such confidence in a share e. Then changing these labels gains at least
+  c − 2e. The test of e, at 10%, is exact for the noisy rows in the file if clean and noisy rows are alike. Confidences are compared by rank, because
+  models are more confident on rows that they were trained on.
+
+`how` in `run.json` names the test that passed: "measured" on pairs, "bounded" or "assumed". `sure` is 1 − its p-value for the first two.
+**"assumed" comes without a probability.** No clean row has shown that such changes fix more labels than they break; they rest on the noise as
+estimated from the noisy rows, and every screen says so. Ten random pairs would give a rough measurement, and 20 a full one.
+
+Classes have rules of their own:
+
+- A class without a clean row keeps its labels. A rare class has no net loss of labels unless its own clean rows show that fewer than a fifth of its
+  good labels are broken; a class that is not rare but has few clean rows may borrow this evidence from the other classes.
+- A class held in this way may shrink only to the size that the clean rows allow at 90%, giving up its least likely labels first, or if the given
+  labels alone show that it is another spelling of some class.
+- If changes broke more labels of a class than they fixed, by more than one in twenty of its clean rows, that class gets a larger margin, with which
+  they would not have.
 
 **Not guaranteed.** Nothing is promised for clean rows chosen by looks, for classes without clean rows beyond their number of labels, or for the share
-of wrong labels of a class that has no certificate of its own. The accuracy of a class is measured on few rows; its interval says how few.
+of wrong labels in a class that has no certificate of its own. The accuracy of a class is measured on few rows; its interval shows how few.
 """
 
 
@@ -217,7 +225,7 @@ def certificates(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def sureness(runs: Sequence[dict[str, Any]]) -> str:
-    """Of runs that say how sure they are, how many gained."""
+    """How many runs gained, by the certainty that they report."""
     rows = []
     for how in ("measured", "bounded"):
         for low, high in ((0.9, 0.95), (0.95, 0.99), (0.99, 1.01)):
@@ -236,11 +244,11 @@ def sureness(runs: Sequence[dict[str, Any]]) -> str:
     if mine := [one for one in runs if one["how"] == "assumed" and one["changed"]]:
         gained = percent(one["ours"] > one["given"] - SLACK for one in mine)
         rows.append(["assumed", "no number", len(mine), gained, percent(one["ours"] - one["given"] for one in mine)])
-    return table(("how", "it says", "runs", "no worse than given", "points gained"), rows)
+    return table(("how", "reported certainty", "runs", "no worse than given", "points gained"), rows)
 
 
 def guard(runs: Sequence[dict[str, Any]]) -> str:
-    """Harm and timidity."""
+    """How often labels ended up worse, and how often none was changed."""
     rows = [
         [
             name,
@@ -288,7 +296,7 @@ def unchecked(runs: Sequence[dict[str, Any]]) -> str:
     known = [one["worst_unchecked"] for one in runs if one["worst_unchecked"] is not None]
     worse = sum(value > 0.2 for value in known)
     return (
-        f"In {len(known):,} draws some class with five good labels or more had no clean row. In {worse} of them such a class lost more than a fifth of"
+        f"In {len(known):,} draws, some class with at least five good labels had no clean row. In {worse} of them, such a class lost more than a fifth of"
         " its good labels."
     )
 
@@ -299,41 +307,41 @@ def page(runs: Sequence[dict[str, Any]], blocks: Sequence[dict[str, Any]], speed
     alone = [
         "### The last step alone",
         f"{sum(one['draws'] for one in blocks):,} further draws on {len({one['data'] for one in blocks})} sets repeat only the last step. Labels and scores are made"
-        " once for every set. Of rows that taught nothing, held-out clean rows are drawn again and again, and the labels of the others are certified and bounded."
-        " Here the theory applies exactly; the table above also tries what leads to the labels. *Looks* are three certificates of growing samples, which must all hold.",
+        " once per set. Held-out clean rows are then drawn again and again from rows that nothing was trained on, and the labels of the others are certified and"
+        " bounded. Here the theory applies exactly; the tables above also test the steps before. *Looks* are three certificates of growing samples, which must all hold.",
         last_step(blocks),
     ] if blocks else []  # fmt: skip
     parts = [
         INTRODUCTION,
         "## How often it held",
         f"{len(runs):,} resamplings of the clean rows on {sets} sets with {cells} kinds of noise: tables, embeddings, texts, probabilities of image networks and"
-        " made data with 2 to 100 classes, some nearly clean with confident wrong predictions. Each is the whole pipeline of `correct` on predictions that are"
-        " made once for a set and its noise. *Truth* is that of the noisy rows. Draws name"
-        " the commit that made them; those that a later change of the guard touches were made anew.",
+        " synthetic data with 2 to 100 classes, some nearly clean with confident wrong predictions. Each draw runs the whole pipeline of `correct` on predictions"
+        " that are made once per set and noise. The truth is that of the noisy rows. Stored draws name the commit that made them; draws affected by a later change"
+        " of the guard were repeated.",
         "### Intervals of 95%, in %",
         intervals(runs),
-        "A class with a handful of clean rows has an interval from its handful: it may be as wide as 0 to 100%.",
-        "Prediction-powered inference (PPI++, arXiv 2311.01453) takes the confidences of all rows into account. Its intervals are shorter, and in"
-        " these draws they never hold more often than ours, mostly less: a clean row's confidence comes from a fit with fewer clean rows than that of a noisy row, and a few rows"
-        " are not normal. Where there are few draws, the interval of the share says how little they show.",
+        "An interval *holds* if it contains the truth. *Of these, 95% interval* shows how little few draws can prove. The interval of a class rests on its own clean rows: with only a handful, it may be as wide as 0 to 100%.",
+        "Prediction-powered inference (PPI++, arXiv 2311.01453) also uses the confidences of all rows. Its intervals are shorter, but in these draws they never hold"
+        " more often than ours, and mostly less: a clean row's confidence comes from a fit with fewer clean rows than a noisy row's, and the normal approximation is"
+        " poor for few rows.",
         prediction_powered(runs),
-        "### Certificates of 95%: certified rows in %, and in brackets how many in a hundred certificates hold",
+        "### Certificates of 95%: certified rows in %, and in brackets the share of certificates that hold, in %",
         certificates(runs),
-        "*Without given labels* certifies predictions from the inputs alone in the same way, *clean rows alone* those of a logistic regression of the clean"
-        " rows, and *confidence as it stands* takes all labels whose mean confidence allows it, without a test. A draw without a certificate counts as 0% certified rows."
-        " The comparison favours the clean rows alone: they are taught on the rows themselves, ours (but on iris and wine) only on predictions that the given"
-        " labels taught, so that a draw takes a second. `correct` on a table or on embeddings has both.",
-        "### How sure the guard says it is",
+        "*Without given labels* certifies predictions from the inputs alone in the same way, *clean rows alone* those of a logistic regression trained on the clean"
+        " rows. *Confidence as it stands* takes all labels whose mean confidence allows it, without a test. A draw without a certificate counts as 0% certified rows."
+        " The comparison favours *clean rows alone*, which is trained on the inputs themselves. So that a draw takes only a second, ours (except on iris and wine) has"
+        " only predictions that were trained on the given labels; `correct` on a table or on embeddings has both.",
+        "### The certainty that the guard reports",
         sureness(runs),
-        "For changes that are assumed to help no probability is printed; their line counts how often they did, on these sets.",
-        "### Harm and timidity",
-        "*Worse* counts runs that ended below the given labels, *by more than ½* those that lost more than half a point, *a class"
-        " lost 10* those where the recall of some class with five rows or more fell by more than ten points.",
+        "\"Assumed\" changes are reported without a probability; their line counts how often they helped on these sets.",
+        "### Harm and caution",
+        "*Worse* counts runs whose labels ended up worse than given, *by more than ½* those that lost more than half a point, and *a class"
+        " lost 10* those where the recall of some class with at least five rows fell by more than ten points.",
         guard(runs),
         unchecked(runs),
         *alone,
         "### Time",
-        f"The certificate of {speed['rows']:,} rows with {speed['clean_rows']:,} clean rows takes {speed['seconds']:.2f} seconds of processor.",
+        f"The certificate of {speed['rows']:,} rows with {speed['clean_rows']:,} clean rows takes {speed['seconds']:.2f} seconds of processor time.",
     ]  # fmt: skip
     return "\n\n".join(part.strip() for part in parts) + "\n"
 

@@ -57,8 +57,8 @@ def tally() -> str:
     few = f"{min(seeds)} to " if len(seeds) > 1 else ""
     first, tied, behind = (verdicts.count(word) for word in ("first", "tied", "behind"))
     return (
-        f"{len(found)} cells of {len({key[0] for key in found})} tables, {few}{max(seeds)} seeds each: ahead"
-        f" of the best rival in {first}, level in {tied}, behind in {behind}."
+        f"{len(found)} cells of {len({key[0] for key in found})} tables, {few}{max(seeds)} seeds each: ahead of the"
+        f" best rival in {first}, tied in {tied}, behind in {behind}."
     )
 
 
@@ -84,16 +84,16 @@ def table(name: str = "tables.jsonl") -> str:
 
 
 def held() -> str:
-    """How often the interval of the estimate holds the share of right labels."""
+    """How often the interval of the estimate contains the share of right labels."""
     lines = [line for line in read("tables.jsonl") if line.get("estimate")]
     if not lines:
         return "not measured yet"
     inside = sum(line["estimate"]["low"] <= line["right"] <= line["estimate"]["high"] for line in lines)
-    return f"The 95% interval of the estimate holds the true share of right labels in {inside} of {len(lines)} runs."
+    return f"The 95% interval of the estimate contains the true share of right labels in {inside} of {len(lines)} runs."
 
 
 def made() -> str:
     """How many runs of ours were made at which commit."""
     runs = [line["versions"].get("commit", "unknown")[:10] for line in read("tables.jsonl") if line["method"] == OURS]
     counts = ", ".join(f"{count} at {commit}" for commit, count in Counter(runs).most_common())
-    return f"Runs of `correct` on the tables by commit: {counts}."
+    return f"Runs of `correct` on the tables, by commit: {counts}."

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (the lines of the page are as long as those of other pages)
-"""docs/performance.md, written from evidence/performance.json: measurements, and estimates for larger sizes."""
+"""Writes docs/performance.md from evidence/performance.json: measurements, and estimates for larger sizes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ STORE = ROOT / "evidence" / "performance.json"
 STREAMING = ROOT / "evidence" / "streaming.json"
 PAGE = ROOT / "docs" / "performance.md"
 TITLES = {
-    "throughput": "The loop compared with a bare one",
+    "throughput": "The loop compared with a bare training loop",
     "corrections": "What a correction costs",
-    "growth": "How cost grows with classes and clean rows",
-    "fit": "How `fit` grows with rows: 256 features, 100 classes, one row in a hundred clean",
-    "larger": "A folder of Parquet parts that is larger than the limit",
+    "growth": "How the cost grows with classes and clean rows",
+    "fit": "How the cost of `fit` grows with rows: 256 features, 100 classes, one row in a hundred clean",
+    "larger": "A folder of Parquet parts larger than the memory limit",
     "correct": "`correct` on a stream",
-    "small": "Whole commands on tables of about 400 rows, beside cleanlab",
+    "small": "Whole commands on tables of about 400 rows, compared with cleanlab",
     "processes": "Two processes, each with one thread",
     "decoding": "Decoding",
     "settings": "Settings that are off by default",
@@ -74,21 +74,21 @@ def page(stored: Mapping[str, Any], streaming: Mapping[str, Any], assumed: Assum
 
 
 INTRODUCTION = """`make bench` measures all of this on your machine: it prints a table, stores JSON, and marks each target as met or missed.
-Times are in processor seconds. Programs that are compared take turns, and the median of the repeats counts. The benchmark waits up to a
-minute for the machine to become quiet. If it does not, the load is shown with the results below."""
+Times are in processor seconds, and "a by b" is the ratio of a to b. Compared programs take turns, and the tables show the median of the repeats.
+The benchmark waits up to a minute for the machine to become quiet; if it does not, the load is shown with the results."""
 
 MEMORY = """## Memory limit
 
 `labelloop fit` and `labelloop correct` aim to stay within `--max-memory 4G`; by default the limit is half of the machine's memory (`max_memory=` in
-Python). Arrays with one entry per data row are mapped from files if they take more than 1/32 of the limit. These files are in the run
-folder, have no name, and vanish with the process. They hold features, soft labels, the corrections of past rounds, log-probabilities and
-the network's outputs. All of these are processed in chunks, and no array has the size rows x classes x rounds. Results are the same in
-memory and in files. If the disk is full, a message names the place and the size needed before anything is lost.
+Python). Arrays with one entry per data row are mapped from files if they take more than 1/32 of the limit: features, soft labels, the corrections of
+past rounds, log-probabilities and the network's outputs. These files are in the run folder, have no name, and vanish with the process. All of these
+arrays are processed in chunks, and none has the size rows x classes x rounds. Results are the same in memory and in files. If the disk is full, a
+message names the place and the size needed before anything is lost.
 
-- The data may be a **folder of Parquet parts**: `labelloop fit parts/ --output-dir run`. Parts are read one after the other, sorted by name.
+- The data may be a **folder of Parquet parts**: `labelloop fit parts/ --output-dir run`. The parts are read one by one, sorted by name.
   Large embeddings (a column of lists) and other large columns go through a mapped file. A table with many *named* columns of numbers is held
   in memory once while it is encoded.
-- `--half-labels` stores soft labels in half precision: they take half of the space and differ in the third digit.
+- `--half-labels` stores soft labels in half precision: they take half the space and differ in the third digit.
 - A checkpoint writes each large array once, to its own file. During a long epoch, the position is saved every five minutes, so a run that is
   killed and resumed loses only minutes and ends with the same bytes. With several processes, only whole epochs are saved.
 - `--workers 4` reads images in four separate processes, each two batches ahead."""

@@ -31,7 +31,7 @@ from labelloop.runs.run_json import versions
 STORED = Path(__file__).resolve().parents[1] / "evidence" / "recipe_cost.json"
 CURVE = {"- rounds (labels corrected once)": "rounds=0", "- all rounds but one": "rounds=1", DEFAULT_ROW: "rounds=3"}
 ROWS = ("cross-entropy", DEFAULT_ROW, "FasTEN", "GLC", *(row for row in CURVE if row != DEFAULT_ROW))
-BOUND = 1.9  # of the default on images, in runs of cross-entropy: less than the two of GLC
+BOUND = 1.9  # of the default on images, in units of a cross-entropy run: less than the two of GLC
 SEED = 9  # no table reports it
 
 
@@ -98,7 +98,7 @@ def cost(record: Mapping[str, Any] | None = None) -> str:
         if name == DEFAULT_ROW or name not in CURVE
     ]
     repeats = len(record["runs"][ROWS[0]])
-    return f"{'; '.join(words)}; median and range of {repeats} repeats, in runs of cross-entropy"
+    return f"{'; '.join(words)}; median and range of {repeats} repeats, in units of a cross-entropy run"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What docs/recipe.md and its appendix say of the default, from the stored runs. write_tables.py writes it."""
+"""The results of the default in docs/recipe.md and its appendix, from the stored runs. write_tables.py writes them."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def needed(item: Item, runs: Runs, least: float = 0.5) -> str:
         return "not measured yet"
     lines = [f"- without *{title}*: {'; '.join(found)}" for title, found in costs.items() if found]
     rest = ", ".join(f"*{title}*" for title, found in costs.items() if not found)
-    lines.append(f"- less than {least} points: {rest or 'none'}")
-    return f"What leaving out one part costs, in points:\n\n{chr(10).join(lines)}"
+    lines.append(f"- parts that cost less than {least} points everywhere: {rest or 'none'}")
+    return f"The cost of leaving out one part, in points (costs below {least} are not listed):\n\n{chr(10).join(lines)}"
 
 
 def _gains_of(part: Part, runs: Runs) -> str:

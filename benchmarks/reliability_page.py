@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (the lines of the page are as long as those of other pages)
-"""docs/reliability.md, written from evidence/torture.json: what was tried, how often, and what was lost."""
+"""Writes docs/reliability.md from evidence/torture.json: what was tried, how often, and what was lost."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ PAGE = ROOT / "docs" / "reliability.md"
 
 INTRODUCTION = """# Reliability
 
-This page is written by `make torture`, which does to LabelLoop what a machine does on a bad day, and counts what was lost. The numbers are of the
-stored run `evidence/torture.json`. SQLite's [testing page](https://www.sqlite.org/testing.html) was the model.
+`make torture` kills commands, fills the disk, flips bits and starves processes of memory, and counts what is lost. It also writes this page; the numbers
+come from the stored run `evidence/torture.json`. The model was SQLite's [testing page](https://www.sqlite.org/testing.html).
 
 ## What holds
 
-- A command that is killed at any moment is repeated as it was typed (`fit` with `--resume`), and ends in the same bytes.
-- A finished run has a manifest with the size and SHA-256 of every result. Each reader compares; `labelloop verify RUN` lists every file as whole,
-  damaged, missing or foreign. Runs of older versions have no manifest, and open with a word.
-- A decision in a review is on disk before it is acknowledged. Each line has a checksum.
-- One process holds a run folder. The system keeps the lock, so that a killed process never leaves one behind.
-- A damaged file ends in one line with the file and the field, exit code 1, and nothing written.
-- Too little memory ends in one line and exit code 1, and the repeat with more memory just works. Under `ulimit -v` a command runs in a child process:
-  a library may end it, or ask for memory without end, and the parent says so (after ten seconds without a step, thirty if it sleeps). No limit is
-  refused beforehand; on the machine of this run `correct` needs about 900 MiB of addresses to begin, and `fit` 1,500. What cannot be said is a kill
-  by the system's own out-of-memory killer without `ulimit -v`: then nobody is left to speak, and the repeat works as after any kill.
+- **Kills.** If a command is killed at any moment, type it again (`fit` with `--resume`), and it ends with the same bytes.
+- **Manifests.** A finished run has a manifest with the size and SHA-256 of every result, and every reader checks it. `labelloop verify RUN` lists each
+  file as whole, damaged, missing or foreign. Runs of older versions have no manifest, and open with a note.
+- **Reviews.** A decision is on disk before it is acknowledged. Each line has a checksum.
+- **Locks.** Only one process can hold a run folder. The operating system keeps the lock, so a killed process never leaves one behind.
+- **Damaged files.** The command prints one line with the file and the field, exits with code 1, and writes nothing.
+- **Memory.** If there is too little, the command prints one line and exits with code 1; repeated with more memory, it works. Under `ulimit -v` a command
+  runs in a child process. If a library ends that process or asks for memory without end, the parent reports it (after ten seconds without progress,
+  thirty if it sleeps). No limit is refused beforehand; on the machine of this run, `correct` needs about 900 MiB of address space to start, and `fit`
+  1,500. If the system's out-of-memory killer strikes without `ulimit -v`, no process is left to print a message; repeating the command works as after
+  any kill.
 
-[SECURITY.md](../SECURITY.md) says what opening a stranger's files may do.
+[SECURITY.md](../SECURITY.md) says what a file from someone else may do when you open it.
 """
 
 
@@ -45,7 +46,7 @@ def page(found: Mapping[str, Any]) -> str:
         INTRODUCTION,
         "## What was tried",
         "",
-        "| what | how often | lost, believed or escaped |",
+        "| what | how often | lost, undetected or uncaught |",
         "|---|---|---|",
         *(_line(words, found[way]) for way, words in WORDS.items() if way in found),
         f"| {crowd['reviewers']} reviewers whose server is killed {crowd['kills']} times: confirmed decisions | {crowd['confirmed']:,} | {crowd['lost'] + crowd['twice']:,} |",
@@ -56,8 +57,8 @@ def page(found: Mapping[str, Any]) -> str:
         "## By command",
         "",
         "An event is a file opened for writing, written to, synced, renamed, linked or deleted, or a folder made.",
-        "Each number is how often the command was stopped in that way; every repeat ended in the bytes of an undisturbed run, except where the table",
-        "counts others. `review` is stopped while decisions come in: none that it had confirmed may be missing.",
+        "Each number is how often the command was stopped in that way. Every repeat ended with the bytes of an undisturbed run, except those counted as lost.",
+        "`review` is stopped while decisions come in, and none that it had confirmed may be missing.",
         "",
         "| command | events | killed | full disk | read-only disk | little memory | failed allocation | lost |",
         "|---|---|---|---|---|---|---|---|",
@@ -74,8 +75,8 @@ def page(found: Mapping[str, Any]) -> str:
 WORDS = {
     "killed": "a process killed at an event of writing, then repeated",
     "full": "an event of writing that fails with a full disk, then repeated",
-    "read-only": "a disk that can only be read from an event on, then repeated",
-    "memory": "a command with some memory too little, then repeated",
+    "read-only": "a disk that turns read-only at an event, then repeated",
+    "memory": "a command with too little memory, then repeated",
     "allocation": "an allocation that fails, from the thousandth to the ten millionth, then repeated",
 }
 
@@ -101,14 +102,16 @@ def _notes(found: Mapping[str, Any]) -> list[str]:
     lines = [f"- {words}: not in this stored run" for way, words in WORDS.items() if way not in found]
     steps = {way: found[way]["step"] for way in WORDS if way in found}
     lines += [
-        f"- {WORDS[way]}: at one event in {step}" for way, step in steps.items() if step > 1 and way == "read-only"
+        f"- {WORDS[way]}: tried at one event in {step} only"
+        for way, step in steps.items()
+        if step > 1 and way == "read-only"
     ]
     fuzz = found["fuzz"]
     lines += [
-        f"- escaped from {times} of {fuzz['cases']:,} damaged files: {what}" for what, times in fuzz["escaped"].items()
+        f"- uncaught in {times} of {fuzz['cases']:,} damaged files: {what}" for what, times in fuzz["escaped"].items()
     ]
     if not lines:
-        return ["Every event was stopped once in every way."]
+        return ["Every command was stopped at every event, in every way."]
     return ["## What this run leaves open", "", *lines]
 
 
@@ -119,7 +122,7 @@ def _ran(found: Mapping[str, Any]) -> list[str]:
     commits = sorted({str(one.get("commit", "unknown"))[:10] for one in (*ran, *again)})
     minutes = round(sum(one["seconds"] for one in ran) / 60)
     return [
-        f"The stored run is of commit {', '.join(commits)} and took {minutes} minutes by the clock, on one core beside other work."
+        f"The stored run was made at commit {', '.join(commits)} and took {minutes} minutes of wall time, on one core beside other work."
     ]
 
 

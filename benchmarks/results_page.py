@@ -1,4 +1,4 @@
-"""What docs/results.md says: every claim of the paper beside what the stored runs show. write_tables.py writes it."""
+"""The tables of docs/results.md: each claim of the paper and what the stored runs show. write_tables.py writes them."""
 
 from __future__ import annotations
 
@@ -175,15 +175,15 @@ class Page:
         record = json.loads((EVIDENCE / "overhead.json").read_text(encoding="utf-8"))
         shares, ratio = correction_shares(record), statistics.median(record["ratios"])
         texts = [
-            f"the phases of the correction take {100 * statistics.median(shares):.1f}% of the time of training "
+            f"the phases of the correction take {100 * statistics.median(shares):.1f}% of the training time "
             f"(median of {len(shares)} runs, {100 * min(shares):.1f} to {100 * max(shares):.1f}); a whole run takes "
             f"{ratio:.3f} times that of cross-entropy ({min(record['ratios']):.2f} to {max(record['ratios']):.2f}: "
             f"wall time here is disturbed by other work), {overhead_setting(record)}"
         ]
         costs = {"images": self.correction_epochs("images"), "embeddings": self.correction_epochs("embeddings")}
         texts += [
-            f"{protocol}: a correction takes as long as {epochs:.1f} epochs, at the paper's rate "
-            f"{PAPER_RATE * epochs:.0f}% of the time of training"
+            f"{protocol}: a correction takes as long as {epochs:.1f} epochs, {PAPER_RATE * epochs:.0f}% of the "
+            "training time at the paper's rate"
             for protocol, epochs in costs.items()
         ]
         holds = [protocol for protocol, epochs in costs.items() if PAPER_RATE * epochs <= 10]
@@ -206,7 +206,7 @@ class Page:
     def correction_cost(self) -> str:
         """For docs/methods.md: what a correction costs, in epochs."""
         images, embeddings = (f"{self.correction_epochs(protocol):.1f}" for protocol in ("images", "embeddings"))
-        return f"the time of {images} epochs for a correction of images, of {embeddings} for one of embeddings"
+        return f"the time of {images} epochs for a correction on images, and of {embeddings} on embeddings"
 
     def meta_is_slower(self) -> tuple[str, str]:
         path = EVIDENCE / "efficiency.json"
@@ -225,7 +225,7 @@ class Page:
         if min(ratios.values()) < 2 or memory >= 1.1:
             return text, "does not hold"
         as_much = all(ratio >= 0.8 * theirs[name] for name, ratio in ratios.items())
-        return text, "holds" if as_much else "holds in direction, by less than there"
+        return text, "holds" if as_much else "holds in direction, but by less"
 
     def spread_over(self, name: str) -> tuple[str, str]:
         """How far the rows of a table are apart in each cell, and the rows where they are furthest."""
@@ -293,9 +293,9 @@ class Page:
             "Table 3: the loop is ahead of all others (human labels here)": self.ahead_on_human_labels(),
             "Table 3: with a tenth of the clean rows it is ahead of DMLP with a tenth or all": self.tenth_of_clean(),
             "Table 7: λ matters little, 1 to 2 points": self.spread_over("table7"),
-            "Table 8: so does how often labels are corrected": self.spread_over("table8"),
+            "Table 8: how often labels are corrected matters little too": self.spread_over("table8"),
             "Table 5: the correction costs about 6% of the time": self.costs_six_per_cent(),
-            "Table 4: L2B and EMLC take 5 to 6 times as long, and the loop no extra memory": self.meta_is_slower(),
+            "Table 4: L2B and EMLC take 5 to 6 times as long, the loop takes no extra memory": self.meta_is_slower(),
         }
         lines = ["| what the paper says | here | what was measured |", "|---|---|---|"]
         lines += [f"| {claim} | **{verdict}** | {text} |" for claim, (text, verdict) in claims.items()]
@@ -381,7 +381,7 @@ class Page:
         )
 
     def augmented(self) -> str:
-        """For README.md: every method of the protocol in which nothing is memorised, the best first."""
+        """All methods of the protocol in which nothing is memorised, best first."""
         texts = []
         for part in self.parts("table1", "augmented"):
             for cell, rows in self.scores(part).items():

@@ -46,7 +46,7 @@ def overhead() -> str:
     return (
         f"{1 + statistics.median(shares):.3f} times the time of training alone ({1 + min(shares):.3f} to "
         f"{1 + max(shares):.3f} in {len(shares)} runs; {overhead_setting(record)}), and a whole run "
-        f"{statistics.median(ratios):.3f} times that of cross-entropy beside it "
+        f"{statistics.median(ratios):.3f} times that of cross-entropy alongside "
         f"({min(ratios):.3f} to {max(ratios):.3f})"
     )
 

@@ -1,4 +1,4 @@
-"""The correction in a training loop of your own: what stands between the dashes is all that LabelLoop adds."""
+"""The correction in your own training loop: LabelLoop adds only the lines between the dashes."""
 
 import numpy as np
 import torch

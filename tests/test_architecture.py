@@ -209,7 +209,7 @@ def test_relabelling_loads_no_torch():
 
 def test_contributing_lists_the_same_arrows():
     page = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    table = page.split("| room | may import")[1].split("\n\n")[0]
+    table = page.split("| package | may import")[1].split("\n\n")[0]
     listed: dict[str, set[str]] = {}
     for line in table.splitlines()[2:]:
         names, allowed = (set(re.findall(r"`([\w.]+)`", cell)) for cell in line.strip("|").split("|"))

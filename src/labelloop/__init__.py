@@ -1,6 +1,7 @@
-"""Train on noisy labels with a small clean set, and get every label back corrected, with a confidence.
+"""Corrects noisy labels with a few clean rows, and trains a classifier on the result.
 
-`labelloop.fit` is the one call. The pieces of the closed loop stand on their own too, for other training loops.
+`fit` corrects and trains, `correct` only corrects, and `certify` finds labels that meet an error limit. The parts of
+the paper's closed loop (`fit_corrector`, `fit_simplex_weights`, `combine`) also work in your own training loop.
 """
 
 from __future__ import annotations

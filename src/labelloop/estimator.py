@@ -1,4 +1,4 @@
-"""The closed loop under scikit-learn's contract: pipelines, grid search, cross-validation, pickling and cloning."""
+"""`LabelLoopClassifier`: scikit-learn's interface, with pipelines, grid search, cross-validation, pickle and clone."""
 
 from __future__ import annotations
 
@@ -26,31 +26,33 @@ SPARSE_ROWS = 512  # made dense at a time to predict
 
 
 class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
-    """A classifier for noisy labels that corrects them with the help of a few clean ones.
+    """A classifier for noisy labels that corrects them with a few clean ones.
 
-    `fit(X, y, y_clean)` takes one clean label per row, missing where a row has none, so that cross-validation
-    can slice it; metadata routing passes it on. A label is missing if it is -1, NaN, None or blank, as in
-    scikit-learn's semi-supervised classifiers: -1 is never a class. (Its splitters accept only -1 and blank.) X is an
-    array of numbers or of images [n, H, W, C]; a data frame of pandas, polars or Arrow, with numbers, categories,
-    dates, texts and gaps, which are read as `labelloop.fit` reads them; texts; or a sparse matrix, which is made dense
-    as a whole to train on (up to 2**30 values) and a few rows at a time to predict. `fit` takes no sample weights.
+    `fit(X, y, y_clean)` takes one clean label per row, missing where a row has none, so that cross-validation can slice
+    it; metadata routing passes it on. A label is missing if it is -1, NaN, None or blank. As in scikit-learn's
+    semi-supervised classifiers, -1 is never a class. (Scikit-learn's splitters accept only -1 and blank.)
 
-    A parameter of None keeps the recipe's value. The parameters below win over `config`, and `config` over the recipe.
+    X is an array of numbers or of images [n, H, W, C]; a pandas, polars or Arrow data frame with numbers, categories,
+    dates, texts and gaps, read as by `labelloop.fit`; texts; or a sparse matrix, which is made dense as a whole for
+    training (up to 2**30 values) and a few rows at a time for prediction. `fit` takes no sample weights.
+
+    A parameter of None keeps the recipe's value. The parameters below override `config`, and `config` overrides the
+    recipe.
 
     Args:
-        recipe: The named settings to start from: "default", or the paper's.
-        config: What differs from the recipe, as nested keys: {"network_options": {"hidden": [64]}}.
+        recipe: The name of the settings to start from: "default", or a recipe of the paper.
+        config: Settings that differ from the recipe, as nested keys: {"network_options": {"hidden": [64]}}.
         network: "mlp", "small-cnn", ..., or "auto" for what suits the inputs.
         epochs: Passes over the rows.
         warm_up: Epochs before the first correction; only with a recipe of the paper, and less than `epochs`.
-        batch_size: Rows a step.
-        learning_rate: At the start.
-        noisy_loss_weight: How much the noisy head counts (λ); only with a recipe of the paper.
+        batch_size: Rows per step.
+        learning_rate: The learning rate at the start.
+        noisy_loss_weight: The weight λ of the noisy head's loss; only with a recipe of the paper.
         random_state: A whole number is the seed of `labelloop.fit`; None draws a new one for every fit.
-        device: "auto", "cpu", "cuda", ... to train on.
+        device: The device to train on: "auto", "cpu", "cuda", ...
         verbose: Above 0, draws a progress bar.
-        encoder: Makes features of X, which are then texts, or images as paths, bytes, Pillow images or uint8 arrays:
-            "sentence-transformers:NAME", "transformers:NAME", "timm:NAME" or "module:factory", as `labelloop.fit` says.
+        encoder: Turns X (texts, or images as paths, bytes, Pillow images or uint8 arrays) into features:
+            "sentence-transformers:NAME", "transformers:NAME", "timm:NAME" or "module:factory", as in `labelloop.fit`.
         train_encoder: Train the encoder too, at a lower learning rate, instead of encoding every row once.
         output_dir: A new folder to record the run in, for one fit and not for a grid search; None records nothing.
 
@@ -58,23 +60,23 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         classes_: The classes of `y` and `y_clean`, sorted, in the type of `y` [C].
         corrected_labels_: A label for every row, in the type of `y`: the clean one, else the corrected one.
         corrected_proba_: The same as probabilities [n, C].
-        label_quality_: How much those believe the given label; low is bad, NaN where none was given [n].
-        noise_matrix_: `T[true, noisy]`, C × C, rows sum to 1: how often each true class was given each label.
-            It counts the rows with a given label, each as its corrected probabilities; a class that these never name
-            has its row of the identity.
-        combination_weights_: A row for every correction that sums to 1: weights of the given labels and of the
-            corrections up to it.
+        label_quality_: The corrected probability of the given label; low is bad, NaN where none was given [n].
+        noise_matrix_: `T[true, noisy]`, C × C, rows sum to 1: how often each true class was given each label. Rows with
+            a given label count by their corrected probabilities; a class without any probability has a row of the
+            identity matrix.
+        combination_weights_: A row for every correction, which sums to 1: the weights of the given labels and of all
+            corrections so far.
         labels_from_: "labelloop", or "closed-loop" with a recipe of the paper.
         history_: A record for every epoch.
-        estimate_: How good `corrected_labels_` are, with 95% intervals and notes in words, as `labelloop.Result` says.
+        estimate_: How good `corrected_labels_` are, with 95% intervals and notes, as in `labelloop.Result`.
         stop_reason_: Why the training ended.
         model_: The trained network; `model_.save(folder)` stores it without pickle.
         n_features_in_: The columns of X.
         feature_names_in_: Their names, where all are text.
 
-    Without any clean label, `fit` warns and trains a plain classifier on the labels as given. Nothing is known of their
-    quality then: `corrected_labels_` are the given ones, `label_quality_` and `noise_matrix_` hold NaN, and
-    `combination_weights_` has no row.
+    Without any clean label, `fit` warns and trains a plain classifier on the given labels. Their quality is then
+    unknown: `corrected_labels_` are the given ones, `label_quality_` and `noise_matrix_` hold NaN, and
+    `combination_weights_` has no rows.
     """
 
     # Where metadata is routed, unless `set_fit_request` or `set_score_request` says otherwise.
@@ -115,7 +117,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
         self.output_dir = output_dir
 
     def fit(self, X: Any, y: ArrayLike, y_clean: ArrayLike | None = None) -> LabelLoopClassifier:
-        """Trains on noisy labels, corrected with the clean ones.
+        """Corrects the noisy labels with the clean ones, and trains on them.
 
         Args:
             X: The inputs [n, ...].
@@ -123,7 +125,7 @@ class LabelLoopClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Tran
             y_clean: The clean labels [n], missing where a row has none.
 
         Raises:
-            DataError: Rows or labels that cannot be used, such as a single clean row.
+            DataError: Rows or labels cannot be used, such as a single clean row.
 
         Warns:
             UserWarning: There is no clean label, or none of some class.

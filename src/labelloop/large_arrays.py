@@ -1,7 +1,7 @@
-"""Arrays with a row for every row of the data: in memory while they are small, else in files that memory is mapped to.
+"""Arrays with an entry for every row of the data: in memory if they are small, else memory-mapped from files.
 
-A mapped array is an ordinary numpy array to everybody. Its file has no name and is gone with the process. How much may
-stay in memory is a setting of the whole process, as that of malloc is: commands and `fit` make it, nobody else asks.
+A mapped array is used like any numpy array. Its file has no name and vanishes with the process. How much may stay in
+memory is a setting of the whole process, like malloc's; only commands and `fit` set it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A trained classifier on its own: predicts from inputs, and is saved to and loaded from a folder without pickle."""
+"""A trained classifier: predicts from inputs, and is saved to and loaded from a folder without pickle."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ NEEDED = {"network", "network_options", "input_shape", "classes", "column_names"
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A network with the names of its classes and columns.
+    """A trained network with its classes and columns, and its encoder if it has one.
 
     Attributes:
         network: The classifier with its two heads.
         classes: The classes in the user's type [C]; column k of a probability belongs to classes[k].
-        architecture: What `build_encoder` needs to make the network again: name, options, input shape.
+        architecture: What `build_encoder` needs to rebuild the network: name, options, input shape.
         column_names: The features it was trained on, in order; empty for images and datasets.
         encoding: How named columns of a file become these features; empty for arrays.
-        image_form: How image files become inputs; None where it was trained on something else.
-        encoder_form: How an encoder makes inputs of texts or images; None where it was trained on something else.
-        encoder_place: Where that encoder is now, where it was trained and saved with the model.
+        image_form: How image files become inputs; None if it was trained on something else.
+        encoder_form: How an encoder turns texts or images into inputs; None if it was trained on something else.
+        encoder_place: Where that encoder is now, if it was trained and saved with the model.
     """
 
     network: TwoHeadClassifier
@@ -126,11 +126,11 @@ class TrainedModel:
 
 
 def load_model(folder: str | Path, *, trust_code: bool = False, encoder: str | None = None) -> TrainedModel:
-    """Loads what `TrainedModel.save` wrote: the model of a run folder.
+    """Loads the model of a run folder, as written by `TrainedModel.save`.
 
     Args:
-        folder: Where it is. It may come from a stranger: nothing that it names is imported.
-        trust_code: Let it name code of its own, such as your `module:factory`, which is imported and run.
+        folder: The folder of a run or a model. It may come from a stranger: nothing that it names is imported.
+        trust_code: Allow it to name Python code, such as your `module:factory`, which is then imported and run.
         encoder: The encoder to use instead of the one that the model names.
     """
     folder = Path(folder)

@@ -174,9 +174,7 @@ def inside(root: Path, name: Any, source: object) -> Path:
         DataError: It is absolute, has a part "..", or a link on the way leads out of the folder.
     """
     if not is_inside(name):
-        raise DataError(
-            f"{source}: {name!r:.200} leads out of {root}, or is no name of a file; nothing was done with it"
-        )
+        raise DataError(f"{source}: {name!r:.200} leads out of {root}, or is not a file name; nothing was done with it")
     place = root / name
     if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(root)):
         raise DataError(f"{source}: {name!r:.200} is a link that leads out of {root}; put the file there instead")
@@ -343,7 +341,7 @@ def check_growth(size: int, total: int) -> None:
         TooLarge: A few bytes would become very many.
     """
     if total > _most(size):
-        raise TooLarge(f"its {size} bytes would become {total} or more; if it is no trap, save it uncompressed")
+        raise TooLarge(f"its {size} bytes would become {total} or more; if you trust it, save it uncompressed")
 
 
 def _most(size: int) -> int:

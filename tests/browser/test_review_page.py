@@ -247,7 +247,7 @@ def test_keys_that_make_no_sense_say_why(browser, run, server):
         browser.press(key)
         browser.wait(f"{MESSAGE}.includes({why!r})")
     browser.press("z")
-    browser.wait(f"{MESSAGE}.includes('no decision to take back')")
+    browser.wait(f"{MESSAGE}.includes('no decision to undo')")
     browser.press("y")
     browser.wait(f"{MESSAGE}.includes('nothing to redo')")
     browser.run("document.getElementById('reviewer').focus()")

@@ -68,7 +68,7 @@ KINDS = {
     "the label as numbers": (rows(lambda i: GIVEN[i]), "'more' .nearly equal to the given label"),
     "the label in other words": (rows(lambda i: f"kind {GIVEN[i]}"), "'more' .nearly equal to the given label"),
     "the truth by name": (rows(lambda i: NAMES[TRUE[i]]), "'more' .nearly equal to the clean label"),
-    "the truth by another name": (rows(lambda i: f"t{TRUE[i]}"), "'more' tells the clean label of nearly every row"),
+    "the truth by another name": (rows(lambda i: f"t{TRUE[i]}"), "'more' predicts the clean label of nearly every row"),
     "known on half of the clean rows": (
         rows(lambda i: clean(i) if i % 8 else ""),
         r"'more' \(known on clean rows only\)",
@@ -80,15 +80,15 @@ KINDS = {
     ),
     "another column of labels": (
         rows(lambda i: every(i, 11, "ant", given(i))),
-        "'more' tells the given label of 90% of the rows",
+        "'more' predicts the given label of 90% of the rows",
     ),
     "batches of clean rows": (
         rows(lambda i: i % 3 + 10 * VERIFIED[i]),
-        "'more' tells which rows are clean, and is used",
+        "'more' reveals which rows are clean, and is used",
     ),
     "when a row was checked": (
         rows(lambda i: f"202{3 + VERIFIED[i]}-01-{1 + i % 28:02d}"),
-        "'more' tells which rows are clean",
+        "'more' reveals which rows are clean",
     ),
     "the score of a model that saw the labels": (
         rows(lambda i: round(float(GIVEN[i] + SIZE[i] / 100), 4)),

@@ -202,7 +202,7 @@ def test_json_in_another_encoding_is_read_and_said(tmp_path, codec, ending):
     [
         ('{"x": [1, "a"], "label": ["a", "b"]}', "column 'x' holds several types"),
         ('{"x": [1], "label": ["a", "b"]}', "columns of different lengths ('x' 1, 'label' 2)"),
-        ('[{"x": 1, "x": 2, "label": "a"}]', "key 'x' stands twice in an object"),
+        ('[{"x": 1, "x": 2, "label": "a"}]', "key 'x' occurs twice in an object"),
     ],
 )
 def test_json_that_cannot_be_a_table_names_the_column(tmp_path, content, words):

@@ -105,12 +105,12 @@ def test_minus_one_in_arrays_is_counted_on_both_sides(tmp_path):
 
 def test_blank_features_are_counted(tmp_path):
     text = said(table(tmp_path / "a.csv", p=lambda row: "" if row % 2 else row, q=lambda row: "ab"[row % 2]))
-    assert "blank: 'p' in 30 rows (filled in, and marked in a column of their own)" in text
+    assert "blank: 'p' in 30 rows (filled in, and marked in a separate column)" in text
 
 
 def test_ids_are_no_features(tmp_path):
     text = said(table(tmp_path / "a.csv", customer_id=lambda row: 1000 + 7 * row, shop_id=lambda row: row % 5))
-    assert "left out: 'customer_id' (an id by its name, different in every row; to use it all the same, name" in text
+    assert "left out: 'customer_id' (an id by its name, different in every row; to use it anyway, name" in text
     assert "'shop_id' is a code by its name: read as categories; for numbers, use --trust-columns" in text
     text = said(table(tmp_path / "a.csv", buyer_id=lambda row: 1000 + row // 2))
     assert "left out: 'buyer_id' (an id by its name, different in most rows; to use it as a number, name" in text

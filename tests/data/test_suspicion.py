@@ -50,7 +50,7 @@ def left_out(found):
         (lambda i: NAMES[TRUE[i]] if CLEAN[i] else "", "known on clean rows only"),
         (lambda i: f"2024-01-{1 + i % 28:02d}" if CLEAN[i] else "", "known on clean rows only"),
         (lambda i: i % 7 if CLEAN[i] else -1, "known on clean rows only: '-1' in the others"),
-        (lambda i: "yes" if CLEAN[i] else f"no{i % 5}", "says which rows are clean: 'yes' in these"),
+        (lambda i: "yes" if CLEAN[i] else f"no{i % 5}", "reveals which rows are clean: 'yes' in these"),
         (lambda i: int(CLEAN[i]), "known on clean rows only: '0' in the others"),
     ],
 )
@@ -86,14 +86,14 @@ def test_a_perfect_column_under_other_names_is_used_and_said(tmp_path):
     found = read(table(tmp_path / "a.csv", legs=lambda i: (2, 4, 6)[TRUE[i]]))
     assert found.column_names == ("size", "legs")
     assert any(
-        "'legs' tells the clean label of nearly every row that has one" in r for r in found.schema_summary.remarks
+        "'legs' predicts the clean label of nearly every row that has one" in r for r in found.schema_summary.remarks
     )
 
 
 def test_a_constant_is_named(tmp_path):
     found = read(table(tmp_path / "a.csv", one=lambda i: 7, word=lambda i: "same"))
     assert left_out(found) == {"word": "the same value in every row"}
-    assert "'one' holds the same number in every row, which says nothing" in found.schema_summary.remarks
+    assert "'one' holds the same number in every row, which carries no information" in found.schema_summary.remarks
 
 
 @pytest.mark.parametrize("odd", [-999, 99999, -99, 9999])
@@ -167,7 +167,7 @@ def test_labels_that_are_no_classes(tmp_path):
 
 def test_the_command_line_says_it_with_flags(tmp_path, capsys):
     path = table(tmp_path / "a.csv", leak=lambda i: GIVEN[i])
-    decided = "'leak' (nearly equal to the given label; to use it all the same, name it with --trust-columns)"
+    decided = "'leak' (nearly equal to the given label; to use it anyway, name it with --trust-columns)"
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert main(["correct", str(path), "--dry-run"]) == 0

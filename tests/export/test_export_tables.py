@@ -138,7 +138,7 @@ def test_every_change_is_on_record(labelloop, tmp_path):
     path.write_bytes(PLAIN)
     run = made_run(path, tmp_path / "run", CORRECTED)
     done = labelloop("export", run, "--to", "csv", "--replace", "--output", tmp_path / "new.csv")
-    assert "2 labels corrected, 1 blank ones filled in, 1 replaced by the clean one, 0 rows dropped" in done.out
+    assert "2 labels corrected, 1 blank ones filled in, 1 replaced by their clean label, 0 rows dropped" in done.out
     rows = cells(tmp_path / "new.csv.changes.csv")
     assert {row.pop("run") for row in rows} == {str(run)}
     names = ("id", "row", "column", "before", "after", "confidence", "reason")

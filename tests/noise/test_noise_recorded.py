@@ -183,7 +183,7 @@ def test_a_foreign_codec_is_refused(tmp_path):
 def test_tensors_are_refused_with_advice(tmp_path):
     torch = pytest.importorskip("torch")
     path = save_pt(tmp_path / "human.pt", {"clean_label": torch.tensor(TRUE)})
-    with pytest.raises(DataError, match=r"is no dictionary of label arrays .*: download it again"):
+    with pytest.raises(DataError, match=r"is not a dictionary of label arrays .*: download it again"):
         read(path)
 
 

@@ -417,9 +417,9 @@ def test_the_line():
     assert bounded.endswith("98.7%, whatever the noise")
     assumed = guard_line({**found, "sure": None, "labels_simulated": True, "how": "assumed"})
     assert assumed.endswith(
-        "90.0% are right after correction and 70.0% as given; that changes fix more than they break rests on the noise"
-        " as estimated from the noisy rows, so no probability is given; clean rows that keep their given label would"
-        " show it"
+        "90.0% are right after correction and 70.0% as given; whether changes fix more than they break depends on the"
+        " noise as estimated from the noisy rows, so no probability is given; clean rows that keep their given label"
+        " would show it"
     )
     kept = guard_line({**found, "changed": 0, "sure": None, "labels_simulated": True})
     assert kept.startswith("all 90 given labels kept: 30 clean rows with simulated given labels do not show")

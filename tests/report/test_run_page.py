@@ -30,9 +30,9 @@ def test_the_answer_comes_first(tmp_path):
     labels = pq.read_table(tmp_path / "run" / "labels.parquet")
     changed = int((labels["changed"].to_numpy() & ~labels["verified"].to_numpy()).sum())
     assert f"Changed {changed}" in page.text
-    assert "Wrong as given 10 to 65% With 95% certainty; so few clean rows do not tell it closer." in page.text
+    assert "Wrong as given 10 to 65% With 95% certainty. There are too few clean rows for a narrower" in page.text
     assert "Right now 90.0% Between 80.0% and 95.0%, with 95% certainty. Before: 35 to 90%." in page.text
-    assert "Be careful about Only 12 clean rows judge these labels" in page.text
+    assert "Be careful about Only 12 clean rows test these labels" in page.text
     assert "right on 90.0% of 9 rows not used for training" in page.text
     parts = ["What to do next", "labelloop review", "Class by class", "The changed rows", "Pictures", "Method"]
     places = [page.text.index(part) for part in parts]
@@ -96,8 +96,8 @@ def test_no_probability_stands_where_the_noise_is_assumed(tmp_path, how):
     guard = {"line": "some changed", "clean_rows": 12, "held_back": 0, "changed": 5, "sure": 0.97, "how": how}
     text = page_of(made_run(tmp_path / "run", guard=guard)).text
     assert ("no clean row has shown that they fix more labels than they break" in text) == (how == "assumed")
-    assert ("97.0% certain" in text) == (how != "assumed")
-    assert ("97.0% certain, whatever the noise." in text) == (how == "bounded")
+    assert ("97.0% certainty" in text) == (how != "assumed")
+    assert ("97.0% certainty, whatever the noise." in text) == (how == "bounded")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_column_that_says_the_label_is_a_leak(tmp_path):
     values = [[f"code {name}", str(row), "same"] for row, name in enumerate(labels)]
     write_preview(folder, Preview("values", list(range(60)), values, ("code", "number", "constant")))
     text = page_of(folder).text
-    assert "The column code says the given label in 100% of the rows" in text
+    assert "The column code reproduces the given label in 100% of the rows" in text
     assert "The column number" not in text
     assert "The column constant" not in text
 

@@ -192,7 +192,7 @@ def test_a_damaged_cache_is_one_line(tmp_path: Path, about: str) -> None:
 def test_an_answer_that_is_no_text_is_damage_and_a_time_that_is_none_costs_the_pace(tmp_path: Path) -> None:
     line = {"key": "k" * 8, "row": 1, "id": "r1", "reviewer": "\ud800", "action": "skip", "label": None, "at": "t"}
     (tmp_path / "reviews.jsonl").write_text(json.dumps(line) + "\n")
-    with pytest.raises(DataError, match=r"reviews\.jsonl: reviewer is no text"):
+    with pytest.raises(DataError, match=r"reviews\.jsonl: reviewer is not text"):
         read_answers(tmp_path)
     (tmp_path / "reviews.jsonl").write_text(json.dumps({**line, "reviewer": "ann"}) + "\n")
     found = read_answers(tmp_path)[0]

@@ -46,7 +46,7 @@ def test_python_and_folder_agree(world):
     returned = labelloop.workflows.certify.read_run(folder / "run").labels["corrected_label"].to_pylist()
     wrong = np.array([a != b for a, b in zip(labels, returned, strict=True)])
     assert wrong[found.rows].mean() <= 0.1
-    assert f"{found.rows.sum()} labels are certified: those are at most 10% wrong, with 95% certainty" in repr(found)
+    assert f"{found.rows.sum()} labels are certified: at most 10% of them are wrong, with 95% certainty" in repr(found)
     assert found.how == "measured"
     by_class = labelloop.certify(str(folder / "run"), max_error=0.1, by_class=True)
     assert [one["class"] for one in by_class.certificates] == ["k0", "k1", "k2"]

@@ -147,8 +147,8 @@ def test_beside_both_sources_every_column_is_said_once(tmp_path, capsys):
         "clean label: 'clean_label' (guessed by its name)",
         "features: 'pred_probs' (probabilities of 4 classes)",
         "features: 'embedding' (embedding of 5 numbers)",
-        "left out: 'note' (beside probabilities or an embedding, other columns do not count)",
-        "left out: 'size' (beside probabilities or an embedding, other columns do not count)",
+        "left out: 'note' (with probabilities or an embedding, other columns are not used)",
+        "left out: 'size' (with probabilities or an embedding, other columns are not used)",
     ]
     for more in ([], ["--dry-run"]):
         assert main([*arguments, *more, "--overwrite"]) == 0

@@ -18,7 +18,7 @@ from labelloop.data.readers import read_table
 pytestmark = pytest.mark.slow
 
 DATE = "as year, month, day, weekday"
-NAMED = "; to use it all the same, name it with trust_columns"
+NAMED = "; to use it anyway, name it with trust_columns"
 BY_NAME = f"an id by its name, different in every row{NAMED}"
 
 
@@ -84,7 +84,7 @@ EXPECTED = {
         dict(enumerate(DIGITS)),
         tuple(datasets.load_digits().feature_names),
         left_out={"": f"a label, an id or a row number, by its name{NAMED}"},
-        remarks=tuple(f"{name!r} holds the same number in every row, which says nothing" for name in BLACK),
+        remarks=tuple(f"{name!r} holds the same number in every row, which carries no information" for name in BLACK),
     ),
     "diabetes": Expected(
         USUAL,
@@ -120,8 +120,7 @@ EXPECTED = {
         {
             "Region": "the same value in every row",
             "Stage": "the same value in every row",
-            "Individual ID": "an id by its name, different in most rows; to use it all the same, name it with"
-            " trust_columns",
+            "Individual ID": "an id by its name, different in most rows; to use it anyway, name it with trust_columns",
         },
     ),
     "cars": Expected(

@@ -93,7 +93,7 @@ def test_clean_rows_are_no_corrections():
             "changed": [False, True, False],
         }
     )
-    assert result_text(labels, ["a", "b"], {}).startswith("1 given label was corrected (1 clean row aside)")
+    assert result_text(labels, ["a", "b"], {}).startswith("1 given label was corrected (not counting 1 clean row)")
 
 
 def test_what_happens_to_each_class():
@@ -130,7 +130,7 @@ def test_classes_at_risk_stand_first_and_one_estimate_is_told():
     }
     lines = result_text(labels, ["NJ", "NY"], estimate).splitlines()
     assert lines[:2] == ["CLASSES AT RISK", "  NJ: no clean row, and labels move away from it; verify 5 of its rows"]
-    assert lines[2] == "1 given label was corrected (1 clean row aside)"
+    assert lines[2] == "1 given label was corrected (not counting 1 clean row)"
     assert lines[3] == "wrong as given: 20.0% (10.0 to 30.0%)"
     assert "80% (70-90)" in lines[6]
     unseen = [{key: one[key] for key in counts} for one in by_class]  # counts of clean rows are shown, none as a dash

@@ -122,7 +122,7 @@ def make_parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """The parser of these commands."""
     parser = argparse.ArgumentParser(
         prog="labelloop",
-        description="Train on noisy labels with a small clean set, and get the labels corrected.",
+        description="Correct noisy labels with a few clean rows, and train on the result.",
     )
     parser.add_argument("--version", action="version", version=f"labelloop {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

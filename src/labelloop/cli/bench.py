@@ -8,7 +8,7 @@ from pathlib import Path
 from labelloop.cli.flags import add, add_trust, add_workers, flag, switch
 
 HELP = "run a grid of experiments and print its table"
-DESCRIPTION = "Run the experiments of GRID, a TOML file, that have no result yet, in parallel, and print the table."
+DESCRIPTION = "Run the experiments of GRID, a TOML file, in parallel, skip those with a result, and print the table."
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -9,8 +9,8 @@ from labelloop.cli.flags import COLUMNS, add, add_text, flag, passed, read_optio
 
 HELP = "compute features of texts or images with a pretrained encoder"
 DESCRIPTION = (
-    "Encode the texts or images of DATA and write the features, ids and labels of every row to an .npz file. What any"
-    " command has encoded before is read from the cache (LABELLOOP_CACHE sets its folder)."
+    "Encode the texts or images of DATA and write the features, ids and labels of every row to an .npz file. Rows"
+    " that any command has encoded before come from the cache (LABELLOOP_CACHE sets its folder)."
 )
 
 

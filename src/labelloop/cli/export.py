@@ -29,14 +29,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     about = "export only labels that are, with --certainty, at most this share wrong, such as 2%%"
     flag(parser, "--max-error", "SHARE", about, share_of)
     add(parser, "--certainty")
-    switch(parser, "--by-class", "--max-error holds for the labels of every class")
+    switch(parser, "--by-class", "apply --max-error to the labels of each class")
     about = "rows that are not certified: left out and written to a file to review (default), left out, or as given"
     flag(parser, "--rest", None, about, str, "review", choices=("review", "drop", "keep-given"))
-    flag(parser, "--clean-weight", "COLUMN", "1 / the probability that a clean row was chosen")
-    flag(parser, "--look", "N", "the N-th certificate, if clean rows are added in between", int, 0)
+    flag(parser, "--clean-weight", "COLUMN", "a column with 1 / the probability that a clean row was chosen")
+    flag(parser, "--look", "N", "the number of this certificate, if you add clean rows and certify again", int, 0)
     switch(parser, "--replace", "overwrite the label column instead of adding columns")
     switch(parser, "--copy", "copy images instead of linking to them")
-    switch(parser, "--safe-cells", "escape cells of CSV and TSV that a spreadsheet takes for a formula")
+    switch(parser, "--safe-cells", "escape cells of CSV and TSV that a spreadsheet would run as a formula")
     switch(parser, "--no-undo", "write no undo file (it holds a copy of the input)")
     about = "noise matrix with true classes as rows (default), or as columns, like cleanlab's"
     flag(parser, "--orientation", None, about, str, "true-noisy", choices=("true-noisy", "cleanlab"))

@@ -20,10 +20,10 @@ DESCRIPTION = (
 def add_flags(parser: argparse.ArgumentParser) -> None:
     about = "a table, a folder of Parquet parts or of images, or a Hugging Face data set"
     flag(parser, "data", "DATA", about, Path)
-    flag(parser, "--output-dir", "RUN", "the folder of this run", Path)
+    flag(parser, "--output-dir", "RUN", "the run folder to write", Path)
     _add_data(parser)
     _add_training(parser)
-    switch(parser, "--dry-run", "only read and check the data, and say how it was understood")
+    switch(parser, "--dry-run", "only read and check the data, and print how it was read")
     add(parser, "--quiet", "--no-report")
     kept = parser.add_mutually_exclusive_group()
     switch(kept, "--resume", "continue the run in RUN")
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from labelloop.workflows.fit_file import RunOptions, Settings, fit_file, holds_run, join, method_of
 
     if options.output_dir is None and not options.dry_run:
-        raise UsageError("a run needs a folder: name a new one with --output-dir, or only look with --dry-run")
+        raise UsageError("a run needs a folder: name a new one with --output-dir, or check the data with --dry-run")
     ranks = join(options.processes)
     if not ranks.is_first:
         warnings.simplefilter("ignore")  # the first process prints the same

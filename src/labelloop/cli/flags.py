@@ -54,7 +54,7 @@ def share_of(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1; write 2% or 0.02")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share between 0 and 1; write 2% or 0.02")
     return value
 
 
@@ -62,16 +62,16 @@ SHARED: dict[str, str | tuple[Any, ...]] = {  # of a flag with a value: its name
     "--no-report": "write no report.html; `labelloop report` can write it later",
     "--quiet": "no progress bar and no summary",
     "--label-column": ("NAME", "the given label (guessed: label, target, y)"),
-    "--id-column": ("NAME", "a name for every row (guessed: id)"),
+    "--id-column": ("NAME", "the id of every row (guessed: id)"),
     "--clean-column": ("NAME", "the clean label (guessed: clean_label, y_clean)"),
     "--split-column": ("NAME", '"train" or "test" for every row (guessed: split)'),
     "--file-name-column": ("NAME", "names of image files (guessed: file_name, image)"),
     "--feature-columns": ("A,B", "default: every column that has no other use", names),
     "--category-columns": ("A,B", "codes that look like numbers, such as zip", names, ()),
-    "--leave-out": ("A,B", "columns that are not used", names, ()),
-    "--trust-columns": ("A,B", "columns to use as they are, however suspicious", names, ()),
+    "--leave-out": ("A,B", "columns to leave out", names, ()),
+    "--trust-columns": ("A,B", "columns to use even if they look suspicious", names, ()),
     "--embedding-column": ("NAME", "a column of lists of numbers, or an array of an .npz"),
-    "--missing": ("A,B", "labels that mean a missing label, such as -1; or the word blank, if only blanks do", markers),
+    "--missing": ("A,B", "values that mark a missing label, such as -1; or the word blank, if only blanks do", markers),
     "--na": ("A,B", "further markers of a missing number, such as ?", names, ()),
     "--seed": (None, "same seed, same result (default 0)", int, 0),
     "--device": (None, "auto, cpu, cuda, ... (default auto)", str, "auto"),
@@ -80,7 +80,7 @@ SHARED: dict[str, str | tuple[Any, ...]] = {  # of a flag with a value: its name
         "SIZE",
         "memory to use, such as 4G; larger arrays are kept in files (default: half of the machine's memory)",
     ),
-    "--certainty": ("SHARE", "of --max-error (default 95%%)", share_of, 0.95),
+    "--certainty": ("SHARE", "the certainty of --max-error (default 95%%)", share_of, 0.95),
     "--encoder": (
         "LIBRARY:NAME",
         "turns texts or images into features: sentence-transformers:NAME, transformers:NAME, timm:NAME (a name or"
@@ -103,13 +103,13 @@ def add(parser: Parser, *shared: str) -> None:
 
 
 def add_text(parser: Parser) -> None:
-    about = "columns of texts, if they are not found by themselves; --encoder reads one of them"
+    about = "text columns that are not detected automatically; --encoder reads one of them"
     flag(parser, "--text", "A[,B]", about, names, (), dest="text_columns")
     add(parser, "--encoder")
 
 
 def add_trust(parser: Parser, what: str) -> None:
-    switch(parser, "--trust-code", f"let {what} name Python code of its own, which is imported and run")
+    switch(parser, "--trust-code", f"allow {what} to name Python code, which is imported and run")
 
 
 def add_workers(parser: Parser, what: str = "processes that decode streamed images") -> None:

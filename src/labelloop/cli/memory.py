@@ -1,6 +1,6 @@
-"""A command under a limit of memory (`ulimit -v`): it runs in a child, and the parent says how that ended.
+"""A command under a memory limit (`ulimit -v`) runs in a child process, and the parent reports how it ended.
 
-Libraries that get no memory may end the process, or ask for it for ever, and neither leaves Python a chance to speak.
+Libraries that get no memory may end the process, or ask for it for ever. Neither leaves Python a chance to report it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ def lacking_memory() -> str:
     limit = _limit()
     allowed = "" if limit is None else f": `ulimit -v` allows {limit // 1024} KiB"
     raise_it = "free some" if limit is None else "raise it with `ulimit -v unlimited`, set OMP_NUM_THREADS=1"
-    return (
-        f"not enough memory{allowed}; {raise_it}, use a smaller file, or --max-memory. Nothing that was there is lost"
-    )
+    return f"not enough memory{allowed}; {raise_it}, use a smaller file, or --max-memory. No existing file is lost"
 
 
 def watched(command: Callable[[], int]) -> int:

@@ -1,4 +1,4 @@
-"""`labelloop plan`: which rows to label next, and whether it is worth it."""
+"""`labelloop plan`: which rows to verify next, and what they would gain."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from labelloop.cli.flags import add, flag, share_of
 
-HELP = "choose the rows to label next, and say whether it is worth it"
+HELP = "choose the rows to verify next, and forecast what they would gain"
 DESCRIPTION = (
-    "Write the rows of RUN that are most likely wrong to a CSV file to fill in, and estimate how much more clean rows"
-    " would improve the corrected labels. Existing files are never overwritten."
+    "Write the rows of RUN that are most likely wrong to a CSV file for you to fill in, and estimate how much further"
+    " clean rows would improve the corrected labels. Existing files are never overwritten."
 )
 
 

@@ -10,7 +10,7 @@ from labelloop.cli.flags import add, flag, passed, switch
 HELP = "correct again with new clean rows, in seconds"
 DESCRIPTION = (
     "Correct the labels of RUN again with more clean rows, from FILE or from the decisions of `labelloop review`."
-    " Trains nothing, and writes a new run folder."
+    " Trains no network, and writes a new run folder."
 )
 
 
@@ -18,7 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add(parser, "run_folder")
     about = "clean labels, joined by id (default: the decisions of `labelloop review`)"
     flag(parser, "--clean-file", "FILE", about, Path)
-    about = "the new clean rows were drawn at random, as `plan --max-error` does, so they judge too"
+    about = "the new clean rows were drawn at random, as by `plan --max-error`, so estimates may use them"
     switch(parser, "--random-sample", about)
     flag(parser, "--output-dir", "NEW", "the folder of the new run (default: RUN-refit)", Path)
     switch(parser, "--overwrite", "replace the run in NEW")

@@ -10,7 +10,7 @@ from labelloop.progress import clock
 
 HELP = "write the results of a run, or of several side by side, as one HTML page"
 DESCRIPTION = (
-    "Write report.html into RUN: the result, figures and a table of all changes, in one file that needs no network."
+    "Write report.html into RUN: the result, figures and a table of all changes, in one file that opens offline."
     " Several runs are shown side by side, in report.html in the current folder. An unfinished run is reported as far"
     " as it got."
 )

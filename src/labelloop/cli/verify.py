@@ -7,10 +7,10 @@ from pathlib import Path
 
 from labelloop.cli.flags import flag
 
-HELP = "say which files of a run are whole, damaged, missing or foreign"
+HELP = "check which files of a run are whole, damaged, missing or foreign"
 DESCRIPTION = (
     "Compare every file of RUN, or of an exported model, with the checksums that were written with it. Nothing is"
-    " changed. Ends with 1 if a file is damaged or missing."
+    " changed. Exits with code 1 if a file is damaged or missing."
 )
 
 

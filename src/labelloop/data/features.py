@@ -24,7 +24,7 @@ from labelloop.data.suspicion import Labelled, examined, idle_columns, why_never
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
 
-TRUST = "; to use it all the same, name it with trust_columns"
+TRUST = "; to use it anyway, name it with trust_columns"
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ def _leave_out_idle(found: _Fitted, source: Source, labelled: Labelled) -> None:
         remark = found.remarks.pop(place)
         found.raw.pop(name)
         kind = "text_columns" if column.kind == "text" else "category_columns"
-        why = f"as a {column.kind} it does not help to predict the given label; to use it all the same, name it with"
+        why = f"as a {column.kind} it does not help to predict the given label; to use it anyway, name it with"
         found.left_out.append(LeftOut(name, f"{why} {kind}{'; ' if remark else ''}{remark}"))
 
 

@@ -188,8 +188,8 @@ def _check_classes(names: Sequence[str], rows: int, source: str) -> None:
         if joined:
             warnings.warn(
                 f"{source}: {len(joined)} of {len(names)} classes look like several labels in one"
-                f" ({some(map(repr, joined), 3)}); every combination counts as a class of its own: a row has one label"
-                " here, so split them into a column for each label if that is not meant",
+                f" ({some(map(repr, joined), 3)}); every combination is a class, because each row has one label; if"
+                " that is not what you want, split them into a column for each label",
                 stacklevel=4,
             )
             return

@@ -1,4 +1,4 @@
-"""What may not be what it seems, in columns and in labels: the user is asked, and nothing is decided silently."""
+"""Ambiguous columns and labels: the user is asked, and nothing is decided silently."""
 
 from __future__ import annotations
 

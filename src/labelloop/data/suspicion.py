@@ -1,7 +1,7 @@
-"""Columns that may give the label away, and numbers that may be no numbers. Each is named, with what was decided.
+"""Columns that may leak the label, and numbers that may not be numbers. Each is reported, with the decision.
 
-And columns that become many numbers, of which a split of a tree sees a few at random: they are used if they help a
-small forest to predict the given label of rows that it has not seen. Labels never decide what the numbers are.
+A column that becomes many numbers, of which a split of a tree sees a few at random, is used only if it helps a small
+forest to predict the given labels of held-out rows. Labels never decide what the numbers are.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def why_never(kind: Kind, labelled: Labelled | None) -> str | None:
     usual = _usual(codes[clean])
     same, others = (codes[clean] == usual).mean(), (codes[~clean] == usual).mean()
     if min(clean.sum(), (~clean).sum()) >= ENOUGH and same >= ALIKE and others <= 1 - ALIKE and usual >= 0:
-        return f"says which rows are clean: {_example(kind, codes, usual)} in these"
+        return f"reveals which rows are clean: {_example(kind, codes, usual)} in these"
     return None
 
 
@@ -132,12 +132,12 @@ def too_good(kind: Kind, labelled: Labelled | None) -> str | None:
     for what, labels in (("clean", labelled.clean), ("given", labelled.given)):
         if few and _same(codes, labels, alike):
             rows = "nearly every row that has one" if alike == ALIKE else f"{100 * alike:.0f}% of the rows or more"
-            return f"{kind.name!r} tells the {what} label of {rows}, and is used; if it was made from it, use leave_out"
+            return f"{kind.name!r} predicts the {what} label of {rows}, and is used; if derived from it, use leave_out"
     if kind.kind == "number" and not few and _scores_follow_errors(kind.values, labelled):
-        words = "follows the given label, even where that is wrong, and is used; if it was made from it, use leave_out"
+        words = "follows the given label, even where that is wrong, and is used; if derived from it, use leave_out"
         return f"{kind.name!r} {words}"
     if _tells_clean(codes, labelled.clean != MISSING, ordered=kind.kind != "category"):
-        return f"{kind.name!r} tells which rows are clean, and is used; if checking a row changes it, use leave_out"
+        return f"{kind.name!r} reveals which rows are clean, and is used; if checking a row changes it, use leave_out"
     return None
 
 
@@ -280,10 +280,10 @@ def examined(kind: Kind, texts: NDArray | None, train: NDArray[np.bool_], labell
     if why := why_never(kind, labelled):
         return why
     if why := why_a_copy(kind, labelled):
-        return f"{why}; to use it all the same, name it with trust_columns"
+        return f"{why}; to use it anyway, name it with trust_columns"
     remarks = [kind.remark, too_good(kind, labelled) or ""]
     if texts is not None and train.sum() > 1 and len(set(texts[train])) == 1:
-        remarks.append(f"{kind.name!r} holds the same number in every row, which says nothing")
+        remarks.append(f"{kind.name!r} holds the same number in every row, which carries no information")
     if texts is not None and not kind.form:
         is_id, is_code = (name.search(plain(kind.name)) for name in (ID_NAME, CODE_NAME))
         code = (is_id or is_code) and all(text is None or re.fullmatch(r"-?\d+(\.0)?", text) for text in texts)

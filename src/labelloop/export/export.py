@@ -258,7 +258,7 @@ def _summary(decision: Decision, output: Path, beside: list[Path]) -> str:
         [
             f"{len(unlabelled)} rows: {int((unverified & ~unlabelled).sum())} labels corrected,"
             f" {int((unverified & unlabelled).sum())} blank ones filled in,"
-            f" {int((decision.relabelled & decision.verified).sum())} replaced by the clean one,"
+            f" {int((decision.relabelled & decision.verified).sum())} replaced by their clean label,"
             f" {int(decision.dropped.sum())} rows dropped",
             f"written to {output}; next to it {' and '.join(path.name for path in beside)}",
         ]

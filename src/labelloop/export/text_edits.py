@@ -1,4 +1,4 @@
-"""Cells that a spreadsheet would take for a formula, with an apostrophe in front: for files that people open there."""
+"""Escapes cells that a spreadsheet would run as a formula, by an apostrophe in front."""
 
 from __future__ import annotations
 

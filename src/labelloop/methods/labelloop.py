@@ -1,10 +1,10 @@
-"""LabelLoop, the default: the paper's loop over networks that have not seen the rows they predict.
+"""LabelLoop, the default: the paper's loop with cross-fitted networks, which have not seen the rows they predict.
 
-Features then cannot repeat a memorised label, every clean row may both teach and validate, and the given label may
-count without pairs. The rows are dealt into folds; a network for each fold learns from the others and predicts it;
-relabelling corrects the labels from what the networks predict; given labels and all corrections so far are combined by
-Eq. 5, and the combination teaches the next round. The labels that the loop ends with, after the guard, are returned.
-Numbers in brackets: lines of Algorithm 1.
+Their features cannot repeat a memorised label, so every clean row can both train and validate, and the given label can
+be used without pairs. For each fold of the rows, a network is trained on the other folds and predicts this one.
+Relabelling corrects the labels from these predictions. Eq. 5 combines the given labels and all corrections so far, and
+the next round trains on the combination. The run returns the final labels, after the guard. Numbers in brackets: lines
+of Algorithm 1.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ FOLDS, FEW = 4, 5000  # folds of a table with at most this many rows
 HALF = "half "  # begins the names under which a checkpoint stores the networks of a round
 NAME = "labelloop"
 SECOND_HAND = (
-    "in later rounds a clean row teaches networks whose labels teach the one that predicts that row, so the"
+    "in later rounds a clean row influences the labels that train the network which predicts that row, so the"
     " accuracy may be a few points too high"
 )
 
 
 @dataclass(frozen=True)
 class Config(TrainingConfig):
-    """Settings of the default. docs/recipe.md says what each part is worth.
+    """Settings of the default. docs/recipe.md measures what each part brings.
 
     Attributes:
-        rounds: How often, at most, networks are taught again by corrected labels; 0 corrects once.
+        rounds: The most rounds of training on corrected labels; 0 corrects once.
         round_share: The epochs of the cross-fitted networks in a round, as a share of `epochs`.
         learners: "all", or "networks" to leave out the learners of columns of numbers.
-        folds: Of the rows, each with a network that predicts it; 0 for four of a table with few rows, and two
-            elsewhere.
+        folds: The number of folds of the rows, each with a network that predicts it; 0 for four on a small table, and
+            two otherwise.
     """
 
     epochs: int = 50

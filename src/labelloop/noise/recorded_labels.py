@@ -35,7 +35,7 @@ def read_label_file(path: str | Path) -> dict[str, NDArray[np.int64]]:
         columns = {str(name): _column(value) for name, value in content.items()} if isinstance(content, dict) else None
     except Exception as error:  # a damaged pickle can fail in any way
         raise DataError(
-            f"{path}: is no dictionary of label arrays ({error or type(error).__name__}): download it again"
+            f"{path}: is not a dictionary of label arrays ({error or type(error).__name__}): download it again"
         ) from error
     if columns is None:
         raise DataError(f"{path}: holds no dictionary of label arrays: save it as {{'clean_label': ..., ...}}")
@@ -133,7 +133,7 @@ def _checked_key(key: str | None, columns: dict[str, NDArray[np.int64]], path: s
         raise DataError(f"{path}: has no {TRUE_KEY!r}, so its rows cannot be matched: use the published file")
     known = [name for name in columns if "clean" not in name and "coarse" not in name]
     if not known:
-        raise DataError(f"{path}: has no column of human labels beside {TRUE_KEY!r}: use the published file")
+        raise DataError(f"{path}: has no column of human labels besides {TRUE_KEY!r}: use the published file")
     if key is None and len(known) == 1:
         return known[0]
     if key is None:

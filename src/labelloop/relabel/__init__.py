@@ -1,6 +1,6 @@
 """Relabelling: predictions, given labels and clean rows become corrected labels with honest probabilities.
 
-numpy and scikit-learn only: nothing here knows a network or a file.
+It uses only numpy and scikit-learn, and no networks or files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a random sample of clean rows proves about the labels of the noisy rows, whatever the noise.
 
-*With pairs* a label is seen to be right or wrong, and the exact interval of a share of a finite population follows.
-*Without pairs* it is known how often a label r agrees with h(x), a prediction from the inputs alone, and how often h is
-wrong, but not how the two go together. For every set S of inputs (Fréchet):
+*With pairs*, each label is known to be right or wrong, which gives the exact interval of a finite population's share.
+*Without pairs*, it is known how often a label r agrees with h(x), a prediction from the inputs alone, and how often h
+is wrong, but not how the two are related. For every set S of inputs (Fréchet):
 P(r = y) >= P(S, r = h) - P(S, h ≠ y), and P(r ≠ y) >= P(S, r ≠ h) - P(S, h ≠ y), P(S, h ≠ y) - P(S, r ≠ h).
 """
 

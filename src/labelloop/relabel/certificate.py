@@ -1,9 +1,9 @@
-"""Labels with a guarantee: the largest set of rows whose labels are at most some share wrong, with a stated certainty.
+"""Certified labels: the largest set of rows of whose labels, with a stated certainty, at most a given share is wrong.
 
 Rows are ranked by a score. A set holds all rows above a threshold; for each, the hypothesis is that more of its labels
 are wrong than allowed. Hypotheses are tested in orders fixed without a look at the clean labels, each at its share
 of the error probability, until one is not rejected (learn then test, with fixed sequences): the largest set whose
-hypothesis was rejected is certified. So the clean rows that choose the threshold may test it. Tests are exact.
+hypothesis was rejected is certified. So the same clean rows may choose and test the threshold. Tests are exact.
 """
 
 from __future__ import annotations

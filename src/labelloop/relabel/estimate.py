@@ -1,8 +1,8 @@
 """How good the labels are: the one estimate that summary, report, review, plan and export show.
 
 With pairs, shares of right answers among held-out clean rows are measured, with exact 95% intervals of the share among
-the noisy rows (bounds.py). Without pairs they are bounded, whatever the noise; what the noise model says stands beside
-the bounds, as an assumption. A Share is a dict: value, low, high, rows, and how: "measured", "bounded" or "assumed".
+the noisy rows (bounds.py). Without pairs they are bounded, whatever the noise, and the noise model's own estimate is
+given as an assumption. A Share is a dict: value, low, high, rows, and how: "measured", "bounded" or "assumed".
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ SOME_PAIRS = 5  # with as many, pairs narrow the bounds
 WELL_KNOWN = 5  # clean rows of a class; with fewer, it is at risk where it loses labels
 
 RANDOM_SAMPLE = (
-    "this holds if the clean rows are a random sample of all rows, and not if only suspicious rows were verified"
+    "this holds if the clean rows are a random sample of all rows, but not if only suspicious rows were verified"
 )
 BOUNDED = (
-    "{unpaired} of {rows} clean rows have no given label, so it is not known how given and true labels go together: the"
-    " interval holds every possibility. Ten clean rows that keep their given label would say more"
+    "{unpaired} of {rows} clean rows have no given label, so how given and true labels are related is not known: the"
+    " interval covers every possibility. Ten clean rows that keep their given label would say more"
 )
 ASSUMED = (
     "if the noise is as estimated from the noisy rows, {value} of the corrected labels are right ({low} to {high});"
-    " this is an assumption, which fails where labels go wrong on hard rows"
+    " this is an assumption, and it fails if wrong labels concentrate on hard rows"
 )
-BOUNDS = "95% bounds without pairs"  # how every screen names an interval that holds every possibility
+BOUNDS = "95% bounds without pairs"  # how every screen names an interval that covers every possibility
 NO_PAIRS = "no clean row has a given label, so how many good labels were broken is unknown"
 WITHOUT_LABEL = (
     "{unpaired} of {rows} clean rows have no given label, so the accuracy is mostly that of correction without one (the"
@@ -187,7 +187,7 @@ def estimate_baseline(method: str, how: str, clean_labels: Labels, predicted: Fl
     if how != "not used":
         return no_estimate(f"the method {method!r} uses the clean rows ({how}), so they cannot tell how good it is")
     right = share(predicted.argmax(axis=1) == clean_labels)
-    note = "the clean rows cannot tell how good the labels are that it returns for noisy rows"
+    note = "clean rows cannot tell how good the labels are that this method returns for noisy rows"
     return {**no_estimate(note, RANDOM_SAMPLE), "classifier_accuracy": right}
 
 

@@ -1,10 +1,10 @@
-"""What clean rows show about changes: whether they fix more labels than they break, after every choice made on them.
+"""What clean rows show about changes: whether they fix more labels than they break, with all choices accounted for.
 
-The margin t above which labels are changed is chosen by counts of clean rows, so these rows flatter it. Each clean row
-is therefore counted with a margin chosen without its fold, and the changes are made only if these counts pass a test at
-ALPHA. With pairs it is the sign test of W labels fixed against L broken. Without pairs it is a test of the gains that
-are expected with simulated given labels, which assumes that the estimated noise is right; where that fails, labels may
-be changed to what the inputs alone say, if a bound that holds whatever the noise shows a gain.
+The margin t above which labels are changed is chosen by counts of clean rows, so the same counts would be optimistic.
+Each clean row is therefore counted with a margin chosen without its fold, and changes are made only if these counts
+pass a test at ALPHA. With pairs, this is the sign test of W labels fixed against L broken. Without pairs, it is a test
+of the gains expected with simulated given labels, which assumes that the estimated noise is right. Where that fails,
+labels may be changed to the prediction from the inputs alone, if a bound that holds whatever the noise shows a gain.
 """
 
 from __future__ import annotations
@@ -292,8 +292,8 @@ class Changes:
 
 
 NOT_SURE = (
-    "that changes fix more than they break rests on the noise as estimated from the noisy rows, so no probability is"
-    " given; clean rows that keep their given label would show it"
+    "whether changes fix more than they break depends on the noise as estimated from the noisy rows, so no probability"
+    " is given; clean rows that keep their given label would show it"
 )
 
 

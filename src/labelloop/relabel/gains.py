@@ -1,7 +1,7 @@
 """Counts of labels that changes fix and break on clean rows, the margin that they choose, and tests of it.
 
-With real given labels a change fixes a label or breaks one, and a sign test tells whether changes fix more. With
-simulated ones each clean row has an expected gain, known only as well as the share of given labels that are right.
+With real given labels, a change fixes a label or breaks one, and a sign test shows whether changes fix more. With
+simulated ones, each clean row has an expected gain, only as certain as the share of given labels that are right.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """From scores, given labels and clean rows to corrected labels, with calibrators combined as in Eq. 2 and 5.
 
-All of this is cross-fitted: every clean row is learnt from, and validates only fits that were made without it. Rows are
-labelled in four steps: predict the true label from the inputs alone; teach learners of the inputs once more with the
-labels that follow (self_training.py); estimate the noise and add what the given label says (noise_posterior.py); and
-change a given label only where the clean rows show that changes help (guard.py).
+All of this is cross-fitted: every clean row is used for fitting, and validates only fits that were made without it.
+There are four steps: predict the true label from the inputs alone; retrain learners of the inputs on the resulting
+labels (self_training.py); estimate the noise and add the evidence of the given label (noise_posterior.py); and change a
+given label only where the clean rows show that changes help (guard.py).
 """
 
 from __future__ import annotations

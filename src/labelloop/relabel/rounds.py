@@ -1,7 +1,7 @@
 """Rounds of relabelling: the rows that do not change from round to round, and a round as a component of Eq. 2 and 5.
 
-What teaches the network that predicts a fold of the rows is corrected without the clean rows of that fold. Otherwise
-they would reach their own predictions at second hand, look better predicted than noisy rows, and mislead Eq. 5.
+The labels that train the network for a fold are corrected without the clean rows of that fold. Otherwise these rows
+would influence their own predictions, look better predicted than noisy rows, and mislead Eq. 5.
 """
 
 from __future__ import annotations

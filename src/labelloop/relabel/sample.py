@@ -1,7 +1,7 @@
-"""Are the clean rows a random sample? Copies of a row count once, and a difference from the noisy rows is named.
+"""Are the clean rows a random sample? Copies of a row count once, and a difference from the noisy rows is reported.
 
-Every number that a run prints about its labels holds for rows like the clean ones. Rows verified because they looked
-suspicious, or the same row verified ten times, are not like the others.
+Every estimate of a run holds for rows like the clean ones. Rows that were verified because they looked suspicious, or
+one row that was verified ten times, are not like the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLEAR, LARGE = 4.0, 0.6  # standard errors above ½, and a share of pairs, from 
 DIFFER = "clean rows differ from the others"
 DIFFERENT = (
     DIFFER + ": a classifier tells them apart in {share:.0%} of pairs (50% would be chance), so"
-    " they are hardly a random sample, and neither the estimate nor a certificate may hold; verify random rows"
+    " they are hardly a random sample, and estimates and certificates may not hold; verify random rows"
 )
 
 

@@ -1,8 +1,8 @@
-"""Learners that are taught a second time: by the labels that were corrected once, instead of the given ones.
+"""Self-training: learners are trained again, on labels that were corrected once, instead of the given ones.
 
-This is the closed loop without a network. The clean rows of a fold are predicted by learners that were taught without
-them, by labels that were corrected without them; only the estimate of the noise has seen all clean rows. What the
-learners say is taken as it is: a fit on top would learn from the scores of other folds, which this fold has taught.
+This is the closed loop without a network. The clean rows of a fold are predicted by learners trained without them, on
+labels corrected without them; only the noise estimate has seen all clean rows. The learners' predictions are used as
+they are: a calibrator on top would be fitted to the scores of other folds, whose learners were trained on this fold.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Given labels for clean rows that have none: drawn from the estimated noise, and right as often as they probably are.
+"""Simulated given labels for clean rows that have none, drawn from the estimated noise.
 
-Labels drawn from an estimate of the noise say that changes help, because the same estimate makes the changes. A matrix
-T that is fitted to noisy rows follows chance, too: labels that do not fit the predictions look wrong, and the fewer
-rows there are for each entry, the more of them. So changes must help with labels that are right as often as another
-estimate says, give or take its error. There T only says where labels go, and one number s says how many of them:
+Labels drawn from a noise estimate suggest that changes help, because the same estimate makes the changes. A matrix T
+fitted to noisy rows also overfits: labels that do not fit the predictions look wrong, the more so the fewer rows there
+are per entry. So changes must also help if labels are as often right as a second estimate says, give or take its error.
+There T only says where wrong labels go, and a single number s says how many there are:
 T_s[y, k] = s T[y, k] for k ≠ y, and P_s(k | x) = Σ_y q(y | x) T_s[y, k]. T is estimated on one half of the noisy rows,
 and s on the other, by the score ψ_s(x, k) = ∂ log P_s(k | x) / ∂s:
 
@@ -11,8 +11,8 @@ and s on the other, by the score ψ_s(x, k) = ∂ log P_s(k | x) / ∂s:
 
 If q is right, both sides are zero on average, and s is the most likely one. If it is not, clean rows show by how much
 the score is off, as in prediction-powered inference (arXiv 2301.09633). It assumes that noise depends on the class.
-Labels that are wrong on hard rows fit better than that, so the share of right ones is then too high, which is the
-careful side. It is too low where labels are right on rows that predictions get wrong.
+If labels are wrong mostly on hard rows, the estimated share of right labels is too high, which is the safe side. It is
+too low if labels are right on rows that predictions get wrong.
 """
 
 from __future__ import annotations

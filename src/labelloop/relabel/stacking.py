@@ -141,7 +141,7 @@ def combine(components: Sequence[Floats], weights: Weights) -> Floats:
     """The convex combination of Eq. 2, [N, C]. A component with weight zero is not read.
 
     Raises:
-        UsageError: No components, another number of weights, weights that are not on the simplex, components of
+        UsageError: No components, a wrong number of weights, weights that are not on the simplex, components of
             different shapes, or a value that is not a number.
     """
     weights = np.asarray(weights, np.float64)

@@ -1,4 +1,4 @@
-"""The first screen of a report: three numbers, what to do next, what to be careful about; then the classes."""
+"""The first screen of a report: three numbers, what to do next, and warnings; then the classes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def in_words(found: Mapping[str, Any]) -> str:
     if is_bounded(found):
         return "Anything in between is possible: too few clean rows have a given label."
     if _is_vague(found):
-        return "With 95% certainty; so few clean rows do not tell it closer."
+        return "With 95% certainty. There are too few clean rows for a narrower range."
     return f"Between {low} and {high}, with 95% certainty."
 
 
@@ -85,7 +85,7 @@ def _right(found: Facts) -> str:
     if found.true_before is not None and found.true_after is not None:
         truth = f"By the true labels: {percent(found.true_before)} before, {percent(found.true_after)} at the end."
     if after is None:
-        return _tile(title, "<span class='word'>not known</span>", truth or "No clean row can judge these labels.")
+        return _tile(title, "<span class='word'>not known</span>", truth or "No clean row can test these labels.")
     if found.changed == 0 and before is not None:  # the same labels: one number
         return _tile(title, _number(before), in_words(before), "The same as given: nothing was changed.", truth)
     was = "" if before is None else f"Before: {_number(before)}."
@@ -96,7 +96,7 @@ def _right(found: Facts) -> str:
 
 
 def _rows(found: Mapping[str, Any]) -> str:
-    return f"From {found['rows']:,} clean rows that it had not learnt from." if found.get("rows") else ""
+    return f"From {found['rows']:,} held-out clean rows." if found.get("rows") else ""
 
 
 def _guard(run: Survey) -> Mapping[str, Any]:
@@ -106,7 +106,7 @@ def _guard(run: Survey) -> Mapping[str, Any]:
 
 def _changed(found: Facts, guard: Mapping[str, Any]) -> str:
     if found.changed is None:
-        return _tile("Changed", "<span class='word'>none yet</span>", "Labels are made at the end of a run.")
+        return _tile("Changed", "<span class='word'>none yet</span>", "Labels are corrected at the end of a run.")
     filled = f"{found.filled:,} rows that came without a label have one now." if found.filled else ""
     if not found.changed:
         why = f"{guard['clean_rows']} clean rows do not show that changes help." if guard.get("clean_rows") else ""
@@ -148,7 +148,7 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
     state = run.record.get("state")
     if run.record and state not in (None, "finished"):
         return [
-            f"Continue it: <code>labelloop fit DATA --resume --output-dir {folder}</code>, with the options it had.",
+            f"Continue it: <code>labelloop fit DATA --resume --output-dir {folder}</code>, with its original options.",
             f"Then write this page again: <code>labelloop report {folder}</code>.",
         ]
     review = f"<code>labelloop review {folder}</code>"
@@ -162,7 +162,7 @@ def next_steps(run: Survey, found: Facts) -> list[str]:
     if found.changed:
         use = (
             f"Use the labels: <code>labelloop export {folder} --to {export_name(run.record.get('source'))}</code>;"
-            " with <code>--min-confidence 0.9</code> only confident changes."
+            " add <code>--min-confidence 0.9</code> for confident changes only."
         )
     why = _why_random(found)
     random = f"Answer about {ASKED} random rows in {review} (key <kbd>e</kbd>), then refit: {why}." if why else ""
@@ -180,7 +180,7 @@ def _why_random(found: Facts) -> str:
     if after is None or found.before is None:
         return "" if found.changed is None else "nothing else shows how many labels are right"
     if is_bounded(after):
-        return "only rows whose given label somebody has checked show how many labels are right"
+        return "only rows whose given label has been checked show how many labels are right"
     width, rows = after["high"] - after["low"], after.get("rows", 0)
     left = (rows / (rows + ASKED)) ** 0.5
     if width <= WIDE or not 0 < left <= WORTH:
@@ -197,14 +197,14 @@ def careful(run: Survey, found: Facts, rows: RowFacts | None) -> list[str]:
     lines += [text] if (text := unproved(_guard(run))) else []
     judged = found.after["rows"] if found.after is not None else None
     if isinstance(judged, int) and judged < FEW:
-        lines.append(f"Only {judged} clean rows judge these labels, so every number above is rough.")
+        lines.append(f"Only {judged} clean rows test these labels, so every number above is rough.")
     few = [name for name, rows in _clean_of_class(run).items() if rows < FEW_OF_CLASS and name not in risks]
     if few:
         names = ", ".join(few[:MOST_NAMED]) + (f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else "")
-        lines.append(f"Fewer than {FEW_OF_CLASS} clean rows: {names}. Nothing can be said of a class with so few.")
+        lines.append(f"Fewer than {FEW_OF_CLASS} clean rows: {names}. That is too few to assess a class.")
     lines += [
-        f"The column {name} says the given label in {percent(share, 0)} of the rows, errors included. If it was made"
-        " from the label, leave it out of the features."
+        f"The column {name} reproduces the given label in {percent(share, 0)} of the rows, errors included. If it was"
+        " derived from the label, leave it out of the features."
         for name, share in _leaks(run, rows)
     ]
     return lines
@@ -240,7 +240,7 @@ def _clean_of_class(run: Survey) -> dict[str, int]:
 
 
 def _leaks(run: Survey, rows: RowFacts | None) -> list[tuple[str, float]]:
-    """Columns that say the given label nearly always: no honest column can say which labels are wrong."""
+    """Columns that reproduce the given label nearly always: no honest column can know which labels are wrong."""
     if rows is None or run.preview is None or run.preview.kind != "values":
         return []
     found = []
@@ -276,9 +276,9 @@ def class_table(run: Survey, rows: RowFacts | None) -> str:
         lines.append([escape(name) + risk, f"{given[k]:,}", *changes, f"{returned[k]:,}", *shares, judges])
     known = any(is_share(each.get("precision")) for each in _of_class(run))
     says = (
-        f"Given and returned count the {int(noisy.sum()):,} rows with a given label and no clean one. Precision: of the"
-        " rows returned as the class, those that are; recall: of the rows that are, those returned as it."
-        + ("" if known else " Neither is known here.")
+        f"Given and returned count the {int(noisy.sum()):,} rows with a given label and no clean one. Precision: the"
+        " share of the rows returned as a class that belong to it. Recall: the share of the rows of a class that are"
+        " returned as it." + ("" if known else " Neither is known here.")
     )
     head = ("class", "given", "changed away", "changed to it", "returned", "precision", "recall", "clean rows")
     drawn = table("Class by class", head, lines, "class-table")
@@ -311,7 +311,7 @@ def method_lines(run: Survey, found: Facts) -> Sequence[str]:
         if_so = ", whatever the noise" if guard.get("how") == "bounded" else ""
         sure = percent(min(guard["sure"], 0.999))
         more = " more than" if guard["sure"] > 0.999 else ""
-        lines.append(f"That changes fix more labels than they break is{more} {sure} certain{if_so}.")
+        lines.append(f"The changes fix more labels than they break, with{more} {sure} certainty{if_so}.")
     classifier = estimate.get("classifier_accuracy")
     if found.test_accuracy is not None:
         tested = ((record.get("data") or {}).get("test") or {}).get("rows")

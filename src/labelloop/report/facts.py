@@ -1,4 +1,4 @@
-"""The main numbers of a run: how many labels were wrong, changed, are right, each share with its 95% interval."""
+"""The main numbers of a run: how many labels were wrong, were changed and are right, with 95% intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Share = dict[str, Any]  # value, low, high, rows
 PLANNED = 200  # rows offered for review, as in `labelloop plan`
 UNPROVED = (
     "The changes rest on the noise as estimated from the noisy rows: no clean row has shown that they fix more labels"
-    " than they break. Ten random clean rows that keep their given label would show it roughly; from 20 on it is"
+    " than they break. Ten random clean rows that keep their given label would give a rough answer; with 20 it is"
     " measured."
 )
 
@@ -53,7 +53,7 @@ def is_bounded(found: Mapping[str, Any]) -> bool:
 
 
 def unproved(guard: Any) -> str:
-    """What to say if labels were changed because the noise is taken to be as estimated; empty otherwise.
+    """The warning for changes that rest on the estimated noise; empty otherwise.
 
     Args:
         guard: The entry "guard" of run.json, if there is one.

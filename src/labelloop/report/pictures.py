@@ -76,7 +76,7 @@ def _noise(run: Survey, rows: RowFacts | None) -> Picture:
     if confusions:
         most = confusions[0]
         here = (
-            f"Most often, rows that are {most['true']} came labelled {most['given']}: {percent(most['share'])} of that"
+            f"Most often, rows of class {most['true']} came labelled {most['given']}: {percent(most['share'])} of that"
             f" class, about {most['rows']:,.0f} rows. All rows are counted here, by the probabilities of their labels;"
             " the numbers at the top are measured on held-out clean rows, so the two need not add up."
         )
@@ -120,7 +120,7 @@ def _flows(run: Survey, rows: RowFacts | None) -> Picture:
         "left_out": sum(count for _, _, count in found[MOST_FLOWS:]),
         "here": f"The largest change is from {first['from']} to {first['to']}: {first['rows']:,} rows,"
         f" {percent(first['rows'] / total)} of all changes."
-        + (f" Drawn are the {MOST_FLOWS} largest of {len(found):,} such pairs." if len(found) > MOST_FLOWS else ""),
+        + (f" Shown are the {MOST_FLOWS} largest of {len(found):,} such pairs." if len(found) > MOST_FLOWS else ""),
     }
 
 
@@ -131,7 +131,7 @@ def _dynamics(run: Survey) -> Picture:
     config = run.record.get("config") or {}
     epochs, drops = config.get("epochs"), config.get("learning_rate_drops") or config.get("lr_drops") or []
     curves = {key: title for key, title in CURVES.items() if any(_is_number(row.get(key)) for row in run.metrics)}
-    here = f"{len(run.metrics)} epochs were trained."
+    here = f"The network was trained for {len(run.metrics)} epochs."
     for key, title in list(curves.items())[:1]:
         values = [(row[key], row["epoch"]) for row in run.metrics if _is_number(row.get(key))]
         best, when = max(values)
@@ -195,8 +195,9 @@ def _reliability(run: Survey) -> Picture:
         return None
     most = max(bins, key=lambda each: each["rows"])
     here = (
-        f"Most labels are {percent(most['from'], 0)} to {percent(most['to'], 0)} sure; of {most['rows']:,} such clean"
-        f" rows {percent(most['value'])} were right, where {percent(most['confidence'])} was claimed."
+        f"Most labels have a confidence of {percent(most['from'], 0)} to {percent(most['to'], 0)}. On {most['rows']:,}"
+        f" such clean rows, the mean confidence was {percent(most['confidence'])}, and {percent(most['value'])} were"
+        " right."
     )
     return {"bins": bins, "here": here}
 
@@ -224,7 +225,7 @@ def _coverage(run: Survey, rows: RowFacts | None) -> Picture:
     at = next(point for point in points if point["least"] == 0.9)
     here = f"With --min-confidence 0.9, {at['changes']:,} of {len(confidence):,} changes are left"
     if at["right"]:
-        here += f"; of labels that sure, {percent(at['right']['low'])} to {percent(at['right']['high'])} are right"
+        here += f"; of such labels, {percent(at['right']['low'])} to {percent(at['right']['high'])} are right"
     return {"points": points, "all_changes": int(rows.changed.sum()), "here": f"{here}."}
 
 

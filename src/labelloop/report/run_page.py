@@ -148,7 +148,7 @@ def run_page(run: Survey, most_rows: int = MOST_ROWS) -> str:
     table = packed_rows(run, rows, most_rows)
     body = "".join(
         [
-            '<a class="skip" href="#rows">To the changed rows</a>',
+            '<a class="skip" href="#rows">Skip to the changed rows</a>',
             f"<header><h1>{escape(run.name)}</h1><p class='about'>{_about(run, found)}</p></header><main>",
             f"<section id='answer'><h2 class='unseen'>The answer</h2>{answer(run, found, rows)}</section>",
             class_table(run, rows),

@@ -1,5 +1,5 @@
-"""manifest.json: the size and SHA-256 of every result file. It stands before run.json says "finished", so that
-every finished run has one; readers compare, and a flipped bit is an error and not another result.
+"""manifest.json: the size and SHA-256 of every result file. It is written before run.json says "finished", so
+every finished run has one. Readers compare, so a flipped bit is an error and not another result.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def _text(value: str, path: Path | str, field: str) -> None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise DataError(f"{path}: {field} is no text; no run writes that, so the file is damaged") from None
+            raise DataError(f"{path}: {field} is not text; no run writes that, so the file is damaged") from None
 
 
 # --- labels.parquet and targets.npy -----------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def check_classes(table: pa.Table, classes: Sequence[Any], path: Path) -> None:
             strange = set(table[name].unique().to_pylist()) - set(classes) - {None}
             if strange:
                 raise DataError(
-                    f"{path}: column {name!r} holds {next(iter(strange))!r:.60}, which is no class of the run"
+                    f"{path}: column {name!r} holds {next(iter(strange))!r:.60}, which is not a class of the run"
                 )
 
 
@@ -269,7 +269,7 @@ def check_rows(arrays: Mapping[str, NDArray], rows: int, classes: int, path: Pat
         if found.dtype.kind not in kinds or found.shape != (rows,):
             raise DataError(f"{path}: {name} holds {found.dtype} values of shape {found.shape}; the file is damaged")
         if name != "judges" and ((found < -1) | (found >= classes)).any():
-            raise DataError(f"{path}: {name} holds a class that there is not; the file is damaged")
+            raise DataError(f"{path}: {name} holds a class that does not exist; the file is damaged")
     for name, found in arrays.items():
         if name in ("given", "clean", "judges"):
             continue

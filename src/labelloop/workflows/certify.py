@@ -1,4 +1,4 @@
-"""Which labels of a run are right, with a guarantee: `labelloop.certify`, `export` and `plan` with --max-error."""
+"""Certified labels: `labelloop.certify`, and `export` and `plan` with --max-error."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from labelloop.workflows.fit import Result
 
 KEPT = "judged"  # the name of the array that a run keeps for this
-RANDOM = "this holds if the clean rows are a random sample of all rows, or weighted as they were chosen"
+RANDOM = "this holds if the clean rows are a random sample of all rows, or are weighted by how they were chosen"
 UNPAIRED = (
     "the clean rows have no given labels, so only labels that the inputs alone confirm can be certified;"
-    f" {MIN_PAIRS} clean rows that keep their given label or more would certify others too"
+    f" with {MIN_PAIRS} or more clean rows that keep their given label, others can be certified too"
 )
 
 
@@ -35,7 +35,7 @@ class Certified:
     """What `certify` returns.
 
     Attributes:
-        rows: Which rows of the input have a certified label; clean rows are not among them, their label is known [n].
+        rows: Which rows of the input have a certified label [n]. Clean rows are not among them: their label is known.
         max_error: The largest share of wrong labels among the certified ones.
         certainty: The probability that it is not larger.
         certificates: One for all rows, or one for every class, as `to_json` of a certificate gives it.
@@ -57,8 +57,8 @@ class Certified:
         """The certificate in words."""
         count, wrong = int(self.rows.sum()), f"at most {100 * self.max_error:g}% wrong"
         sure = f"with {100 * self.certainty:g}% certainty"
-        each = " of each class" if len(self.certificates) > 1 else ""
-        lines = [f"{count} labels are certified: those{each} are {wrong}, {sure}"]
+        them = "those of each class" if len(self.certificates) > 1 else "them"
+        lines = [f"{count} labels are certified: at most {100 * self.max_error:g}% of {them} are wrong, {sure}"]
         if not count:
             reasons = [one["reason"] for one in self.certificates]
             lines = [f"no label can be certified as {wrong}, {sure}: {max(reasons, key=reasons.count)}"]
@@ -81,17 +81,17 @@ def certify(
     look: int = 0,
     clean_weight: str | None = None,
 ) -> Certified:
-    """The largest set of corrected labels that are, with the stated certainty, at most some share wrong.
+    """Finds the largest set of corrected labels of which, with the stated certainty, at most a given share is wrong.
 
-    The clean rows must be a random sample of all rows, or their weights be known. The method is exact for a threshold
-    chosen on the same clean rows; docs/guarantees.md says what is assumed.
+    The clean rows must be a random sample of all rows, or have known weights. The statement holds even though the
+    threshold is chosen on the same clean rows; docs/guarantees.md says what is assumed.
 
     Args:
         of: What `correct` or `fit` returned, or the folder of a run.
         max_error: The largest share of wrong labels among the certified ones.
         certainty: The probability that the share is not larger.
-        by_class: Certify the labels of every class by themselves.
-        look: Number the looks from 1 if clean rows are added and looked at again; 0 for a single look.
+        by_class: Certify the labels of each class separately.
+        look: Number the certificates from 1 if you add clean rows and certify again; 0 for a single certificate.
         clean_weight: A column of the input with weights of the clean rows: 1 / the probability that a row was chosen to
             be verified. Only with the folder of a run that was made from a file.
 
@@ -99,7 +99,7 @@ def certify(
         The certified rows, and the certificates.
 
     Raises:
-        DataError: The run does not keep what is needed.
+        DataError: The run does not store what is needed.
     """
     arrays, classes, record, folder = _what_is_known(of)
     weight = None if clean_weight is None else _weights(record, folder, clean_weight, arrays)
@@ -114,7 +114,7 @@ def certify(
     warned = [note for note in estimate.get("notes", ()) if note.startswith(DIFFER)]
     notes = [*warned, RANDOM] if held_out.paired else [*warned, UNPAIRED, RANDOM]
     if by_class:
-        notes.insert(0, "the certainty is that of every class by itself")
+        notes.insert(0, "the certainty holds for each class separately")
     return Certified(
         mask,
         max_error,
@@ -150,7 +150,7 @@ def _what_is_known(of: Any) -> tuple[RowArrays, list[Any], RunRecord | None, Pat
     if KEPT not in arrays.inputs:
         where = "this result" if folder is None else str(folder)
         raise DataError(
-            f"{where} does not keep how likely its labels are: it was made by an older version or another method; run"
+            f"{where} does not store how likely its labels are: it comes from an older version or another method; run"
             " `labelloop refit`, `correct` or `fit` again, with the method labelloop"
         )
     return arrays, classes, record, folder
@@ -169,7 +169,7 @@ def _weights(record: RunRecord | None, folder: Path | None, column: str, arrays:
     try:
         values = np.array([float(cell) if str(cell or "").strip() else np.nan for cell in table[column].to_pylist()])
     except ValueError as error:
-        raise DataError(f"{path}: column {column!r} holds something that is no number ({error})") from None
+        raise DataError(f"{path}: column {column!r} holds something that is not a number ({error})") from None
     bad = np.flatnonzero(arrays.validation & (arrays.clean != MISSING) & ~((values > 0) & np.isfinite(values)))
     if len(bad):
         raise DataError(f"{path}: column {column!r} has no positive number in the clean rows {some(bad)}")

@@ -1,4 +1,4 @@
-"""Corrected labels without training, from existing probabilities or embeddings in arrays."""
+"""`labelloop.correct`: corrected labels without training a network, from probabilities, embeddings or a table."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ SUM_TOLERANCE = 0.01  # probabilities stored in half precision are off by up to 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class CorrectionResult(CorrectedRows):
-    """What `correct` returns. Rows are in the order they came in.
+    """What `correct` returns. Rows keep the order of the input.
 
     Attributes:
-        frame: Your rows, in your type of data frame and with its index, and beside them the columns of `labels`:
+        frame: Your data frame, of the same type and with the same index, with the columns of `labels` added:
             `corrected_label`, `corrected_confidence`, `changed`, ...
         corrected_labels: A label for every row, in the type of the input labels; the clean label if there is one.
         corrected_proba: The same as probabilities [n, C].
         label_score: The corrected probability of the given label; low values are suspicious, NaN without a label.
         predicted_proba: Predictions from the probabilities or embeddings alone, calibrated on the clean rows [n, C].
-        cross_fitted_proba: For clean rows, `corrected_proba` as it would be without the row's clean label; NaN in
+        cross_fitted_proba: For clean rows, `corrected_proba` as it would be without the row's clean label; NaN for
             other rows. Compare it with the clean labels to see how good the correction is [n, C].
         classes: The classes in the type of the input labels [C].
         weights: The components used for rows with a given label, and their weights, which sum to 1.
@@ -62,7 +62,7 @@ class CorrectionResult(CorrectedRows):
         guard: How many given labels were changed and kept, and the evidence for it; `line` is a summary.
         labels: The table of labels.parquet, one row per input row.
         rows: The arrays that `labelloop refit` needs; None if they would be too large.
-        own: Your data frame, or what you gave with an index; None for arrays and files.
+        own: Your data frame or other input with an index; None for arrays and files.
     """
 
     cross_fitted_proba: Floats
@@ -74,7 +74,7 @@ class CorrectionResult(CorrectedRows):
     rows: RowArrays | None
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the summary and the report."""
+        """The summary and the report, for notebooks."""
         from labelloop.report.html import in_notebook
 
         return in_notebook(Survey(None, record_of(self).to_json(), [], self.labels, self.corrected_proba))
@@ -112,40 +112,40 @@ def correct(
 ) -> CorrectionResult:
     """Corrects noisy labels with a few clean ones, in seconds and without training a network.
 
-    Give all rows at once, as a data frame or the path of a file: `correct(df, label="y", clean="y_clean")` reads them
-    as `labelloop correct` does. Or give arrays: `correct(y, y_clean, embeddings=X)`.
+    Pass all rows at once, as a data frame or the path of a file: `correct(df, label="y", clean="y_clean")` reads them
+    as the command `labelloop correct` does. Or pass arrays: `correct(y, y_clean, embeddings=X)`.
 
-    Keep the given label of clean rows where you can: only such pairs measure how reliable given labels are. With fewer
-    than 20 pairs, it is estimated from the noisy rows. A given label is changed only where the clean rows show that
-    changes fix more labels than they break.
+    Keep the given label of clean rows where you can: only such pairs measure how reliable given labels are. A given
+    label is changed only where they show that changes fix more labels than they break; with fewer than 20 pairs, where
+    the noise as estimated from the noisy rows does.
 
     Args:
-        y: A data frame of pandas, polars or Arrow with the labels among its columns, or the path of a file, such as
-            .csv or .parquet. Or the given labels [n]; blank, NaN, None or -1 where there is none.
-        y_clean: The clean labels [n], with missing ones marked in the same way; only beside an array of given labels.
-        label: The column of the given labels, in a data frame or a file; without it, it is guessed by its name.
+        y: A pandas, polars or Arrow data frame with the labels among its columns, or the path of a file, such as .csv
+            or .parquet. Or the given labels [n]; blank, NaN, None or -1 where there is none.
+        y_clean: The clean labels [n], with missing ones marked in the same way; only with an array of given labels.
+        label: The column of the given labels in a data frame or a file; without it, guessed by its name.
         clean: The column of the clean labels.
-        pred_probs: Out-of-sample probabilities of the given label [n, C], from any model that was cross-validated on
-            the given labels. Columns are in the order of the sorted classes, or of `class_names`.
+        pred_probs: Out-of-sample probabilities of the classes [n, C], from any model that was cross-validated on the
+            given labels. Columns are in the order of the sorted classes, or of `class_names`.
         embeddings: Features [n, D] from any network, or the columns of a table as an array or a data frame, which may
             hold categories, dates, texts and gaps. With fewer than 128 columns, trees are cross-validated on them too.
-        ids: A name for every row; without it, the row number.
+        ids: The id of every row; without it, the row number.
         class_names: The classes in the order of the columns; without it, the labels that occur, sorted.
         columns: How to read a data frame or a file, by the names of the flags: {"id_column": "id", "leave_out": ["x"],
             "text_columns": ["note"], "missing": ["-1"]}.
         seed: The same seed gives the same result.
 
     Returns:
-        A `CorrectionResult`: `frame` has your rows with the corrected labels, `corrected_labels` is an array,
-        `estimate` says how good they are.
+        A `CorrectionResult`: `frame` has your rows with the corrected labels, `corrected_labels` is an array, and
+        `estimate` says how good the labels are.
 
     Raises:
         UsageError: There is nothing to correct with, or arguments contradict each other.
-        DataError: The rows cannot be used; the message says which and why.
+        DataError: Some rows cannot be used; the message says which and why.
 
     Warns:
-        UserWarning: There are few clean rows, a class has none, none is paired, or the probabilities look as if the
-            model had been trained on the rows that it predicts.
+        UserWarning: There are few clean rows, a class has none, none is paired, or the model of the probabilities seems
+            to have been trained on the rows that it predicts.
 
     Example:
         >>> import numpy as np, pyarrow as pa, labelloop
@@ -245,7 +245,7 @@ def correct_table(
     data = data_record(table.source, text_of(classes), given, clean)
     clean_rows = {"paired": data["clean_paired"], "unpaired": data["clean_unpaired"]}
     if sum(clean_rows.values()) < 2:
-        raise DataError("only one clean row; verify more, since some must judge the correction")
+        raise DataError("only one clean row; verify more, because some are needed to test the correction")
     _warn_if_few(clean_rows, len(classes))
     if pred_probs is not None:
         _warn_if_memorised(pred_probs, given, clean)
@@ -334,9 +334,10 @@ def _warn_if_few(clean_rows: dict[str, int], num_classes: int) -> None:
     paired = clean_rows["paired"]
     if paired < MIN_PAIRS:
         warnings.warn(
-            f"{paired} of {sum(clean_rows.values())} clean rows have a given label too, so what given labels are worth"
-            f" is estimated from the noisy rows; verify {max(MIN_PAIRS, 2 * num_classes)} rows or more that have one,"
-            " and keep it, to measure it",
+            f"{paired} of {sum(clean_rows.values())}"
+            " clean rows have a given label too, so the reliability of given labels"
+            f" is estimated from the noisy rows; to measure it, verify {max(MIN_PAIRS, 2 * num_classes)} or more rows"
+            " that have a given label, and keep it",
             stacklevel=4,
         )
     elif paired < 2 * num_classes:

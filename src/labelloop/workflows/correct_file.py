@@ -177,7 +177,7 @@ def _schema_summary(
     left_out = found.left_out
     named = {feature.column for feature in found.features} & set(named_columns)
     if not set(probabilities) <= set(named_columns) and not named - set(probabilities):
-        why = "beside probabilities or an embedding, other columns do not count"
+        why = "with probabilities or an embedding, other columns are not used"
         left_out = tuple(replace(out, why=why) if out.why == ONLY_NAMED else out for out in left_out)
     return replace(found, uses=_with_guesses(uses, named_columns), features=tuple(features), left_out=left_out)
 

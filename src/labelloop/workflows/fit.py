@@ -1,4 +1,4 @@
-"""From a user's rows to a trained model and corrected labels: data -> method -> result."""
+"""`labelloop.fit`: from a user's rows to a trained model and corrected labels."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ from labelloop.workflows.summary import CorrectedRows
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Result(CorrectedRows):
-    """What `fit` returns. Rows are in the order they came in.
+    """What `fit` returns. Rows keep the order of the input.
 
     Attributes:
-        frame: Your rows, in your type of data frame and with its index, and beside them the columns of `labels`:
+        frame: Your data frame, of the same type and with the same index, with the columns of `labels` added:
             `corrected_label`, `corrected_confidence`, `changed`, ...
         model: The trained classifier: `predict`, `predict_proba`, `transform`, `save`.
         corrected_labels: A label for every row, in the type of the input labels; the clean label if there is one.
@@ -61,7 +61,7 @@ class Result(CorrectedRows):
         classes: The classes in the type of the input labels [C].
         history: A record for every epoch.
         rounds: A record for every correction, with the combination weights.
-        labels_from: What made the labels: the name of the method.
+        labels_from: The name of the method that made the labels.
         estimate: How good the corrected labels are, estimated on held-out clean rows, with 95% intervals:
             `corrected_label_accuracy`, `good_labels_broken`, `wrong_labels_fixed`, and `notes` as text.
         stop_reason: Why the training ended: "epoch limit".
@@ -69,7 +69,7 @@ class Result(CorrectedRows):
         output_dir: The run folder, or None.
         labels: The table of labels.parquet, one row per input row.
         record: The content of run.json, also if it was not written.
-        own: Your data frame, or what you gave with an index; None for arrays and files.
+        own: Your data frame or other input with an index; None for arrays and files.
     """
 
     model: TrainedModel
@@ -82,7 +82,7 @@ class Result(CorrectedRows):
     record: RunRecord
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the summary and the report."""
+        """The summary and the report, for notebooks."""
         history = list(self.history)
         return in_notebook(Survey(self.output_dir, self.record.to_json(), history, self.labels, self.corrected_proba))
 
@@ -120,29 +120,29 @@ def fit(
 ) -> Result:
     """Trains a classifier on noisy labels with a few clean ones, and corrects the noisy labels.
 
-    Give all rows at once, as a data frame or the path of a file: `fit(df, label="y", clean="y_clean")` reads them as
-    `labelloop fit` does. Or give inputs and labels apart: `fit(X, y, y_clean)`.
+    Pass all rows at once, as a data frame or the path of a file: `fit(df, label="y", clean="y_clean")` reads them as
+    the command `labelloop fit` does. Or pass inputs and labels separately: `fit(X, y, y_clean)`.
 
     Args:
-        X: A data frame of pandas, polars or Arrow with numbers, categories, dates, texts and gaps, with or without the
+        X: A pandas, polars or Arrow data frame with numbers, categories, dates, texts and gaps, with or without the
             labels; the path of a file or folder; features [n, D]; images [n, H, W, C]; texts; or a map-style dataset
             of inputs.
         y: The given labels [n]; blank, NaN, None or -1 where there is none. Leave it out if they are a column.
         y_clean: The clean labels [n], with missing ones marked in the same way.
-        label: The column of the given labels, in a data frame or a file; without it, it is guessed by its name.
+        label: The column of the given labels in a data frame or a file; without it, guessed by its name.
         clean: The column of the clean labels.
         columns: How to read a data frame or a file, by the names of the flags: {"id_column": "id", "leave_out": ["x"],
             "text_columns": ["note"], "missing": ["-1"]}.
         X_test: Inputs on which to report the test accuracy after every epoch.
         y_test: Their true labels.
-        y_true: True labels of all rows, if known. They are used only for recording.
-        ids: A name for every row; without it, the row number.
+        y_true: True labels of all rows, if known. They are only recorded, never used.
+        ids: The id of every row; without it, the row number.
         extra: Further columns [n, E] for the correction network of closed-loop, used if `corrector.inputs` names
             "extra".
         class_names: The classes in the wanted order; without it, the labels that occur, sorted.
-        allow_overlap: Only warn about test rows with the same input as a clean row: coarse inputs may coincide.
-        config: Settings: a configuration of the method, or a dict of settings that override the recipe.
-        recipe: A name in RECIPES to start from, when `config` is not a whole configuration.
+        allow_overlap: Only warn about test rows with the same input as a clean row; coarse inputs may coincide.
+        config: A configuration of the method, or a dict of settings that override the recipe.
+        recipe: The name of the settings to start from, if `config` is not a whole configuration.
         method: A name in METHODS; "labelloop" by default, and the paper's "closed-loop" for a recipe of the paper.
         seed: The same seed on the same machine gives the same result, bit for bit.
         output_dir: The run folder, with records and checkpoints; None keeps everything in memory.
@@ -157,17 +157,17 @@ def fit(
         train_encoder: Train the encoder too, at a lower learning rate, instead of encoding every row once.
         processes: How many processes share the training. A launcher such as torchrun must have started that many, and
             each calls `fit` with the same arguments. All get the same result, and the first one writes files. None
-            trains in this process alone, whatever started it.
+            trains in this process alone, however it was started.
         max_memory: About how much memory to use, such as "4G"; larger arrays are kept in files next to `output_dir`.
             None uses half of the machine's memory.
 
     Returns:
-        A `Result`: `frame` has your rows with the corrected labels, `model` predicts new rows, `estimate` says how good
-        the labels are.
+        A `Result`: `frame` has your rows with the corrected labels, `model` predicts new rows, and `estimate` says how
+        good the labels are.
 
     Raises:
         UsageError: Arguments contradict each other, or a setting cannot be used.
-        DataError: The rows cannot be used; the message says which and why.
+        DataError: Some rows cannot be used; the message says which and why.
 
     Example:
         >>> import numpy as np, labelloop
@@ -273,7 +273,7 @@ def fit_table(
             check(made, test, allow_overlap=allow_overlap)
             if len(made.clean) < 2:
                 raise DataError(
-                    f"{table.source}: only one clean row; verify more, since some must judge the correction"
+                    f"{table.source}: only one clean row; verify more, because some are needed to test the correction"
                 )
             task = _task(made, method, config, _truth(made, test, y_true))
             compose.check_task(task, table.source, options)

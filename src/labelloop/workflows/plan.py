@@ -1,4 +1,4 @@
-"""Which rows to verify next, and whether it is worth it."""
+"""Which rows to verify next, and what they would gain."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
         stored = read_stored_run(folder)
     rows, judged = rows_to_verify(stored, count), stored.run.record.estimate or {}
     if not all(0 <= one["class"] < len(stored.run.classes) for one in judged.get("at_risk") or []):
-        raise DataError(f"{folder / RUN}: estimate.at_risk names a class that there is not")
+        raise DataError(f"{folder / RUN}: estimate.at_risk names a class that does not exist")
     if not len(rows):
         raise DataError(f"{folder}: every row is clean; there is nothing left to plan")
     with clock("reading your file"):
@@ -64,7 +64,7 @@ def plan_run(folder: Path, output: Path | None = None, count: int = COUNT) -> tu
     lines = [
         *at_risk(stored.run.classes, judged),
         *([text] if (text := unproved(stored.run.record.about.get("guard"))) else []),
-        f"{len(rows)} rows to verify are in {output}, the likeliest to be wrong first; fill in clean_label, then",
+        f"{len(rows)} rows to verify are in {output}, most likely wrong first; fill in clean_label, then",
         f"  labelloop refit {folder} --clean-file {output} --output-dir NEW",
         f"expected: {float((1 - confidence).sum()):.0f} of these corrected labels are wrong",
     ]
@@ -135,19 +135,19 @@ def plan_sample(
             f"{len(rows)} random rows to verify are in {output}; verify all of them, fill in clean_label, then",
             f"  labelloop refit {folder} --clean-file {output} --random-sample --output-dir NEW",
             f"  labelloop export NEW --max-error {100 * max_error:g}% --look 1 --to ...",
-            "number further looks 2, 3, ...: the certainty then holds for all of them together",
+            "for later exports, use --look 2, 3, ...: the certainty then holds for all of them together",
         ]
     )
 
 
 def rest_file(folder: Path, output: Path | None) -> Path:
-    """Where `write_rest` writes: beside what is exported, else in the current folder; it must not exist."""
+    """Where `write_rest` writes: next to the export, else in the current folder; the file must not exist."""
     name = f"{folder.resolve().name}.review.csv" if output is None else f"{output.name}.review.csv"
     return _new_file(folder, Path(name) if output is None else output.with_name(name), 1)
 
 
 def write_rest(folder: Path, certified: NDArray[np.bool_], place: Path) -> str:
-    """Writes the rows whose labels are not certified to a file to fill in, the likeliest to be wrong first.
+    """Writes the rows whose labels are not certified to a file to fill in, most likely wrong first.
 
     Args:
         folder: A finished run of `fit` or `correct`.
@@ -203,10 +203,10 @@ def _why(before: Any, after: Any, sure: float) -> str:
 
 
 def rows_to_verify(stored: StoredRun, count: int) -> Labels:
-    """The unverified rows whose corrected label is most likely wrong, the likeliest first.
+    """The unverified rows whose corrected label is most likely wrong, most likely first.
 
     Verifying a row gains 1 − confidence right labels on average, and such rows are mostly more informative than random
-    ones. A changed label comes a little earlier than its confidence says: see CHANGED_SOONER.
+    ones. A changed label comes slightly earlier than its confidence suggests: see CHANGED_SOONER.
     """
     open_rows = np.flatnonzero((stored.clean == MISSING) & ~np.isnan(stored.targets).any(axis=1))
     targets, given = stored.targets[open_rows], stored.given[open_rows]
@@ -299,7 +299,7 @@ def curve_lines(curve: dict[str, Any]) -> list[str]:
     lines += [f"  {point['clean_rows']:>7}  {with_interval(point)}" for point in curve["measured"]]
     now, then = curve["beyond"]
     lines.append(f"  {now['clean_rows']:>7}  {with_interval(now)}  today, if the errors follow a power law")
-    lines.append(f"  {then['clean_rows']:>7}  {with_interval(then)}  with as many random rows on top as are planned")
+    lines.append(f"  {then['clean_rows']:>7}  {with_interval(then)}  with as many random rows added as are planned")
     gain = curve["gain"]
     worth = "worth it" if gain["low"] > 0.005 else "perhaps worth it" if gain["high"] > 0.005 else "hardly worth it"
     return [*lines, f"  {gain['more']} more would add {with_interval(gain)}: {worth}"]

@@ -41,11 +41,11 @@ from labelloop.workflows.summary import next_steps
 CORRECTING = ("labelloop", "closed-loop", "correct")  # methods whose runs keep what their correction saw
 
 LAST_EPOCH = (
-    "judged on the network as it was trained, with labels that the clean rows had helped to correct, so the estimate "
-    "may be somewhat too high"
+    "measured on a network that was trained on labels which the clean rows had helped to correct, so the estimate may "
+    "be somewhat too high"
 )
-AS_IT_WAS = "these labels are for its rows as they were then; run `labelloop fit` or `correct` on the new file"
-CHOSEN = "rows that were picked to be verified are learnt from but do not judge: they are not a random sample"
+AS_IT_WAS = "these labels are for the rows as they were then; run `labelloop fit` or `correct` on the new file"
+CHOSEN = "rows picked for verification improve the correction but not the estimate: they are not a random sample"
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def new_clean_labels(stored: StoredRun, path: Path) -> Labels:
     tested = np.flatnonzero((labels != MISSING) & np.isnan(stored.targets).any(axis=1))
     if len(tested):
         raise DataError(
-            f"{path}: {some(tested)} are test rows of {stored.run.path}, which must not be learnt from; leave them out"
+            f"{path}: {some(tested)} are test rows of {stored.run.path}, which must not be trained on; leave them out"
         )
     return labels
 

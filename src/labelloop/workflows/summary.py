@@ -1,4 +1,4 @@
-"""What a command prints before it begins and after it ends: how it understood the data, and the result by class."""
+"""What a command prints: before it begins, how it read the data; after it ends, the result by class."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _features(table: Table, schema: SchemaSummary) -> Iterator[str]:
     gaps = sorted((feature for feature in schema.features if feature.blank), key=lambda feature: -feature.blank)
     if gaps:
         names = some((f"{feature.column!r} in {feature.blank} rows" for feature in gaps), NAMES)
-        yield f"  blank: {names} (filled in, and marked in a column of their own)"
+        yield f"  blank: {names} (filled in, and marked in a separate column)"
 
 
 def _classes(table: Table) -> list[str]:
@@ -116,14 +116,14 @@ def result_text(labels: pa.Table, classes: Sequence[Any], estimate: Mapping[str,
         rows.append((_shown(name), before, after, held, broken, fixed))
         if before and not after:
             shrunk.append(
-                f"CLASS {_shown(name)} IS GONE: {before} rows had it as given label, and none after the correction"
+                f"CLASS {_shown(name)} IS GONE: {before} rows had it as given label, and none has it after correction"
             )
         elif after < SHRUNK * before:
             shrunk.append(f"CLASS {_shown(name)} SHRANK: from {before} rows to {after}")
     changed = int(labels["changed"].to_numpy().sum())
     were = "label was" if changed == 1 else "labels were"
     lines = at_risk(classes, estimate)
-    lines.append(f"{changed} given {were} corrected ({_count(int(clean.sum()), 'clean row')} aside)")
+    lines.append(f"{changed} given {were} corrected (not counting {_count(int(clean.sum()), 'clean row')})")
     if (given_right := estimate.get("given_label_accuracy")) is not None:
         lines.append(f"wrong as given: {_told(complement(given_right))}")
     if any(found.get("recall") for found in judged):  # of labels as given and as corrected
@@ -149,7 +149,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def at_risk(classes: Sequence[Any], estimate: Mapping[str, Any]) -> list[str]:
-    """What to be careful about, which stands before all numbers."""
+    """The classes at risk, which come before all numbers."""
     found = estimate.get("at_risk") or []
     lines = []
     for risk in found[:LOUD]:

@@ -212,7 +212,7 @@ def _schema_summary(
             )
         )
     if roles.repeated_id is not None:
-        why = "an id that repeats or has gaps; rows are known by their number, and id_column would refuse it"
+        why = "an id that repeats or has gaps; rows are identified by their number, and id_column would refuse it"
         left_out = [out for out in left_out if out.column != roles.repeated_id]
         left_out.append(columns.LeftOut(roles.repeated_id, why))
     if roles.flag is not None:

@@ -262,7 +262,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)!r} stands twice in an object")
+        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)!r} occurs twice in an object")
     return found
 
 

@@ -13,7 +13,7 @@ COMBINATIONS = ("convex", "latest")
 
 @dataclass(frozen=True)
 class Config(TrainingConfig):
-    """The closed loop's settings. The defaults are the paper's; see PAPER.md for where it says so.
+    """The closed loop's settings. The defaults are the paper's; PAPER.md has the references.
 
     Attributes:
         noisy_loss_weight: λ of Eq. 1.

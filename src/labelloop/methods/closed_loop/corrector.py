@@ -30,7 +30,7 @@ CHUNK = 8192  # rows corrected at a time: a million rows of features are not cop
 
 @dataclass(frozen=True)
 class CorrectorConfig:
-    """Settings of the correction network. The defaults are the paper's; see PAPER.md for where it says so.
+    """Settings of the correction network. The defaults are the paper's; PAPER.md has the references.
 
     Attributes:
         inputs: Its inputs besides the noisy label, several joined by "+": "features" z_t, "logits" or "probabilities"
@@ -39,10 +39,10 @@ class CorrectorConfig:
             best on clean_val is kept.
         hidden: Hidden units.
         optimizer: "sgd", or "adamw", which small clean sets need.
-        learning_rate: Until the loss on clean_val first rises.
-        low_learning_rate: From then on.
-        momentum: Of SGD.
-        weight_decay: Of either optimiser.
+        learning_rate: The learning rate until the loss on clean_val first rises.
+        low_learning_rate: The learning rate from then on.
+        momentum: The momentum of SGD.
+        weight_decay: The weight decay of either optimiser.
         batch_size: Rows per step.
         max_epochs: Passes over clean_fit, at most.
         patience: Training ends after this many passes without improvement on clean_val, once the rate has dropped.

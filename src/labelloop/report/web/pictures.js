@@ -48,7 +48,7 @@ LabelLoop.pictures = (() => {
     const toRows = (cell) => { if (cell.i !== cell.j) drill({ given: data.codes[cell.j], corrected: data.codes[cell.i] }); };
     const size = data.classes.length;
     if (size <= READABLE) return make("div", {}, matrix(data, 0, size, width, toRows), list);
-    const near = make("div", {}, make("p", { class: "says" }, "Classes that are confused stand beside each other. Click into the matrix to see a part of it with names."));
+    const near = make("div", {}, make("p", { class: "says" }, "Confused classes are next to each other. Click into the matrix to see a part of it with names."));
     const zoom = ({ i, j }) => {
       const from = Math.max(0, Math.min(size - READABLE, Math.round((i + j) / 2) - READABLE / 2));
       near.replaceChildren(make("p", { class: "says" }, `Classes ${from + 1} to ${from + READABLE} of ${size}:`), matrix(data, from, from + READABLE, width, toRows));
@@ -294,7 +294,7 @@ LabelLoop.pictures = (() => {
   // numbers. The map draws itself.
   const kinds = {
     map: {
-      title: "Map of the rows", says: "Rows that are alike tend to lie together.", full: true,
+      title: "Map of the rows", says: "Similar rows tend to lie together.", full: true,
       click: "A ring marks a changed label. Draw around dots to see them in the table.",
     },
     noise: {
@@ -307,11 +307,11 @@ LabelLoop.pictures = (() => {
     },
     coverage: {
       title: "How many changes to trust", picture: coverage, numbers: coverageTable,
-      says: "The higher the least confidence, the fewer changes are left, and the more of them are right.",
+      says: "A higher minimum confidence leaves fewer changes, of which more are right.",
     },
     reliability: {
       title: "Are the confidences right?", picture: reliability, numbers: reliabilityTable,
-      says: "On the diagonal, labels that are 80% sure are right in 80 of 100 rows. Beside a dot stands its number of clean rows (at least 5), and a line for its 95% interval.",
+      says: "On the diagonal, labels with 80% confidence are right in 80 of 100 rows. Each dot has its number of clean rows (at least 5) and a line for its 95% interval.",
     },
     dynamics: {
       title: "Training", says: "By epoch. Dotted: a round of correction. Dashed: the learning rate drops.", picture: dynamics, numbers: dynamicsTable,
@@ -319,7 +319,7 @@ LabelLoop.pictures = (() => {
     weights: { title: "What the labels are made of", says: "The weight of each part in the corrected labels.", picture: weights, numbers: weightsTable },
     seconds: { title: "Time", says: "Seconds of every phase, over all epochs.", picture: seconds, numbers: secondsTable },
     compare: {
-      title: "Labels that are right", says: "Given and corrected, by held-out clean rows, with 95% intervals.", picture: compare, numbers: compareTable,
+      title: "Labels that are right", says: "Given and corrected, on held-out clean rows, with 95% intervals.", picture: compare, numbers: compareTable,
     },
     tests: { title: "Test accuracy", says: "After the last epoch. One dot per run; the bar is the mean over seeds.", picture: tests, numbers: testsTable },
     curves: { title: "Test accuracy by epoch", says: "One line per run.", picture: curves, numbers: curvesTable },

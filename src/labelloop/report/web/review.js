@@ -11,7 +11,7 @@
   const undone = []; // those that were taken back
   const FOLLOWED = 10; // answers in a row that repeat the proposal, after which hidden labels are offered
   const VIEWS = {
-    improve: "Rows whose label is most likely wrong come first. They make the labels better, but do not count for the estimate.",
+    improve: "Rows whose label is most likely wrong come first. They improve the labels, but do not count for the estimate.",
     estimate: "Random rows, with their labels hidden. Only these show how many labels are right.",
     grid: "All changes of one class pair. Mark rows, then save; nothing is marked for you.",
     disputes: "Rows on which reviewers disagree.",
@@ -78,9 +78,9 @@
       : ["not known: the run has no estimate. Random rows show it."]), state.unproved ? ` ${state.unproved}` : "");
     const check = state.random, more = state.goal.more;
     const checked = check.rows ? `${check.right} of ${check.rows} random rows were right${check.share ? ` (${percent(check.share.low)} to ${percent(check.share.high)})` : ""}` : "no random row is answered yet";
-    at("toward").textContent = `${checked}. ` + (more === 0 ? "The goal is shown: you can stop." : more === null
-      ? "The labels do not look clearly better than that: review rows to improve, then refit."
-      : `About ${count(more)} more random rows would show it.`);
+    at("toward").textContent = `${checked}. ` + (more === 0 ? "The goal is reached, with 95% certainty: you can stop." : more === null
+      ? "The labels do not look clearly better than the goal: review rows to improve, then refit."
+      : `About ${count(more)} more random rows would show that it is reached.`);
     at("show-disputes").textContent = state.disputed ? `Disagreements (${state.disputed})` : "Disagreements";
     document.body.dataset.mine = state.mine;
     document.body.dataset.reviewed = state.reviewed;
@@ -113,8 +113,8 @@
 
   // Why labels in sight may lead the reviewer here; null if they hardly do.
   function anchored(others) {
-    if (others.length && !current.disputed) return `Answered before by ${others.join(", ")}. A second opinion is worth more without labels in sight.`;
-    if (followed >= FOLLOWED) return `Your last ${followed} answers all followed the proposal. Some rows without labels in sight show whether you would find them yourself.`;
+    if (others.length && !current.disputed) return `Answered before by ${others.join(", ")}. A second opinion is worth more with the labels hidden.`;
+    if (followed >= FOLLOWED) return `Your last ${followed} answers all followed the proposal. A few rows with hidden labels would show whether you agree on your own.`;
     return null;
   }
 
@@ -134,7 +134,7 @@
     at("why").hidden = !current || current.blind;
     at("side").classList.toggle("empty", !current);
     if (!current) {
-      at("card").replaceChildren(make("p", { class: "nothing" }, view === "improve" ? "No row is left here for you. Change the filter, refit with the decisions, or export them." : "Every random row is answered."));
+      at("card").replaceChildren(make("p", { class: "nothing" }, view === "improve" ? "No rows are left for you here. Change the filter, refit with the decisions, or export them." : "Every random row has been answered."));
       at("verdict").replaceChildren();
       at("keys").replaceChildren(key("z", "Undo", "undo"));
       at("near").replaceChildren();
@@ -234,11 +234,11 @@
       const reply = await post("/api/undo", { keys: last?.map((one) => one.key) ?? null, blind: blind() });
       if (reply.rows.length) {
         if (last) { done.pop(); undone.push(last); }
-        say(reply.rows.length === 1 ? `Taken back: row ${reply.rows[0].id}.` : `Taken back: all ${reply.rows.length} rows of the batch.`);
+        say(reply.rows.length === 1 ? `Undone: row ${reply.rows[0].id}.` : `Undone: all ${reply.rows.length} rows of the batch.`);
         if (view === "grid") await grid.open();
         else if (reply.rows.length === 1) { if (current) waiting.unshift(current); current = reply.rows[0]; paint(); }
         else { waiting.length = 0; await advance(); }
-      } else say("You have no decision to take back.");
+      } else say("You have no decision to undo.");
       show(reply.state);
     } catch (error) {
       fail(error);
@@ -253,7 +253,7 @@
     const batch = last.length > 1 ? crypto.randomUUID() : undefined;
     const reply = await decide(last.map(({ key: _, ...one }) => ({ ...one, ...(batch ? { batch } : {}) })), true);
     if (!reply) return;
-    say(last.length === 1 ? "Done again." : `Done again: all ${last.length} rows of the batch.`);
+    say(last.length === 1 ? "Done again." : `Redone: all ${last.length} rows of the batch.`);
     if (view === "grid") await grid.open().catch(fail);
     else { waiting.length = 0; await advance().catch(fail); }
   }
@@ -355,7 +355,7 @@
       const lines = reply.summary.split("\n"), start = lines.findIndex((line) => line.includes("new clean rows"));
       say("");
       at("message").replaceChildren(make("p", {}, `Fitted again: ${lines[start]}; ${lines[start + 1]}. `, reply.report ? make("a", { href: "/refitted", target: "_blank", rel: "noopener" }, "Report of the new run") : ""),
-        make("p", {}, "This page stays with the old labels. To go on with the new ones: ", make("code", {}, `labelloop review ${reply.folder}`)),
+        make("p", {}, "This page still shows the old labels. To continue with the new ones: ", make("code", {}, `labelloop review ${reply.folder}`)),
         make("details", {}, make("summary", {}, "All of it"), make("pre", { tabindex: "0" }, reply.summary)));
       document.body.dataset.refitted = reply.folder;
     } catch (error) {

@@ -53,17 +53,17 @@ LabelLoop.cards = (() => {
         each.look.values[k][1] === "" ? "(blank)" : each.look.values[k][1], each.differs[k] ? make("span", { class: "unseen" }, " (differs)") : null))));
     const head = make("tr", {}, make("th", { scope: "col" }, "column"), make("th", { scope: "col" }, make("b", {}, "this row")),
       ...near.map((each, n) => make("th", { scope: "col", class: n > 1 ? "far" : "" }, make("b", {}, each.label ?? "?"), "clean row")));
-    const table = make("table", { class: "compare" }, make("caption", { class: "unseen" }, "The row beside its nearest clean rows"),
+    const table = make("table", { class: "compare" }, make("caption", { class: "unseen" }, "The row next to its nearest clean rows"),
       make("thead", {}, head), make("tbody", {}, ...lines));
     const more = make("button", { type: "button", onclick: () => { table.classList.add("all"); more.remove(); } }, `Show ${lines.length - LINES} more columns`);
     const says = near.length
-      ? `Beside it: its nearest clean rows. A bar and a colour mark values that differ; columns that tell the two classes apart come first.`
+      ? `Next to it: its nearest clean rows. A bar and a colour mark values that differ; columns that separate the two classes come first.`
       : card.blind ? "Blind: no other rows are shown." : "There are no clean rows to compare it with.";
     return [table, lines.length > LINES ? more : null, make("p", { class: "says" }, says)];
   }
 
   function whole(card) {
-    if (!card.look) return [make("p", { class: "nothing" }, "The run keeps no picture, text or values of this row.")];
+    if (!card.look) return [make("p", { class: "nothing" }, "The run stores no picture, text or values of this row.")];
     if (card.look.kind === "image") return [picture(card.look, true)];
     return card.look.kind === "text" ? text(card) : compare(card);
   }
@@ -95,7 +95,7 @@ LabelLoop.cards = (() => {
     ].filter((line) => line !== null);
     const odds = (card.likely ?? []).filter(([, p]) => p !== null).slice(0, 2).map(([name, p]) => `${own(name)} ${percent(p, 0)}`);
     const sum = odds.length ? make("li", {}, make("b", {}, `weighed by the clean rows: ${odds.join(", ")}`)) : null;
-    return lines.length ? make("div", {}, make("ul", {}, ...lines.map((line) => make("li", {}, line)), sum), card.votes?.length ? make("p", { class: "says" }, "Learners have learnt from the given labels too, errors included; clean rows show how far to believe them.") : null) : make("p", { class: "nothing" }, "The run keeps nothing that could say it.");
+    return lines.length ? make("div", {}, make("ul", {}, ...lines.map((line) => make("li", {}, line)), sum), card.votes?.length ? make("p", { class: "says" }, "Learners were also trained on the given labels, including the wrong ones; clean rows show how far to trust them.") : null) : make("p", { class: "nothing" }, "The run stores nothing that could show it.");
   }
 
   return { whole, small, nearest, why, enlarge };

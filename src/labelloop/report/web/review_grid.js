@@ -57,7 +57,7 @@ LabelLoop.grid = (page) => {
     tiles = [];
     pair = found ?? null;
     if (!found) {
-      place.replaceChildren(make("p", { class: "nothing" }, "There is no change to review here: the run made none, or every one is answered."));
+      place.replaceChildren(make("p", { class: "nothing" }, "There is no change to review here: the run made none, or all have been answered."));
       return;
     }
     const { rows } = await page.get("/api/grid", { given: found.given, corrected: found.corrected, count: 48 });
@@ -75,7 +75,7 @@ LabelLoop.grid = (page) => {
         make("button", { type: "button", id: "reject-seen", onclick: all("keep") }, "Reject all seen"),
         make("button", { type: "button", class: "strong", id: "save-grid", onclick: save }),
         make("span", { id: "on-screen", class: "says", role: "status" })),
-      make("p", { class: "says" }, `Accept: the label becomes ${found.corrected}. Reject: it stays ${found.given}. Rows that you do not mark are left open.`),
+      make("p", { class: "says" }, `Accept: the label becomes ${found.corrected}. Reject: it stays ${found.given}. Rows that you do not mark stay open.`),
       make("div", { class: `tiles-rows ${rows[0]?.look?.kind ?? "none"}` }, ...tiles.map((tile) => tile.node)));
     watch();
     update();

@@ -28,8 +28,8 @@ LabelLoop.people = (page) => {
         make("div", { class: "pick" }, ...labels.map((label) => make("button", { type: "button", onclick: settle(row, label) }, `Settle: ${label}`)), another(row)));
     });
     place.replaceChildren(make("p", { class: "says" }, rows.length
-      ? "Reviewers chose different classes here, so these rows are not used until one of you settles them. What each of them said is kept."
-      : "Nobody disagrees. Every tenth row of a reviewer is one that somebody else has answered."), ...list);
+      ? "Reviewers chose different classes here, so these rows are not used until one of you settles them. Both answers are kept."
+      : "There are no disagreements. Every tenth row of a reviewer is one that somebody else has answered."), ...list);
   }
 
   const table = (caption, head, lines) => make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
