@@ -97,7 +97,8 @@ prediction confirms can be certified.
 
 ## The guard
 
-A label is changed only where clean rows show that changes fix more labels than they break. The clean rows are split into folds; the margin for each
+A label is changed only where clean rows show that changes fix more labels than they break. With fewer than 20 pairs, the estimated noise may show it
+instead ("assumed", below). The clean rows are split into folds; the margin for each
 fold is chosen without that fold and tested on it, so the test stays valid although the same rows choose the margin.
 
 The tests, by the number of pairs:
@@ -121,7 +122,9 @@ estimated from the noisy rows, and every screen says so. Ten random pairs would 
 
 Classes have rules of their own:
 
-- A class without a clean row keeps its labels. A rare class has no net loss of labels unless its own clean rows show that fewer than a fifth of its
+- A class without a clean row keeps its labels, unless 20 pairs or more show that it has fewer rows than labels: none of them is of the class, although
+  its label is about as frequent among them as among the noisy rows. It then keeps its likeliest labels, as many as it may have rows.
+- A rare class has no net loss of labels unless its own clean rows show that fewer than a fifth of its
   good labels are broken; a class that is not rare but has few clean rows may borrow this evidence from the other classes.
 - A class held in this way may shrink only to the size that the clean rows allow at 90%, giving up its least likely labels first, or if the given
   labels alone show that it is another spelling of some class.
