@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from datetime import timedelta
 
 import numpy as np
 import pytest
 
+from labelloop.data.frames import in_text
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import from_arrays
 from labelloop.errors import DataError
@@ -213,3 +215,8 @@ def test_na_is_about_dates_too():
         table = read_table(pandas.DataFrame(rows), ReadOptions(na=("9999-12-31", "9999-12-31 00:00:00")))
     blank = {feature.column: feature.blank for feature in table.schema_summary.features}
     assert blank == {"day": 9, "when": 9}
+
+
+@pytest.mark.parametrize(("hours", "text"), [(1.5, "1:30:00"), (-1.5, "-1:30:00"), (100, "100:00:00"), (0, "0:00:00")])
+def test_a_duration_in_a_cell_is_hours_minutes_and_seconds(hours, text):
+    assert in_text(timedelta(hours=hours)) == text

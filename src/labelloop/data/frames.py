@@ -111,9 +111,9 @@ def in_text(value: Any) -> str | None:
     """A cell as text: 3 for 3.0, and a duration as hours, minutes and seconds."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, timedelta) and value >= timedelta():
-        minutes, seconds = divmod(int(value.total_seconds()), 60)
-        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(int(abs(value).total_seconds()), 60)
+        return f"{'-' * (value < timedelta())}{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
     return None if value is None else str(value)
 
 
