@@ -35,13 +35,15 @@ def with_flags(message: object) -> str:
     return NAMED.sub(lambda found: FLAGS[found[1]], str(message))
 
 
-def check_output(path: Path, *endings: str, overwrite: bool) -> None:
-    """Refuses to write a file of another kind, or in place of one that may not be replaced."""
+def check_output(path: Path, *endings: str, overwrite: bool, inputs: Iterable[Path | str | None] = ()) -> None:
+    """Refuses to write a file of another kind, or in place of one that may not be replaced, such as an input."""
     if path.suffix not in endings:
         ending = path.suffix or "a name without an ending"
         raise UsageError(f"{path}: cannot write {ending!r}; give a name that ends in {' or '.join(endings)}")
     if path.exists() and not overwrite:
         raise DataError(f"{path} exists; give another name, or --overwrite")
+    if path.exists() and any(one is not None and Path(one).exists() and path.samefile(one) for one in inputs):
+        raise DataError(f"{path} is what is read here, and is never replaced; give another name")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -51,3 +51,22 @@ def test_a_place_that_cannot_be_written_is_named_with_what_to_do(labelloop, tmp_
     assert (done.code, "Errno" in done.err) == (1, False)
     assert f"{tmp_path}" in done.err
     assert "check the path" in done.err
+
+
+def test_what_is_read_is_never_written_over(labelloop, tmp_path):
+    rng = np.random.default_rng(0)
+    names = np.array(["ant", "bee"])[np.arange(80) % 2]
+    lines = [f"{rng.normal():.3f},{name},{name if i % 4 == 0 else ''}" for i, name in enumerate(names)]
+    (data := tmp_path / "rows.csv").write_text("\n".join(["x,label,clean_label", *lines]) + "\n")
+    (link := tmp_path / "link.csv").symlink_to(data)
+    (verified := tmp_path / "verified.csv").write_text("id,clean_label\n1,ant\n")
+    before = data.read_bytes()
+    for output in (data, link):
+        ended = labelloop("correct", data, "--output", output, "--overwrite")
+        assert (ended.code, ended.out) == (1, "")
+        assert f"{output} is what is read here, and is never replaced; give another name" in ended.err
+        ended = labelloop("predict", tmp_path / "run", data, "--output", output, "--overwrite")
+        assert "is what is read here" in ended.err
+    ended = labelloop("correct", data, "--clean-file", verified, "--output", verified, "--overwrite")
+    assert "is what is read here" in ended.err
+    assert (data.read_bytes(), verified.read_text()) == (before, "id,clean_label\n1,ant\n")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from datetime import timedelta
 
 import numpy as np
 import pytest
 
-from labelloop.data.readers import read_table
+from labelloop.data.frames import in_text
+from labelloop.data.readers import ReadOptions, read_table
 from labelloop.data.table import from_arrays
 from labelloop.errors import DataError
 
@@ -56,6 +58,7 @@ def read(more, count=60):
         ([2**70 + i % 5 for i in range(60)], "number", ["more"]),
         ([[1, 2.5, "3"][i % 7 % 3] for i in range(60)], "number", ["more"]),
         ([[1, "x", "y"][i % 7 % 3] for i in range(60)], "category", ["more=1", "more=x", "more=y"]),
+        ([[1, "x", pandas.NA][i % 7 % 3] for i in range(60)], "category", ["more=1", "more=x", "more=(missing)"]),
     ],
 )
 def test_types_of_pandas_that_no_file_has(more, kind, names):
@@ -168,3 +171,52 @@ def test_a_lazy_frame_is_read_without_a_warning_and_a_type_that_arrow_lacks_is_r
         assert len(read_table(data.lazy())) == 40
     with pytest.raises(DataError, match="a type of column that Arrow does not have"):
         read_table(data.with_columns(polars.col("size").cast(polars.Int128)))
+
+
+@pytest.mark.parametrize("kind", [">f8", np.longdouble])
+def test_numbers_that_arrow_does_not_hold_are_numbers_and_no_text(kind):
+    values = np.where(np.arange(60) % 7, np.arange(60) / 8, np.nan)
+    table, said = read(values.astype(kind))
+    expected, expected_said = read(values)
+    np.testing.assert_array_equal(table.inputs, expected.inputs)
+    assert said == expected_said
+    assert not any("read as text" in words for words in said)
+
+
+def test_an_array_in_every_row_is_refused_with_its_type():
+    with pytest.raises(DataError, match=r"(?s)column 'more' holds values of type ndarray, .* in row 0"):
+        read([np.ones((2, 2)) for _ in range(60)])
+
+
+def test_dates_beyond_the_calendar_of_python_are_no_traceback():
+    late = np.array(["20000-01-01", "20001-01-01"], dtype="datetime64[s]")[np.arange(60) % 2]
+    table, _ = read(late)
+    assert "more=20000-01-01 00:00:00" in table.column_names
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (("007", "008", "019"), "without its leading zeros ('007')"),
+        (("01.02", "28.02", "13.11"), "without its leading zeros ('01.02')"),
+        (("1.1", "1.9", "1.10"), "'1.10' as 1.1; if these are versions"),
+    ],
+)
+def test_digits_of_texts_that_are_lost_in_numbers_are_said(values, words):
+    _, said = read([values[i % 7 % 3] for i in range(60)])
+    assert any(words in line and "name it with category_columns" in line for line in said), said
+
+
+def test_na_is_about_dates_too():
+    days = pandas.to_datetime(["9999-12-31" if i % 7 == 0 else f"2024-01-{1 + i % 28:02d}" for i in range(60)])
+    rows = {"day": days, "when": days.date, "label": ["a", "b"] * 30, "clean_label": ["a", "b", ""] * 20}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = read_table(pandas.DataFrame(rows), ReadOptions(na=("9999-12-31", "9999-12-31 00:00:00")))
+    blank = {feature.column: feature.blank for feature in table.schema_summary.features}
+    assert blank == {"day": 9, "when": 9}
+
+
+@pytest.mark.parametrize(("hours", "text"), [(1.5, "1:30:00"), (-1.5, "-1:30:00"), (100, "100:00:00"), (0, "0:00:00")])
+def test_a_duration_in_a_cell_is_hours_minutes_and_seconds(hours, text):
+    assert in_text(timedelta(hours=hours)) == text

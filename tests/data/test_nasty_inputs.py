@@ -202,7 +202,7 @@ KINDS = {
     ),
     "some clean labels are pending": (
         rows(verified=lambda i: clean(i) or every(i, 5, "pending", "")),
-        "clean labels hold 'pending' .* say --missing=pending",
+        "clean labels hold 'pending' .* mark it as missing .--missing=pending.",
     ),
     "as many classes as rows": (
         rows(label=lambda i: f"c{i}", verified=lambda i: f"c{i}" if VERIFIED[i] else ""),

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -255,3 +256,16 @@ def test_a_folder_with_the_name_of_a_file_is_no_file(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(DataError, match=f"{name}: no such file"):
         open_columns(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_arrow_is_given_no_object_of_python_to_read_from(tmp_path, monkeypatch, kind):
+    """One of its threads may be the last to let go of it, which ends the process with a signal if Python has ended."""
+    module, given = {"csv": pa.csv, "json": pa.json}[kind], []
+    read = getattr(module, f"read_{kind}")
+    monkeypatch.setattr(module, f"read_{kind}", lambda source, **how: given.append(source) or read(source, **how))
+    path = tmp_path / {"csv": "rows.csv", "json": "rows.jsonl"}[kind]
+    path.write_text("x,label\n1,a\n2,b\n" if kind == "csv" else '{"x": 1, "label": "a"}\n{"x": 2, "label": "b"}\n')
+    assert read_table(path).labels.tolist() == ["a", "b"]
+    assert given
+    assert {type(source) for source in given} == {pa.BufferReader}

@@ -228,3 +228,34 @@ def test_images_that_a_table_does_not_name_are_counted(tmp_path):
         image.new("RGB", (8, 8), (120, 10, 10)).save(tmp_path / f"{name}.png")
     (tmp_path / "metadata.csv").write_text("file_name,label\na.png,one\nb.png,two\n")
     assert "left out: 1 images that metadata.csv does not name: c.png" in said(tmp_path)
+
+
+def test_dates_in_several_forms_are_said(tmp_path):
+    days = [f"{1 + row % 28:02d}/02/2024" if row % 2 else f"2024-02-{1 + row % 28:02d}" for row in range(60)]
+    text = said(table(tmp_path / "a.csv", day=lambda row: days[row]))
+    assert "'day' holds dates in several forms, so it is not read as dates; write all as yyyy-mm-dd" in text
+
+
+def test_times_of_which_some_have_a_zone_are_said(tmp_path):
+    day = "2024-01-{:02d}T10:00:00{}"
+    text = said(table(tmp_path / "a.csv", day=lambda row: day.format(1 + row % 28, "+02:00" if row % 2 else "")))
+    assert "hour, in UTC where a zone is written" in text
+    assert "in UTC" not in said(table(tmp_path / "b.csv", day=lambda row: day.format(1 + row % 28, "")))
+
+
+def test_an_interval_is_no_list(tmp_path):
+    interval = said(table(tmp_path / "a.csv", p=lambda row: f'"({row % 5}.0, {row % 5 + 1}.0]"'))
+    assert "lists of numbers" not in interval
+    assert "lists of numbers" in said(table(tmp_path / "b.csv", p=lambda row: f'"[{row % 5}.0, {row % 5 + 1}.0]"'))
+
+
+def test_no_marker_with_a_comma_is_proposed(tmp_path):
+    with pytest.raises(DataError, match=r"row 3 holds '1,5'.*; correct it, or leave the column out") as error:
+        read_table(table(tmp_path / "a.csv", p=lambda row: '"1,5"' if row == 3 else row + 0.5))
+    assert "--na" not in str(error.value)
+
+
+def test_names_of_columns_are_known_beside_invisible_signs(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(table(path).read_text().replace("clean_label", "\ufeffclean_label\u200b"))
+    assert "given labels: 60, clean labels: 20" in said(path)

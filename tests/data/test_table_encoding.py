@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from labelloop.data import encoding
 from labelloop.data.encoding import Column, encode_columns, fit_category, fit_number, from_json, to_json
 from labelloop.data.readers import ReadOptions, read_table
 from labelloop.errors import DataError
@@ -60,7 +61,10 @@ def test_a_new_category_where_training_had_no_rare_one_is_a_row_of_zeros_and_is_
     assert not column.other
     _, encoded, remarks = encode_columns([column], {"c": text("z", "a", None)})
     assert encoded.tolist() == [[0, 0], [1, 0], [0, 0]]
-    assert remarks == ["'c' has categories that did not occur in training (z)"]
+    assert remarks == [
+        "'c' has 1 missing values, and training had none",
+        "'c' has categories that did not occur in training (z)",
+    ]
 
 
 def test_only_training_rows_are_looked_at():
@@ -85,7 +89,10 @@ ROWS = [f"{i},{'red' if i % 2 else 'blue'},words {i},{'x' if i % 3 else 'y'},tra
 
 def test_a_file_is_encoded_and_another_in_the_same_way(tmp_path):
     path = csv(tmp_path / "a.csv", *ROWS, ",red,more,x,train", "999,,last,y,test")
-    with pytest.warns(UserWarning, match=r"'note' \(9 different values in 9 rows that share"):
+    with (
+        pytest.warns(UserWarning, match=r"'note' \(9 different values in 9 rows that share"),
+        pytest.warns(UserWarning, match=r"'colour' has 1 missing values, and training had none"),  # of the test row
+    ):
         table = read_table(path)
     assert table.column_names == ("size", "size=(missing)", "colour=blue", "colour=red")
     assert table.inputs[8].tolist() == [3.5, 1, 0, 1]  # the median of 0 .. 7, and not of the test row
@@ -142,3 +149,25 @@ def test_a_broken_line_of_json_is_named(text, message, tmp_path):
     (tmp_path / "a.jsonl").write_text(text)
     with pytest.raises(DataError, match=message):
         read_table(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("kind", ["number", "category", "date", "text"])
+def test_a_gap_of_any_kind_that_training_did_not_have_is_said(kind):
+    values = {
+        "number": np.arange(4, dtype=np.float32),
+        "category": np.array(["u", "v", "u", "v"], dtype=object),
+        "date": np.array(["2024-01-02", "2024-03-04"] * 2, dtype=object),
+        "text": np.array(["big red box", "old red hat", "big box", "red hat"], dtype=object),
+    }[kind]
+    train = np.ones(4, dtype=bool)
+    column = {
+        "number": lambda: encoding.fit_number("x", values, train),
+        "category": lambda: encoding.fit_category("x", values, train),
+        "date": lambda: encoding.fit_date("x", values, train, "%Y-%m-%d"),
+        "text": lambda: encoding.fit_text("x", values, train, 2),
+    }[kind]()
+    assert encoding.encode_columns([column], {"x": values})[2] == []
+    gaps = values.copy()
+    gaps[1] = np.nan if kind == "number" else None
+    (remark,) = encoding.encode_columns([column], {"x": gaps})[2]
+    assert remark.startswith("'x' has 1 missing ")

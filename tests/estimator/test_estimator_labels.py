@@ -152,9 +152,11 @@ def test_the_plain_classifier_takes_the_settings_of_the_papers_loop_and_needs_no
     assert len(model.history_) == 2
 
 
+@pytest.mark.filterwarnings("ignore:.*clean labels hold '200'")
 def test_a_class_that_only_the_clean_labels_have():
     y = np.where(ROWS.y == 2, 0, ROWS.y)
-    model = quick().fit(ROWS.X, y, ROWS.y_clean)
+    with pytest.warns(UserWarning, match="clean labels hold '2' .*, which never occur as given labels"):
+        model = quick().fit(ROWS.X, y, ROWS.y_clean)
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.predict_proba(ROWS.X).shape == (150, 3)
     assert (model.corrected_labels_[ROWS.true == 2] == 2).sum() > 10

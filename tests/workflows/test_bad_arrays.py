@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -55,10 +53,11 @@ def test_probabilities_that_repeat_the_labels_are_warned_of():
 def test_a_class_that_only_clean_labels_have():
     clean = CLEAN.copy()
     clean[:9] = 3
-    with pytest.raises(labelloop.DataError, match="3 columns, but there are 4 classes"):
+    said = r"clean labels hold '3' \(9 times\), which never occur as given labels"
+    wrong = pytest.raises(labelloop.DataError, match="3 columns, but there are 4 classes")
+    with pytest.warns(UserWarning, match=said), wrong:
         labelloop.correct(Y, clean, pred_probs=PROBS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.warns(UserWarning, match=said):
         found = labelloop.correct(Y, clean, embeddings=X)
     assert found.classes.tolist() == [0, 1, 2, 3]
     assert (found.corrected_labels[:9] == 3).all()
@@ -69,3 +68,31 @@ def test_a_sparse_matrix_is_refused_in_words():
         labelloop.correct(Y, CLEAN, embeddings=csr_matrix(X))
     with pytest.raises(labelloop.DataError, match=r"the given arrays: a sparse matrix of shape \(120, 4\)"):
         labelloop.fit(csr_matrix(X), Y, CLEAN)
+
+
+DOORS = {
+    "correct": lambda X, y, clean: labelloop.correct(y, clean, embeddings=X),
+    "fit": lambda X, y, clean: labelloop.fit(X, y, clean, config={"epochs": 2, "rounds": 1}, progress=False),
+    "estimator": lambda X, y, clean: labelloop.LabelLoopClassifier(epochs=2, warm_up=1).fit(X, y, y_clean=clean),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_mask_of_an_array_is_not_lost(door):
+    masked = np.ma.masked_array(TRUE, mask=CLEAN < 0)
+    hidden = np.ma.masked_array(X, mask=X > 2)
+    for arrays in ((X, Y, masked), (hidden, Y, CLEAN)):
+        with pytest.raises(labelloop.DataError, match=r"a masked array, whose mask would be lost; give `\.filled"):
+            DOORS[door](*arrays)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_labels_in_arrays_are_compared_as_those_of_a_file_are(door):
+    names, clean = np.array(["ant", "bee", "cat"]), np.array(["Ant", "Bee", "Cat"])
+    with pytest.raises(labelloop.DataError, match=r"share no class: .* differ only in how they are written"):
+        DOORS[door](X, names[Y], np.where(CLEAN >= 0, clean[TRUE], ""))
+
+
+def test_labels_that_are_no_array_are_counted():
+    with pytest.raises(labelloop.DataError, match="120 rows of inputs, but 1 labels"):
+        labelloop.correct(dict(enumerate(Y)), CLEAN, embeddings=X)

@@ -140,7 +140,8 @@ def test_a_class_without_clean_rows_is_said_and_kept():
 
 def test_a_class_seen_only_among_the_clean_labels():
     given = np.where(WORLD.given == 3, 0, WORLD.given)
-    found = labelloop.correct(given, CLEAN, embeddings=WORLD.embeddings)
+    with pytest.warns(UserWarning, match="clean labels hold '3' .*, which never occur as given labels"):
+        found = labelloop.correct(given, CLEAN, embeddings=WORLD.embeddings)
     assert (found.corrected_labels == 3)[CLEAN < 0].any()
 
 
@@ -203,6 +204,7 @@ def test_something_to_correct_with_is_needed():
             labelloop.correct(WORLD.given, CLEAN, pred_probs=P, seed=seed)
 
 
+@pytest.mark.filterwarnings("ignore:.*never occur as given labels")
 def test_given_labels_of_one_class_are_corrected_all_the_same():
     """Boosting needs two classes; the clean rows have both."""
     rng = np.random.default_rng(0)
@@ -214,3 +216,26 @@ def test_given_labels_of_one_class_are_corrected_all_the_same():
         given[420 - few :] = 1
         found = labelloop.correct(given, clean, embeddings=inputs)
         assert (found.corrected_labels == true).mean() > 0.9
+
+
+def test_named_columns_of_probabilities_are_the_classes_whatever_their_order(plain):
+    pandas = pytest.importorskip("pandas")
+    order = [2, 0, 3, 1]
+    for names in (NAMES, [f"p_{name}" for name in NAMES]):
+        frame = pandas.DataFrame(P, columns=names).iloc[:, order]
+        verified = np.where(CLEAN < 0, "", NAMES[CLEAN])
+        found = labelloop.correct(NAMES[WORLD.given], verified, pred_probs=frame)
+        expected = labelloop.correct(
+            NAMES[WORLD.given], verified, pred_probs=P[:, order], class_names=NAMES[order].tolist()
+        )
+        assert found.classes.tolist() == NAMES[order].tolist()
+        np.testing.assert_array_equal(found.corrected_proba, expected.corrected_proba)
+    unnamed = labelloop.correct(NAMES[WORLD.given], verified, pred_probs=pandas.DataFrame(P))  # columns 0, 1, ...
+    np.testing.assert_array_equal(unnamed.corrected_proba, plain.corrected_proba)
+
+
+def test_probabilities_beside_a_data_frame_are_compared_with_its_index():
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"x": WORLD.embeddings[:, 0], "label": WORLD.given, "clean_label": CLEAN})
+    with pytest.raises(DataError, match="rows and pred_probs have different indexes"):
+        labelloop.correct(rows, pred_probs=pandas.DataFrame(P)[::-1])

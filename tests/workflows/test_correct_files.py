@@ -247,3 +247,11 @@ def test_what_cannot_be_read_is_named(tmp_path, capsys, name, words):
     assert main(["correct", str(tmp_path / name), "--output", str(tmp_path / "labels.csv")]) == 1
     assert f"{tmp_path / name}" in (said := capsys.readouterr().err)
     assert words in said
+
+
+def test_one_column_that_begins_like_a_probability_is_a_feature(tmp_path, capsys):
+    path = tmp_path / "rows.csv"
+    table = {"p_value": WORLD.embeddings[:, 0], "label": WORLD.given, "clean_label": CLEAN}
+    pa.csv.write_csv(pa.table(table), path)
+    assert main(["correct", str(path), "--dry-run"]) == 0
+    assert "features, number: 1: 'p_value'" in capsys.readouterr().out

@@ -68,7 +68,7 @@ def typed(
 def _from_objects(array: NDArray, what: str, markers: Sequence[str]) -> tuple[NDArray, NDArray[np.bool_]]:
     """The same for an array of Python objects, which must all be of one type."""
     markers = ("", *markers)
-    absent = np.array([value is None or _is_nan(value) for value in array], dtype=bool)
+    absent = np.array([value is None or is_nan(value) for value in array], dtype=bool)
     rest = array[~absent].tolist()
     text = [isinstance(value, str) for value in rest]
     if any(text) and not all(text):
@@ -98,7 +98,7 @@ def markers_beside(classes: ArrayLike) -> tuple[str, ...]:
     return tuple(marker for marker in MISSING_TEXT if marker not in set(text_of(classes)))
 
 
-def _is_nan(value: Any) -> bool:
+def is_nan(value: Any) -> bool:
     # pandas.NA cannot be compared, and pandas is not a dependency, so it is recognised by its name.
     return type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float | np.floating) and value != value)
 

@@ -31,7 +31,8 @@ ONE_HOT = 384  # columns for the categories of all columns with many, at most
 EMBEDDINGS = 16_384  # rows read at a time
 SHOWN = 6  # texts among numbers that are named
 LOOKED_AT = 1000  # texts, to look for numbers with units or in lists
-LIST = re.compile(r"[\[(]\s*-?\d[-+\d.eE]*([\s,;]+-?\d[-+\d.eE]*)+\s*[\])]")
+_NUMBERS = r"\s*-?\d[-+\d.eE]*([\s,;]+-?\d[-+\d.eE]*)+\s*"
+LIST = re.compile(rf"\[{_NUMBERS}\]|\({_NUMBERS}\)")  # and not (1, 2], which is an interval
 WORDS = 96  # numbers for the texts of all columns, at most
 # What people write in a column that says whether a row was verified.
 FLAG_WORDS = "true false yes no y n t f x ok 0 1 done checked verified none nan"
@@ -95,6 +96,8 @@ def kind_of(arrow: pa.Table, name: str, path: Path, train: NDArray[np.bool_], as
         remark = f"{name!r} is not read as numbers: their units differ ({some(map(repr, units))}); convert them to one"
     elif known and all(LIST.fullmatch(text) for text in known[:LOOKED_AT]):
         remark = f"{name!r} holds lists of numbers as text; save them as lists in Parquet, or a column for each number"
+    elif known and all(encoding.date_format([text]) for text in known[:LOOKED_AT]):
+        remark = f"{name!r} holds dates in several forms, so it is not read as dates; write all as yyyy-mm-dd"
     return Kind(name, kind, values, remark=remark)
 
 
@@ -163,15 +166,12 @@ def _reading(name: str, known: Sequence[str], style: str) -> str:
 def texts_of(arrow: pa.Table, name: str, path: Path) -> NDArray:
     """A column as text, with None where missing."""
     column, kind = arrow[name], arrow[name].type
-    if pa.types.is_temporal(kind):
-        if pa.types.is_timestamp(kind):
-            column = column.cast(pa.timestamp("s"), safe=False)
-        elif not (pa.types.is_date(kind) or pa.types.is_time(kind)):
-            raise _unusable(name, kind, path, "a number, a text or a date")
-        texts = [None if value is None else str(value) for value in column.to_pylist()]
-        column = pa.chunked_array([texts], pa.string())
-    elif not (is_text(kind) or is_numeric(kind) or pa.types.is_null(kind)):
-        raise _unusable(name, kind, path, "a text, as training had it")
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("s"), safe=False)
+    elif pa.types.is_time(kind):
+        column = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+    elif not (pa.types.is_date(kind) or is_text(kind) or is_numeric(kind) or pa.types.is_null(kind)):
+        raise _unusable(name, kind, path, "a number, a text or a date")
     stripped = [None if text is None else text.strip() for text in column.cast(pa.string()).to_pylist()]
     return np.array([None if text in NULL_NUMBERS else text for text in stripped], dtype=object)
 
@@ -185,6 +185,10 @@ def _nearly_numbers(column: pa.ChunkedArray) -> bool:
 
 def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_date(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -233,10 +237,11 @@ def _refuse_others(texts: Sequence[str], others: Sequence[bool], name: str, path
         return
     different = list(dict.fromkeys(texts[row] for row in rows.tolist()))
     also = f", other rows {some(map(repr, different[1:]))}" if len(different) > 1 else ""
-    na = shlex.quote(",".join(text for text in different[:SHOWN] if "," not in text) or different[0])
+    na = ",".join(text for text in different[:SHOWN] if "," not in text)  # a comma is between two markers
+    way_out = f" say --na={shlex.quote(na)} if it means that the number is missing," if na else ""
     raise DataError(
         f"{path}: column {name!r} is not numbers: row {rows[0]} holds {different[0]!r}{also} (the first row is 0);"
-        f" correct it, say --na={na} if it means that the number is missing, or leave the column out of the features"
+        f" correct it,{way_out} or leave the column out of the features"
     )
 
 

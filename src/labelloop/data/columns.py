@@ -116,8 +116,9 @@ def require(name: str, names: Sequence[str], source: str) -> None:
 
 
 def plain(name: str) -> str:
-    """Spells "Clean Label" and "clean-label" as "clean_label"."""
-    return re.sub(r"[\s-]+", "_", name.strip().lower())
+    """Spells "Clean Label" and "clean-label" as "clean_label", without signs that nobody sees."""
+    seen = "".join(sign for sign in name if sign.isprintable() or sign.isspace())
+    return re.sub(r"[\s-]+", "_", seen.strip().lower())
 
 
 def guess(names: Sequence[str], guesses: Sequence[str], argument: str = "", source: str = "") -> str | None:

@@ -39,6 +39,7 @@ WORDS = {"%Y": "yyyy", "%m": "mm", "%d": "dd", "%H": "hh", "%M": "mm", "%S": "ss
 WORDS |= {"%b": "mon", "%B": "month", "%y": "yy", "%I": "hh", "%p": "am"}
 
 KINDS = ("number", "category", "date", "text")
+GAPS = {"number": "numbers (filled in with the training median)"}
 MAX_LEVELS = 256  # categories with a column of their own: the most frequent ones
 FEW_LEVELS = 12  # up to this many are categories for any number of rows
 COVERED = 0.7  # with more, this share of the rows must have a value that occurs ENOUGH times; else it is text or an id
@@ -103,15 +104,15 @@ def signed_number(text: str, style: str) -> float | None:
         return None
     digits = found["number"]
     if style == CLOCK:
-        hours = sum(float(part) / 60**k for k, part in enumerate(digits.split(":")))
-        return hours if not found["half"] else hours % 12 + 12 * (found["half"] in "Pp")
-    if style == "1,234.5":
-        digits = digits.replace(",", "")
+        number = sum(float(part) / 60**k for k, part in enumerate(digits.split(":")))
+        number = number if not found["half"] else number % 12 + 12 * (found["half"] in "Pp")
+    elif style == "1,234.5":
+        number = float(digits.replace(",", ""))
     elif style == "1.234,5":
-        digits = digits.replace(".", "").replace(",", ".")
+        number = float(digits.replace(".", "").replace(",", "."))
     else:
-        digits = re.sub(r"[\s'’]", "", digits).replace(",", ".")
-    return -float(digits) if negative or sign in ("-", "−") else float(digits)
+        number = float(re.sub(r"[\s'’]", "", digits).replace(",", "."))
+    return -number if negative or sign in ("-", "−") else number
 
 
 def signs_of(texts: Iterable[str]) -> list[str]:
@@ -293,9 +294,10 @@ def encode_columns(columns: Sequence[Column], raw: Mapping[str, NDArray]) -> tup
     for column in columns:
         values = raw[column.name]
         gone = is_blank(values)
+        if gone.any() and not column.missing:
+            what = GAPS.get(column.kind, "values, and training had none")
+            remarks.append(f"{column.name!r} has {gone.sum()} missing {what}")
         if column.kind == "number":
-            if gone.any() and not column.missing:
-                remarks.append(f"{column.name!r} has {gone.sum()} missing numbers (filled in with the training median)")
             parts.append(np.where(gone, np.float32(column.median), values) if gone.any() else values)
         elif column.kind == "date":
             dates, gone = dates_as_numbers(values, column.form, column.median)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from labelloop.data import column_kinds, columns
 from labelloop.data.checks import check_columns
 from labelloop.data.columns import Feature, LeftOut
-from labelloop.data.encoding import FORMATS, Column, encode_columns, in_words, is_blank
+from labelloop.data.encoding import ANY_ISO, FORMATS, Column, encode_columns, in_words, is_blank
 from labelloop.data.image_files import ImageForm, Unreadable
 from labelloop.data.options import ReadOptions
 from labelloop.data.questions import counts_rows, is_id, is_id_name, rounded_away
@@ -24,6 +25,7 @@ from labelloop.data.suspicion import Labelled, examined, idle_columns, why_never
 from labelloop.errors import DataError, some
 from labelloop.types import Floats
 
+ZONE = re.compile(r":\d\d(\.\d+)?\s?(Z|[+-]\d\d:?\d\d)$")  # after a time
 TRUST = "; to use it anyway, name it with trust_columns"
 
 
@@ -204,6 +206,8 @@ def _odd_numbers(arrow: pa.Table, fitted: Sequence[Column]) -> list[str]:
 def _with_remarks(use: Feature, values: NDArray | None, kind: pa.DataType) -> Feature:
     """The record of a feature: how many of its values are blank, and the time zone of dates."""
     zone = ", in UTC" if (pa.types.is_timestamp(kind) and kind.tz is not None) or "+zone" in use.how else ""
+    if ANY_ISO in use.how and values is not None and any(text and ZONE.search(text) for text in values):
+        zone = ", in UTC where a zone is written"
     return use if values is None else Feature(use.column, f"{use.how}{zone}", int(is_blank(values).sum()))
 
 
@@ -309,5 +313,4 @@ def _why_not(source: Source, name: str) -> str | None:
     if pc.all(pc.is_null(source.arrow[name], nan_is_null=True)).as_py():
         return "empty"
     usable = column_kinds.is_numeric(kind) or column_kinds.is_text(kind)
-    is_date = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
-    return None if usable or is_date else f"of type {kind}"
+    return None if usable or column_kinds.is_date(kind) else f"of type {kind}"

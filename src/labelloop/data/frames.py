@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from labelloop.data.classes import is_nan
 from labelloop.data.column_kinds import CATEGORY, is_numeric
 from labelloop.errors import DataError, some
 
@@ -92,8 +93,10 @@ def _from_pandas(frame: Any, source: str) -> pa.Table:
 
 
 def _mixed(values: list[Any], what: str, error: Exception) -> pa.Array:
-    """Text and numbers in one column as text, as a file would have them."""
-    known = {row: value for row, value in enumerate(values) if value is not None and value == value}
+    """Text and numbers in one column as text, as a file would have them; numbers of another byte order as numbers."""
+    known = {row: value for row, value in enumerate(values) if value is not None and not is_nan(value)}
+    if all(isinstance(value, float | np.floating) for value in known.values()):
+        return pa.array([float(known.get(row, np.nan)) for row in range(len(values))], from_pandas=True)
     first = next(iter(known))
     other = next((row for row, value in known.items() if type(value) is not type(known[first])), first)
     kinds = " and ".join(dict.fromkeys(type(known[row]).__name__ for row in (first, other)))
@@ -108,9 +111,9 @@ def in_text(value: Any) -> str | None:
     """A cell as text: 3 for 3.0, and a duration as hours, minutes and seconds."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, timedelta) and value >= timedelta():
-        minutes, seconds = divmod(int(value.total_seconds()), 60)
-        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(int(abs(value).total_seconds()), 60)
+        return f"{'-' * (value < timedelta())}{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
     return None if value is None else str(value)
 
 
@@ -144,15 +147,18 @@ def are_plain_numbers(arrow: pa.Table) -> bool:
     )
 
 
-def check_aligned(**parts: Any) -> None:
-    """Refuses parts with indexes that disagree: by position, rows would get labels of other rows.
+def check_parts(**parts: Any) -> None:
+    """Refuses masked arrays, whose mask would be lost, and indexes that disagree, by which rows would be mixed up.
 
     Args:
-        parts: By name, frames or series of pandas; anything else has no index.
+        parts: By name; frames and series of pandas have an index.
 
     Raises:
         DataError: With the first row that differs.
     """
+    if masked := [name for name, part in parts.items() if isinstance(part, np.ma.MaskedArray) and part.mask.any()]:
+        how = "`.filled(np.nan)` of numbers, or `.filled(-1)` or `.filled('')` of labels"
+        raise DataError(f"{masked[0]}: a masked array, whose mask would be lost; give {how}")
     indexed = {name: part.index for name, part in parts.items() if hasattr(part, "iloc")}
     if len(indexed) < 2:
         return

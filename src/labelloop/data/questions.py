@@ -27,6 +27,7 @@ PRECISE = 10_000  # rows that are checked for digits lost in single precision
 ALMOST_ALL = 0.9  # a text column with this share of dates is a column of dates with a typo
 MANY = 30  # a column of more distinct numbers may be a measurement
 FEW_ROWS = 10  # rows per class
+PADDED, VERSION = re.compile(r"0\d+(\.\d+)?"), re.compile(r"\d+\.[1-9]0")
 TRUTHS = {"true": "1", "false": "0"}  # as programs write them
 SHOWN = 3  # groups of spellings in a message
 
@@ -63,6 +64,16 @@ def rounded_away(column: pa.ChunkedArray) -> tuple[int, int] | None:
     with np.errstate(over="ignore"):  # numbers that are too large are refused elsewhere
         left = len(np.unique(exact.astype(np.float32)))
     return (len(exact), left) if left < ALMOST_ALL * len(exact) else None
+
+
+def lost_digits(texts: Sequence[str]) -> str | None:
+    """What is lost where texts are read as numbers, and how to keep it: zeros of codes or versions; None if nothing."""
+    if found := next((text for text in texts if VERSION.fullmatch(text) and text[:-1] in texts), None):
+        return f"{found!r} as {found[:-1]}; if these are versions, name it with category_columns"
+    padded = next((text for text in texts if PADDED.fullmatch(text)), None)
+    if padded is None or not all(text.replace(".", "", 1).isdecimal() for text in texts):
+        return None
+    return f"without its leading zeros ({padded!r}); if it is a code, name it with category_columns"
 
 
 def slip_among_dates(texts: Sequence[str | None]) -> tuple[int, str] | None:
@@ -186,7 +197,8 @@ def compare_labels(
     if given and new and not mixed:
         warnings.warn(
             f"{source}: clean labels hold {some(f'{name!r} ({clean[name]} times)' for name in new)}, which"
-            f" never occur as given labels; if that is not a class, correct it, or say --missing={new[0]}",
+            " never occur as given labels; if that is not a class, correct it, or mark it as missing"
+            f" (--missing={new[0]})",
             stacklevel=3,
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from labelloop.data.classes import typed
 from labelloop.data.column_kinds import Kind, without_sentinels
 from labelloop.data.columns import plain
 from labelloop.data.encoding import Column, are_categories, encode_columns, is_blank, is_date
-from labelloop.data.questions import variants
+from labelloop.data.questions import lost_digits, variants
 from labelloop.errors import some
 from labelloop.types import MISSING, Floats, Labels
 
@@ -38,6 +39,7 @@ WORD = re.compile(r"[^\W_]+")
 DATES = 10  # different ones, to call whole numbers dates
 WIDE = 12  # numbers; a column of fewer is always worth them
 ROWS = 3000  # to judge by
+LOOKED_AT = 200  # numbers that were texts
 TREES = 50
 LEAF = 3  # rows
 FEWEST = 30  # rows, to judge at all
@@ -297,6 +299,8 @@ def examined(kind: Kind, texts: NDArray | None, train: NDArray[np.bool_], labell
         elif _are_dates(texts):
             kind = replace(kind, kind="date", values=texts, form="%Y%m%d")
             remarks.append(f"{kind.name!r} holds dates such as {texts[0]}; for numbers, name it with trust_columns")
+        elif lost := lost_digits([text for text in texts[:LOOKED_AT] if text is not None]):
+            remarks.append(f"{kind.name!r} is read as numbers, {lost}")
     return _odd_values(kind, train, remarks)
 
 
@@ -324,7 +328,9 @@ def _odd_values(kind: Kind, train: NDArray[np.bool_], remarks: list[str]) -> Kin
             remarks.append(f"{name!r} holds {named}, unlike all other numbers; if it means missing, say --na={named}")
     elif kind.kind == "date":
         marks = [text for text in set(seen) - {None} if text.startswith(NO_DATES) and (seen == text).sum() > 1]
-        remarks += [f"{name!r} holds {mark} more than once; if it means missing, say --na={mark}" for mark in marks]
+        remarks += [
+            f"{name!r} holds {mark} more than once; if it means missing, say --na={quote(mark)}" for mark in marks
+        ]
     elif kind.kind == "category" and (alike := variants(sorted(set(seen) - {None}))):
         named = some(" and ".join(map(repr, group)) for group in alike)
         remarks.append(f"{name!r} holds {named} as different categories; if they are one, write them alike")

@@ -187,8 +187,8 @@ def check_lengths(table: Table) -> None:
     count = len(table.inputs)
     for what in ("labels", "clean_labels", "ids", "split", "extra"):
         part = getattr(table, what)
-        if part is not None and len(part) != count:
-            raise DataError(f"{table.source}: {count} rows of inputs, but {len(part)} {what}; give one for every row")
+        if part is not None and (found := len(np.atleast_1d(part))) != count:  # a dictionary is a single object
+            raise DataError(f"{table.source}: {count} rows of inputs, but {found} {what}; give one for every row")
 
 
 def split_names(values: ArrayLike, source: str) -> NDArray:
@@ -219,9 +219,7 @@ def _inputs(inputs: Any, source: str) -> Any:
             array = np.moveaxis(array, 1, 3)  # torch's order
         return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
     if array.ndim != 2:
-        raise DataError(
-            f"{source}: inputs of shape {array.shape}; expected rows of features [n, D] or images [n, H, W, C]"
-        )
+        raise DataError(f"{source}: inputs of shape {array.shape}; expected features [n, D] or images [n, H, W, C]")
     if not array.shape[1]:
         raise DataError(f"{source}: inputs without columns (shape {array.shape}); give one or more features")
     return to_float32(array)
@@ -242,8 +240,7 @@ def _read_whole(dataset: Any, source: str) -> Any:
         if first.ndim == 1:
             warnings.warn(
                 f"{source}: reading row 0 twice gives other values, so the rows are not scaled, and only networks"
-                " learn from them;"
-                " give a dataset without randomness, or an array",
+                " learn from them; give a dataset without randomness, or an array",
                 stacklevel=4,
             )
         return dataset

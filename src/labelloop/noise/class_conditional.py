@@ -9,15 +9,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from labelloop.errors import UsageError, nearest
-from labelloop.noise.draw import (
-    Noisy,
-    changes_nothing,
-    checked_labels,
-    checked_matrix,
-    checked_rate,
-    checked_rng,
-    draw,
-)
+from labelloop.noise.draw import Noisy, changes_nothing, checked_labels, checked_matrix, checked_rate, checked_rng, draw
 from labelloop.types import MISSING
 
 CONVENTIONS = ("all", "others")

@@ -17,14 +17,7 @@ from labelloop.relabel.calibration import side_by_side, uncalibrated
 from labelloop.relabel.learners import LEARNERS, MOST_SCORES, Learner
 from labelloop.relabel.learners.logistic import MANY, Array
 from labelloop.relabel.learners.trees import forest_scores
-from labelloop.relabel.stacking import (
-    EVERYBODY,
-    Combined,
-    Component,
-    ValidationRows,
-    best_of_each,
-    combination,
-)
+from labelloop.relabel.stacking import EVERYBODY, Combined, Component, ValidationRows, best_of_each, combination
 from labelloop.seeds import integer, stream
 from labelloop.types import FLOOR, MISSING, Floats, Labels
 

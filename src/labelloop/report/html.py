@@ -52,9 +52,7 @@ def save_page(text: str, output: Path) -> Path:
     if output.is_dir():
         raise DataError(f"{output} is a folder; give the name of a file in it, such as {output / REPORT}")
     if output.exists() and not is_report(output):
-        raise DataError(
-            f"{output} is not a report of LabelLoop, so it is not replaced; give another name with --output"
-        )
+        raise DataError(f"{output} is not a report of LabelLoop, so it is not replaced; give another --output")
     write_atomically(output, lambda place: place.write_text(text, encoding="utf-8"))
     return output
 

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 
 from labelloop.data.checks import check_not_sparse
 from labelloop.data.classes import decode, text_of
-from labelloop.data.frames import are_texts, check_aligned, is_frame, is_path
+from labelloop.data.frames import are_texts, check_parts, is_frame, is_path
 from labelloop.data.problem import check, classes_of, make_problem
+from labelloop.data.questions import compare_labels
 from labelloop.data.readers import ReadOptions
 from labelloop.data.table import Table, from_arrays
 from labelloop.errors import DataError, UsageError, nearest, some
@@ -169,7 +170,7 @@ def correct(
         raise UsageError("label, clean and columns are about a data frame or a file; give one, or y and y_clean alone")
     if y_clean is None:
         raise UsageError("no clean labels: give y_clean, missing where a row has none")
-    check_aligned(y=y, y_clean=y_clean, embeddings=embeddings, pred_probs=pred_probs)
+    check_parts(y=y, y_clean=y_clean, embeddings=embeddings, pred_probs=pred_probs)
     probabilities = None if pred_probs is None else _matrix(pred_probs, "pred_probs", "[n, C]")
     if probabilities is None and embeddings is None:
         raise UsageError("nothing to correct with: give pred_probs, embeddings or both")
@@ -182,9 +183,9 @@ def correct(
     table = from_arrays(first, y, y_clean, ids=ids, class_names=class_names)
     own: Any = next((part for part in (y, y_clean, embeddings) if hasattr(part, "iloc")), None)
     own = own if own is None else own.index.to_frame().iloc[:, :0]
-    names = None if class_names is None else tuple(str(name) for name in class_names)
-    result = correct_table(replace(table, class_names=names), probabilities, features, seed, named=named)
-    return replace(result, own=own)
+    compare_labels(table.labels, table.clean_labels, table.source, table.markers, table.class_names or ())
+    table = _with_named_classes(table, pred_probs)
+    return replace(correct_table(table, probabilities, features, seed, named=named), own=own)
 
 
 def _correct_rows(
@@ -193,10 +194,21 @@ def _correct_rows(
     """The same for a data frame or a file, read as `labelloop correct` reads it."""
     from labelloop.workflows.correct_file import read_sources  # it imports this module
 
+    check_parts(rows=rows, pred_probs=pred_probs)
     found = read_sources(Path(rows) if is_path(rows) else rows, options, None, class_names)
     probabilities = found.probabilities if pred_probs is None else _matrix(pred_probs, "pred_probs", "[n, C]")
-    result = correct_table(found.table, probabilities, found.features, seed, named=found.named)
+    table = _with_named_classes(found.table, pred_probs)
+    result = correct_table(table, probabilities, found.features, seed, named=found.named)
     return replace(result, own=rows if is_frame(rows) else None)
+
+
+def _with_named_classes(table: Table, pred_probs: Any) -> Table:
+    """The table with classes in the order of a data frame of probabilities, if its columns are named after them."""
+    if not is_frame(pred_probs) or table.class_names is not None:
+        return table
+    columns = getattr(pred_probs, "column_names", None) or list(pred_probs.columns)
+    names = tuple(str(name).removeprefix("p_") for name in columns)
+    return replace(table, class_names=names) if sorted(names) == sorted(text_of(classes_of(table))) else table
 
 
 def read_options(columns: Mapping[str, Any] | None, label: str | None, clean: str | None) -> ReadOptions:
@@ -245,7 +257,7 @@ def correct_table(
     data = data_record(table.source, text_of(classes), given, clean)
     clean_rows = {"paired": data["clean_paired"], "unpaired": data["clean_unpaired"]}
     if sum(clean_rows.values()) < 2:
-        raise DataError("only one clean row; verify more, because some are needed to test the correction")
+        raise DataError("only one clean row; verify more, because some test the correction")
     _warn_if_few(clean_rows, len(classes))
     if pred_probs is not None:
         _warn_if_memorised(pred_probs, given, clean)

@@ -80,7 +80,7 @@ def correct_file(
     if not dry_run and to.file is None and to.folder is None:
         raise UsageError("nowhere to write to; give --output FILE, --output-dir RUN or both")
     if to.file is not None:
-        check_output(to.file, ".csv", ".parquet", overwrite=to.overwrite or dry_run)
+        check_output(to.file, ".csv", ".parquet", overwrite=to.overwrite or dry_run, inputs=(path, options.clean_file))
     with memory_limit(max_memory, to.folder or to.file):
         found = read_sources(path, options, pred_probs_columns, class_names)
         table = found.table
@@ -124,7 +124,8 @@ def read_sources(
     label_column = options.label_column or next((n for n in ("given_label", "noisy_label") if n in names), None)
     asked, named_probabilities = options, pred_probs_columns or ()
     if pred_probs_columns is None:
-        pred_probs_columns = ["pred_probs"] if "pred_probs" in names else [n for n in names if n.startswith(PREFIX)]
+        prefixed = [n for n in names if n.startswith(PREFIX) and n not in options.leave_out]  # one alone is a feature
+        pred_probs_columns = ["pred_probs"] if "pred_probs" in names else prefixed if len(prefixed) > 1 else []
     options = replace(options, label_column=label_column)
     embedding_column, embedded = options.embedding_column, bool(options.text_columns or options.encoder)
     unsaid = embedding_column is None and options.feature_columns is None and not embedded

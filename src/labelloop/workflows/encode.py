@@ -168,7 +168,7 @@ def embed_file(path: Path, options: ReadOptions, output: Path, *, overwrite: boo
         overwrite: Whether to replace it.
         device: The device to encode on.
     """
-    check_output(output, ".npz", overwrite=overwrite)
+    check_output(output, ".npz", overwrite=overwrite, inputs=[path])
     if options.encoder is None and options.text_columns:
         options = replace(options, encoder=WORDS)
     if options.encoder is None:

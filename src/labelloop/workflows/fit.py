@@ -17,8 +17,9 @@ from scipy.special import softmax
 from labelloop.config.base import DEFAULT_METHOD, DEFAULT_RECIPE, TrainingConfig, method_of
 from labelloop.data.classes import decode, encode
 from labelloop.data.columns import are_array_names
-from labelloop.data.frames import check_aligned, is_frame, is_path
+from labelloop.data.frames import check_parts, is_frame, is_path
 from labelloop.data.problem import TableProblem, check, encoded, held_out_rows, make_problem
+from labelloop.data.questions import compare_labels
 from labelloop.data.readers import ReadOptions
 from labelloop.data.table import Table, check_lengths, from_arrays
 from labelloop.errors import DataError, UsageError
@@ -189,6 +190,8 @@ def fit(
     how = read_options(columns, label, clean)
     table, own = table_of(X, y, y_clean, how, encoder, train_encoder, device, progress)
     table = _with(table, ids, extra, class_names)
+    if y is not None:
+        compare_labels(table.labels, table.clean_labels, table.source, table.markers, table.class_names or ())
     test = None
     if X_test is not None:  # its categories become the same columns
         rows = raw_or_not(X_test, encoder, train_encoder)
@@ -229,7 +232,7 @@ def table_of(
         return table, X if is_frame(X) else None
     if y is None or y_clean is None:
         raise UsageError("no labels: give y and y_clean, or all rows in a data frame with label and clean")
-    check_aligned(X=X, y=y, y_clean=y_clean)
+    check_parts(X=X, y=y, y_clean=y_clean)
     rows = raw_or_not(X, encoder, train_encoder)
     table = from_arrays(rows, y, y_clean)
     if encoder is not None:
@@ -272,9 +275,7 @@ def fit_table(
             made = make_problem(table)
             check(made, test, allow_overlap=allow_overlap)
             if len(made.clean) < 2:
-                raise DataError(
-                    f"{table.source}: only one clean row; verify more, because some are needed to test the correction"
-                )
+                raise DataError(f"{table.source}: only one clean row; verify more, because some test the correction")
             task = _task(made, method, config, _truth(made, test, y_true))
             compose.check_task(task, table.source, options)
             shared = {} if options.ranks.count == 1 else {"processes": options.ranks.count}

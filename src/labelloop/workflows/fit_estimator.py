@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from labelloop.config.base import TrainingConfig, method_of
 from labelloop.data.classes import decode, encode, typed
-from labelloop.data.frames import are_plain_numbers, are_texts, arrow_of, check_aligned, is_frame
+from labelloop.data.frames import are_plain_numbers, are_texts, arrow_of, check_parts, is_frame
 from labelloop.data.problem import classes_of
+from labelloop.data.questions import compare_labels
 from labelloop.data.readers import ReadOptions
 from labelloop.methods import METHODS, recipe_config
 from labelloop.runs.labels import label_counts, noise_matrix
@@ -52,6 +53,7 @@ def fit_estimator(
     """
     clean = np.full(len(given), MISSING) if clean is None else clean
     table, _ = table_of(inputs, given, clean, ReadOptions(), *encoder, options.device, options.progress)
+    compare_labels(table.labels, table.clean_labels, table.source, table.markers)
     classes = classes_of(table)
     in_their_type = decode(np.arange(len(classes)), classes, given.dtype)
     encode(in_their_type, classes, "y_clean, in the type of y")  # refuses a class that this type cannot hold
@@ -93,7 +95,7 @@ def holds_more_than_numbers(inputs: Any) -> bool:
 
 def check_rows(X: Any, y: Any, y_clean: Any, encoder: str | None, train_encoder: bool) -> None:
     """Refuses indexes that disagree, and an encoder to train that is not named."""
-    check_aligned(X=X, y=y, y_clean=y_clean)
+    check_parts(X=X, y=y, y_clean=y_clean)
     if encoder is None:
         raw_or_not(None, None, train_encoder)
 

@@ -133,7 +133,7 @@ def make_noise_file(
         columns: How to read the table.
         overwrite: Whether to replace `output`.
     """
-    check_output(output, ".parquet", overwrite=overwrite)
+    check_output(output, ".parquet", overwrite=overwrite, inputs=[source])
     table, inputs = _source(source, columns or ReadOptions())
     if table.labels is None:
         raise DataError(f"{source} has no labels to corrupt; name their column with label_column")

@@ -238,10 +238,7 @@ def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -
     gain = right[:, 1] - right[:, 0]
     return {
         "measured": measured,
-        "beyond": [
-            _spread(right[:, 0], clean_rows=now),
-            _spread(right[:, 1], clean_rows=now + more),
-        ],
+        "beyond": [_spread(right[:, 0], clean_rows=now), _spread(right[:, 1], clean_rows=now + more)],
         "gain": _spread(gain, more=more),
     }
 

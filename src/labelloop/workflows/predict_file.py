@@ -33,7 +33,7 @@ def predict_file(
 ) -> str:
     """Classifies a file with the model of a run; returns CSV text, or where the result was written."""
     if output is not None:
-        check_output(output, ".csv", ".parquet", overwrite=overwrite)
+        check_output(output, ".csv", ".parquet", overwrite=overwrite, inputs=[path])
     model = load_model(run, trust_code=trust_code, encoder=columns.encoder)
     form = model.encoder_form
     if form is None and columns.feature_columns is None and columns.embedding_column is None and model.column_names:

@@ -85,9 +85,7 @@ def _check_options(path: Path, kind: str, options: ReadOptions) -> None:
     """Refuses options that belong to other kinds of files."""
     if options.encoder is not None and not options.text_columns:
         if kind in ("npz", "npy"):
-            raise UsageError(
-                f"{path}: an encoder turns texts or images into features, but these are arrays; leave it out"
-            )
+            raise UsageError(f"{path}: an encoder is for texts or images, but these are arrays; leave it out")
         if options.image_size is not None:
             raise UsageError(f"{path}: an encoder has its own image size; leave image_size out")
     if options.text_columns:

@@ -46,14 +46,11 @@ def read_npz(path: Path, options: ReadOptions) -> Table:
         arrays = _Archive(path, archive)
         keys = {name: arrays.find(getattr(options, name), usual, name) for name, usual in USUAL.items()}
         input_key, label_key, clean_key, id_key, split_key = keys.values()
+        found = f"found {', '.join(archive.files)}"
         if input_key is None:
-            raise DataError(
-                f"{path}: no inputs; expected one of {', '.join(INPUT_KEYS)}, found {', '.join(archive.files)}"
-            )
+            raise DataError(f"{path}: no inputs; expected one of {', '.join(INPUT_KEYS)}, {found}")
         if options.labels_required and label_key is None and clean_key is None:
-            raise DataError(
-                f"{path}: no labels; expected {', '.join(LABEL_KEYS + CLEAN_KEYS)}, found {', '.join(archive.files)}"
-            )
+            raise DataError(f"{path}: no labels; expected {', '.join(LABEL_KEYS + CLEAN_KEYS)}, {found}")
         inputs, class_names = archive_member(path, archive, input_key), arrays.get(arrays.find(None, ("class_names",)))
         said: dict[str, Any] = {"embedding_column": input_key, "split_column": split_key}
         said["extra_columns"] = options.extra_columns or None

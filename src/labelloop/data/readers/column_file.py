@@ -55,14 +55,11 @@ def read_column_file(path: Path, options: ReadOptions) -> Table:
     text = [name for name in (roles.label, roles.clean, roles.id, roles.split) if name is not None]
     text += [column.name for column in options.encoding or () if column.kind in ("category", "text")]
     text += [*options.text_columns, *options.category_columns]  # a code 01 must not become 1
-    text += [
-        name for name in opened.names if CODE_NAME.search(columns.plain(name)) and name not in options.trust_columns
-    ]
+    codes = [name for name in opened.names if CODE_NAME.search(columns.plain(name))]
+    text += [name for name in codes if name not in options.trust_columns]
     arrow = opened.read([name for name in text if name in opened.names], options.na)
-    table = _table(
-        _Source(path, opened.kind, arrow, roles, opened.untyped, None, opened.remarks, opened.delimiter), options
-    )
-    return _with_padded(table, opened.padded)
+    source = _Source(path, opened.kind, arrow, roles, opened.untyped, None, opened.remarks, opened.delimiter)
+    return _with_padded(_table(source, options), opened.padded)
 
 
 def _with_padded(table: Table, padded: Mapping[str, str]) -> Table:
@@ -94,14 +91,9 @@ def _roles(names: Sequence[str], path: Path, options: ReadOptions) -> columns.Ro
     features = [*(options.feature_columns or ()), *options.text_columns, *options.category_columns]
     if options.encoding is not None:
         features = [*options.text_columns, *(column.name for column in options.encoding)]
-    schema = columns.Roles(
-        label=options.label_column,
-        clean=options.clean_column,
-        id=options.id_column,
-        split=options.split_column,
-        extra=tuple(options.extra_columns),
-    )
-    return columns.roles_of(names, str(path), schema, features, options.labels_required)
+    named = (options.label_column, options.clean_column, options.id_column, options.split_column)
+    asked = columns.Roles(*named, tuple(options.extra_columns))
+    return columns.roles_of(names, str(path), asked, features, options.labels_required)
 
 
 def _table(source: _Source, options: ReadOptions) -> Table:
@@ -112,7 +104,7 @@ def _table(source: _Source, options: ReadOptions) -> Table:
     roles = column_kinds.without_flags(arrow, roles, path)
     if options.clean_file is None and options.labels_required:
         roles = column_kinds.without_repeated_ids(arrow, roles)
-    source = replace(source, roles=roles, arrow=_without(arrow, roles, options.na))
+    source = replace(source, roles=roles, arrow=_without(arrow, roles, options.na, path))
     arrow = source.arrow
     markers = _question_labels(source, options)
     labels, clean_labels = column_kinds.labels_of(arrow, roles, path, source.untyped, options.markers)
@@ -172,19 +164,21 @@ def _question_labels(source: _Source, options: ReadOptions) -> tuple[str, ...]:
     return tuple(marker for marker in options.markers if marker and (marker in given or marker in clean))
 
 
-def _without(arrow: pa.Table, roles: columns.Roles, na: Sequence[str]) -> pa.Table:
+def _without(arrow: pa.Table, roles: columns.Roles, na: Sequence[str], path: Path) -> pa.Table:
     """The columns with markers of missing values removed, except in labels and ids."""
-    missing = [float(text) for text in na if columns.is_number(text)]
+    missing = pa.array([float(text) for text in na if columns.is_number(text)], pa.float64())
     for place, name in enumerate(arrow.column_names if na else ()):
-        column = arrow[name]
-        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        if name not in roles.used and missing and number:
-            marked = pc.is_in(column.cast(pa.float64(), safe=False), pa.array(missing))
-            kept = pc.if_else(marked, pa.scalar(None, column.type), column)
-            arrow = arrow.set_column(place, arrow.schema.field(name), kept)
-        if name not in roles.used and pa.types.is_string(column.type):
-            kept = [None if text is None or text.strip() in na else text for text in column.to_pylist()]
-            arrow = arrow.set_column(place, name, pa.array(kept, pa.string()))
+        column, kind = arrow[name], arrow[name].type
+        if name in roles.used or pa.types.is_boolean(kind):
+            continue
+        if column_kinds.is_numeric(kind):
+            marked = pc.is_in(column.cast(pa.float64(), safe=False), missing)
+        elif column_kinds.is_text(kind) or column_kinds.is_date(kind):
+            marked = pa.array(np.isin(column_kinds.texts_of(arrow, name, path).astype(str), na))
+        else:
+            continue
+        kept = pc.if_else(marked, pa.scalar(None, kind), column)
+        arrow = arrow.set_column(place, arrow.schema.field(name), kept)
     return arrow
 
 
@@ -206,11 +200,8 @@ def _schema_summary(
     used, left_out = list(inputs.used), list(inputs.left_out)
     if image_column is not None:
         form = inputs.image_form
-        used.append(
-            columns.Feature(
-                image_column, "images" if form is None else f"images of {form.height} x {form.width} pixels"
-            )
-        )
+        how = "images" if form is None else f"images of {form.height} x {form.width} pixels"
+        used.append(columns.Feature(image_column, how))
     if roles.repeated_id is not None:
         why = "an id that repeats or has gaps; rows are identified by their number, and id_column would refuse it"
         left_out = [out for out in left_out if out.column != roles.repeated_id]
@@ -304,12 +295,8 @@ def _file_names(source: _Source, column: str) -> list[str]:
 def _guessed_files(source: _Source) -> str | None:
     """A column that, judging by its name and first value, holds image file names."""
     for name in source.arrow.column_names:
-        column = source.arrow[name]
-        if (
-            columns.plain(name) in columns.FILE_NAMES
-            and name not in source.roles.used
-            and pa.types.is_string(column.type)
-        ):
+        column, named = source.arrow[name], columns.plain(name) in columns.FILE_NAMES
+        if named and name not in source.roles.used and pa.types.is_string(column.type):
             first = next((text for text in column.to_pylist() if text), "")
             if Path(first).suffix.lower() in ENDINGS:
                 return name

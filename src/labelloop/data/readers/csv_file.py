@@ -20,6 +20,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from labelloop.data.columns import NULL_NUMBERS, is_number
+from labelloop.data.questions import lost_digits
 from labelloop.errors import DataError, some
 from labelloop.trust import check_growth
 
@@ -27,8 +28,7 @@ PACKED = {".gz": "gzip", ".zst": "zstd"}
 
 BLOCK_SIZE = 8 << 20  # bytes; a row must fit in one
 SEPARATORS = (",", ";", "\t", "|")
-PADDED, DOTTED = re.compile(r"0\d+"), re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
-VERSION = re.compile(r"\d+\.[1-9]0")
+DOTTED = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 LOOKED_AT = 200  # rows to look for a decimal comma in
 HIGH_WORDS = re.compile(rb"[\x80-\xff]{2,}")
@@ -112,9 +112,7 @@ def open_csv(path: Path) -> CsvFile:
         delimiter = max(marks, key=names[0].count, default=usual)
         names = _first_line(path, content, delimiter)
     if all(is_number(name) for name in names):
-        raise DataError(
-            f"{path}: the first line holds only numbers ({some(names)}); put a line with column names above it"
-        )
+        raise DataError(f"{path}: the first line holds only numbers ({some(names)}); put the column names above it")
     fields = (field for row in _first_rows(content, delimiter) for field in row) if delimiter == ";" else ()
     comma = any(DECIMAL_COMMA.fullmatch(field.strip()) for field in fields)
     return CsvFile(path, content, delimiter, names, comma, encoding)
@@ -157,7 +155,7 @@ def read_csv(file: CsvFile, as_text: Iterable[str], na: Iterable[str] = ()) -> p
     """The rows below the first line. Columns `as_text` stay as written: a blank must not turn 3 into 3.0."""
     try:
         return pa_csv.read_csv(
-            io.BytesIO(file.content),
+            _stream(file.content),
             read_options=pa_csv.ReadOptions(block_size=BLOCK_SIZE),
             parse_options=pa_csv.ParseOptions(delimiter=file.delimiter, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
@@ -170,6 +168,13 @@ def read_csv(file: CsvFile, as_text: Iterable[str], na: Iterable[str] = ()) -> p
         raise DataError(f"{file.path}: {_broken_line(file) or error}") from error
 
 
+def _stream(content: bytes) -> pa.BufferReader:
+    """The content in memory of Arrow, whose threads may let go of it as late as when Python ends."""
+    buffer = pa.allocate_buffer(len(content))
+    memoryview(buffer).cast("B")[:] = content
+    return pa.BufferReader(buffer)
+
+
 def padded_columns(file: CsvFile) -> dict[str, str]:
     """Columns of numbers that may be meant in another way, and how they are read, judging by the first rows.
 
@@ -180,13 +185,10 @@ def padded_columns(file: CsvFile) -> dict[str, str]:
     found: dict[str, str] = {}
     for place, name in enumerate(file.names):
         fields = [row[place].strip() for row in rows if row[place].strip() not in NULL_NUMBERS]
-        padded = [field for field in fields if PADDED.fullmatch(field)]
         dotted = [field for field in fields if DOTTED.fullmatch(field)]
         rest = sum(field.isdecimal() for field in fields)
-        if versions := [field for field in fields if VERSION.fullmatch(field) and field[:-1] in fields]:
-            found[name] = f"{versions[0]!r} as {versions[0][:-1]}; if these are versions, name it with category_columns"
-        elif padded and rest == len(fields):
-            found[name] = f"without its leading zeros ({padded[0]!r}); if it is a code, name it with category_columns"
+        if lost := lost_digits(fields):
+            found[name] = lost
         elif dotted and len(dotted) + rest == len(fields) and (rest or file.decimal_comma):
             write = dotted[0].replace(".", "")
             found[name] = f"with a decimal point ({dotted[0]!r}); if that separates thousands, write {write}"
@@ -301,13 +303,13 @@ def read_jsonl(path: Path) -> pa.Table:
     reading = pa_json.ReadOptions(block_size=JSON_BLOCK)
     try:
         content = _json_content(path)
-        table = pa_json.read_json(io.BytesIO(content), read_options=reading)
+        table = pa_json.read_json(_stream(content), read_options=reading)
         order = table.column_names
         dates = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
         if dates:  # text that looks like a date stays text: it may be an id or a label
             schema = pa.schema([(name, pa.string()) for name in dates])
             parsing = pa_json.ParseOptions(explicit_schema=schema)
-            table = pa_json.read_json(io.BytesIO(content), read_options=reading, parse_options=parsing).select(order)
+            table = pa_json.read_json(_stream(content), read_options=reading, parse_options=parsing).select(order)
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: {_broken_json(content) or error}") from error
     if not table.num_rows:
