@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelloop.relabel.calibration import Observations
-from labelloop.types import MISSING, Floats, Labels
+from labelloop.types import DIFFER, MISSING, Floats, Labels
 
 DIGITS = 3  # decimals of a standardised column: rows that agree to so many are copies
 AS_DISTINCT = 0.9  # clean rows are copies only if they are less distinct than this, compared with as many noisy rows
@@ -20,7 +20,6 @@ RIDGE = 0.1
 MOST_COLUMNS = 200  # more are projected at random
 CLEAR, LARGE = 4.0, 0.6  # standard errors above ½, and a share of pairs, from which on a difference is named
 
-DIFFER = "clean rows differ from the others"
 DIFFERENT = (
     DIFFER + ": a classifier tells them apart in {share:.0%} of pairs (50% would be chance), so"
     " they are hardly a random sample, and neither the estimate nor a certificate may hold; verify random rows"

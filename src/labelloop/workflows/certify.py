@@ -13,11 +13,10 @@ from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError, UsageError, some
 from labelloop.relabel.certificate import CERTAINTY, HeldOut, certify_classes, certify_rows
 from labelloop.relabel.relabel import MIN_PAIRS
-from labelloop.relabel.sample import DIFFER
 from labelloop.runs.read import read_run
 from labelloop.runs.result_files import RowArrays
 from labelloop.runs.run_json import RunRecord
-from labelloop.types import MISSING
+from labelloop.types import DIFFER, MISSING
 
 if TYPE_CHECKING:
     from labelloop.workflows.correct import CorrectionResult
