@@ -22,7 +22,7 @@ from labelloop.relabel.gains import ALPHA, UNINFORMED, Counts, Sample, Tested, c
 from labelloop.relabel.guard import KEEP_ALL, RARE, Guard, keep_given, margins
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_posterior import Noise
-from labelloop.relabel.sample import copies, differ
+from labelloop.relabel.sample import differ
 from labelloop.relabel.simulated_labels import RightShare, Simulated, Trial
 from labelloop.relabel.stacking import Combined, ValidationRows
 from labelloop.types import MISSING, Floats, Labels
@@ -62,7 +62,7 @@ class Evidence:
             classes: Clean rows of every class [C].
         """
         labels, unchecked = validation.labels, unchecked_without(validation, len(classes))
-        weight = np.where(copies(validation.observed, validation.rows), 0.0, 1.0)  # [M]
+        weight = validation.counted.astype(np.float64)  # [M]
         parts: list[tuple[NDArray, ...]] = []
         for trial in trials:
             moved = Guard(classes).moves(trial.posterior, trial.given) & (trial.given != MISSING)
@@ -290,8 +290,8 @@ NOT_SURE = (
 def guard_line(found: dict[str, Any]) -> str:
     """The guard's decision in one line."""
     how = "clean rows with simulated given labels" if found["labels_simulated"] else "clean rows with a given label"
-    changes = "change" if found["held_back"] == 1 else "changes"
-    held = f"; {found['held_back']} {changes} held back for lack of evidence" if found["held_back"] else ""
+    changes = f"{found['held_back']} change{'' if found['held_back'] == 1 else 's'}"
+    held = f"; {changes} held back for lack of evidence" if found["held_back"] else ""
     if not found["changed"]:
         return f"all {found['rows']} given labels kept: {found['clean_rows']} {how} do not show that changes help{held}"
     if not found["clean_rows"]:

@@ -47,6 +47,16 @@ def copies(observed: Observations, rows: Labels) -> NDArray[np.bool_]:
     return again if 1 - again.mean() < AS_DISTINCT * usual else np.zeros(len(rows), bool)
 
 
+def paired_once(observed: Observations) -> Labels:
+    """Given labels [n] without those of clean rows that are copies.
+
+    Learners of the given labels would learn them from a row and repeat them about its copy, but not about noisy rows.
+    """
+    given, rows = observed.given.copy(), np.flatnonzero(observed.clean != MISSING)
+    given[rows[copies(observed, rows)]] = MISSING
+    return given
+
+
 def first_alike(observed: Observations, rows: Labels) -> Labels:
     """For each of some rows, the first of them that has the same inputs, else scores, and clean label [M]."""
     values = _values(observed, rows)

@@ -239,10 +239,7 @@ def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -
     return {
         "of": "corrected labels" if (stored.given[rows] != MISSING).all() else "labels of rows without a given one",
         "measured": measured,
-        "beyond": [
-            _spread(right[:, 0], clean_rows=now),
-            _spread(right[:, 1], clean_rows=now + more),
-        ],
+        "beyond": [_spread(right[:, 0], clean_rows=now), _spread(right[:, 1], clean_rows=now + more)],
         "gain": _spread(gain, more=more),
     }
 
