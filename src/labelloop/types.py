@@ -18,6 +18,7 @@ Floats = NDArray[np.float32]
 MISSING = -1
 FLOOR = 1e-5  # of a probability, before its logarithm
 NARROW = 128  # arrays with fewer columns may be tables; embeddings have more
+DIFFER = "clean rows differ from the others"  # so begins the note that says so
 
 
 @runtime_checkable

@@ -98,6 +98,18 @@ def test_classes_by_themselves():
     assert [one.rows.any() for one in certify_classes(unpaired, 4, 0.1, forecast=False)] == [True, True, True, False]
 
 
+def test_only_some_of_the_rows_that_are_drawn_next_are_of_a_class():
+    """40 of 140 and 240 clean rows without an error: the second number shows at most 2%, the first does not.
+
+    If 2% of 1,400 rows and one more are wrong, 29, 140 of 1,540 rows miss them with probability 6%.
+    """
+    one = HeldOut(np.zeros(1500, int), np.ones(1500), np.zeros(40, int), np.ones(40), np.zeros(40, bool))
+    both = HeldOut(np.arange(3000) // 1500, np.ones(3000), np.arange(80) // 40, np.ones(80), np.zeros(80, bool))
+    assert certify_rows(one, 0.02).forecast[0] == {"more": 200, "rows": 1300}
+    for found in certify_classes(both, 2, 0.02):
+        assert found.forecast[0] == {"more": 500, "rows": 1250}, "of 200 rows, 100 are of the class"
+
+
 def test_why_nothing_is_certified_and_what_would_help():
     rng = np.random.default_rng(3)
     here, _ = held_out(rng, 1000, 40, lambda place: np.full(len(place), 0.002))
@@ -110,6 +122,8 @@ def test_why_nothing_is_certified_and_what_would_help():
     assert found.forecast
     assert all(step["more"] in MORE and step["rows"] > 0 for step in found.forecast)
     assert [step["rows"] for step in found.forecast] == sorted(step["rows"] for step in found.forecast)
+    assert max(step["more"] for step in found.forecast) < 1000, "there are no more rows to verify"
+    assert all(step["more"] + step["rows"] <= 1000 for step in found.forecast), "a clean row is not certified"
     nothing = certify_rows(HeldOut(*(np.zeros(0, int), np.zeros(0)) * 2, np.zeros(0, bool)), 0.02)
     assert nothing.reason == "there are no labels that could be certified"
     for bad in (0.0, 1.0, np.nan):
@@ -163,7 +177,7 @@ def test_the_work_does_not_grow_with_the_rows_but_for_a_sort(monkeypatch):
     monkeypatch.setattr(module, "at_most", lambda k, n, *more: calls.extend(n) or np.ones(len(n)))
     rng = np.random.default_rng(6)
     counts = []
-    for rows in (1000, 1_000_000):
+    for rows in (20_000, 1_000_000):
         here, _ = held_out(rng, rows, 300, lambda place: np.full(len(place), 0.01))
         calls.clear()
         certify_rows(here, 0.05)

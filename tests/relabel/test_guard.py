@@ -15,6 +15,7 @@ from labelloop.relabel.evidence import Bound, Evidence, as_sure, few_wrong, guar
 from labelloop.relabel.gains import BROKEN_BEFORE, Counts, Sample, cross_fit, gain_test, sign_test, uninformed
 from labelloop.relabel.guard import KEEP_ALL, MOST_RANK, Guard, Z, _is_variant, keep_given, margins
 from labelloop.relabel.simulated_labels import Trial
+from labelloop.types import DIFFER
 
 pytestmark = pytest.mark.slow
 
@@ -280,6 +281,21 @@ def test_heavy_noise_is_corrected_without_pairs():
     assert (found.guard["sure"] is None) == (found.guard["how"] == "assumed")
 
 
+def test_clean_rows_that_can_be_told_from_the_others_bound_nothing():
+    """1% of the labels are wrong. The 30 clean rows are those given as class 1 that predictions take for class 0."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        true = rng.integers(2, size=1000)
+        given = np.where(rng.random(1000) < 0.01, 1 - true, true)
+        p = 1 / (1 + np.exp(-2 * rng.normal(size=1000) - 3.0 * true + 1.5))
+        rows = np.argsort(np.where(given == 1, p, 1.0))[:30]
+        shown, clean = given.copy(), np.full(1000, -1)
+        shown[rows], clean[rows] = -1, true[rows]
+        found = correct_labels(shown, clean, 2, pred_probs=np.stack([1 - p, p], axis=1).astype(np.float32))
+        assert found.notes[0].startswith(DIFFER)
+        assert (found.targets.argmax(axis=1) == given)[clean < 0].all(), "else most labels become class 1"
+
+
 def test_a_class_that_nobody_checked_loses_no_labels_on_balance():
     """A rare class without a clean row, which predictions hardly know, keeps as many labels as it was given."""
     rng = np.random.default_rng(2)
@@ -414,7 +430,8 @@ def test_the_line():
         " 98.7%"
     )
     bounded = guard_line({**found, "sure": 0.987, "labels_simulated": True, "how": "bounded"})
-    assert bounded.endswith("98.7%, whatever the noise")
+    assert bounded.endswith("98.7%, whatever the noise, if the clean rows are a random sample")
+    assert guard_line({**found, "sure": 1.0, "labels_simulated": False}).endswith("they break is more than 99.9%")
     assumed = guard_line({**found, "sure": None, "labels_simulated": True, "how": "assumed"})
     assert assumed.endswith(
         "90.0% are right after correction and 70.0% as given; whether changes fix more than they break depends on the"

@@ -7,7 +7,7 @@ import pytest
 
 import labelloop
 from labelloop.relabel.calibration import Observations
-from labelloop.relabel.sample import copies, differ, first_alike, largest_if_absent, largest_share
+from labelloop.relabel.sample import copies, differ, first_alike, largest_if_absent, largest_share, paired_once
 
 
 def observed(values, clean, given=None, seed=0):
@@ -58,6 +58,35 @@ def test_a_chosen_sample_is_said_to_differ():
     assert found is not None
     assert "clean rows differ from the others" in found
     assert differ(observed(values, clean), np.flatnonzero(clean >= 0)[:10]) is None, "too few to tell"
+
+
+def test_a_copy_is_no_pair():
+    values = np.random.default_rng(0).normal(size=(20, 2))
+    clean = np.where(np.arange(20) < 4, 0, -1)
+    values[3] = values[1]
+    here = observed(values, clean, given=np.arange(20) % 2)
+    assert paired_once(here).tolist() == [0, 1, 0, -1, *[0, 1] * 8]
+    assert here.given[3] == 1, "what is observed stays as it is"
+
+
+@pytest.mark.slow
+@pytest.mark.real_relabelling
+def test_pairs_that_are_copied_correct_labels_and_break_none():
+    """Three rings, 30% wrong: trees that learn the copies of a pair repeat its wrong label, but not those of others."""
+    for seed in (1, 3):
+        rng = np.random.default_rng(seed)
+        true = rng.integers(3, size=900)
+        angle = 6.28 * rng.random(900)
+        x = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (1 + true[:, None]) + 0.25 * rng.normal(size=(900, 2))
+        given = np.where(rng.random(900) < 0.3, (true + rng.integers(1, 3, 900)) % 3, true)
+        rows = np.concatenate([np.repeat(np.arange(30), 4), np.arange(30, 900)])
+        clean = np.where(np.arange(900) < 30, true, -1)[rows]
+        found = labelloop.correct(given[rows], clean, embeddings=x[rows])
+        noisy = clean < 0
+        right, before = (
+            np.mean(labels[noisy] == true[rows][noisy]) for labels in (found.corrected_labels, given[rows])
+        )
+        assert right > before + 0.15, "else none is changed, or most changes are wrong"
 
 
 @pytest.mark.slow

@@ -29,6 +29,6 @@ def test_without_numbers_the_reason_is_given(tmp_path):
 
 def test_the_learning_curve_is_drawn(tmp_path):
     points = [{"clean_rows": n, "value": v, "low": v - 0.1, "high": v + 0.05} for n, v in ((10, 0.7), (40, 0.8))]
-    written = draw_learning_curve({"measured": points, "beyond": points}, tmp_path / "verify.curve")
+    written = draw_learning_curve({"of": "labels", "measured": points, "beyond": points}, tmp_path / "verify.curve")
     assert [path.name for path in written] == ["verify.curve.png", "verify.curve.svg"]
     assert written[1].read_text().count("<path") > 10

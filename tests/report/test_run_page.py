@@ -19,6 +19,7 @@ from labelloop.report.html import write_report
 from labelloop.report.run_page import run_page
 from labelloop.runs.result_files import Preview, RowArrays, write_preview, write_row_arrays
 from labelloop.runs.survey import survey
+from labelloop.types import DIFFER
 
 
 def page_of(folder: Path) -> Page:
@@ -54,9 +55,10 @@ def test_the_estimate_is_that_of_the_run(tmp_path):
             {"class": 0, "why": "a tenth of its good labels may be broken", "verify": 30},
             {"class": 99, "why": "", "verify": 5},
         ],
-        "notes": [],
+        "notes": [f"{DIFFER}: verify random rows"],
     }
     page = page_of(made_run(tmp_path / "run", estimate=estimate))
+    assert "Be careful about Clean rows differ from the others: verify random rows. cat: " in page.text
     assert "Wrong as given 25.0% Between 10.0% and 40.0%, if the noise is as the run assumes." in page.text
     assert "Right now 60 to 90% Anything in between is possible" in page.text  # no value between bounds is better
     assert "cat: a tenth of its good labels may be broken. Verify about 30 of its rows." in page.text
@@ -97,7 +99,7 @@ def test_no_probability_stands_where_the_noise_is_assumed(tmp_path, how):
     text = page_of(made_run(tmp_path / "run", guard=guard)).text
     assert ("no clean row has shown that they fix more labels than they break" in text) == (how == "assumed")
     assert ("97.0% certainty" in text) == (how != "assumed")
-    assert ("97.0% certainty, whatever the noise." in text) == (how == "bounded")
+    assert ("97.0% certainty, whatever the noise, if the clean rows are a random sample." in text) == (how == "bounded")
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,8 @@ def test_a_plan_says_that_changes_are_not_proved(tmp_path, paired):
     assert (guard["how"], guard["changed"] > 0) == ("measured" if paired else "assumed", True)
     text, _ = plan_run(tmp_path / "run", count=30)
     assert ("no clean row has shown that they fix more labels" in text) == (not paired)
+    whose = "corrected labels" if paired else "labels of rows without a given one"
+    assert f"\n{whose} that are right, by the number of clean rows" in text
 
 
 def test_rows_that_were_clean_before_go_on_judging_and_by_the_same_correction(tmp_path):

@@ -45,6 +45,7 @@ class HeldOut:
         paired: Whether clean rows are like noisy ones. If not, labels are predictions from the inputs alone, and every
             wrong one among all rows may be one of the noisy rows in a set.
         weight: 1 / the probability that a row was chosen to be verified, in any unit [M]; None for a random sample.
+        share: Of all noisy rows: these, and with them as many of the clean rows that are drawn next.
     """
 
     labels: Labels
@@ -54,6 +55,7 @@ class HeldOut:
     wrong: NDArray[np.bool_]
     paired: bool = True
     weight: NDArray[np.float64] | None = None
+    share: float = 1.0
 
     @classmethod
     def of(
@@ -90,7 +92,7 @@ class HeldOut:
             weight = None if self.weight is None else self.weight[clean]
             return HeldOut(
                 self.labels[noisy], self.score[noisy], self.clean_labels[clean], self.clean_score[clean],
-                self.wrong[clean], True, weight,
+                self.wrong[clean], True, weight, float(noisy.mean()),
             )  # fmt: skip
         # Without pairs a share of all rows is tested, so other rows stay, and are never in a set.
         clean_score = np.where(clean, self.clean_score, -np.inf)
@@ -265,17 +267,19 @@ class _Sets:
         return int(passed[0]) if len(passed) else len(self.threshold)
 
     def forecast(self, level: float, now: int) -> Iterator[dict[str, int]]:
-        """How many rows further clean rows would probably certify, where that is more than before."""
-        total = len(self.held_out.wrong)
+        """How many other noisy rows further clean rows would probably certify, where that is more than before."""
+        total, share = len(self.held_out.wrong), self.held_out.share
         if not total or not len(self.threshold):
             return
         rate = (self.wrong + PRIOR_ROWS * self.doubt) / (self.clean + PRIOR_ROWS)
-        for more in MORE:
-            clean = np.floor(self.clean * (1 + more / total)).astype(np.int64)
+        for more in (more for more in MORE if more * share < len(self.held_out.score)):
+            left, drawn = 1 - more * share / len(self.held_out.score), total + more * share
+            later = replace(self, noisy=np.floor(self.noisy * left).astype(np.int64))
+            clean = np.floor(self.clean * drawn / total).astype(np.int64)
             wrong = np.ceil(rate * clean + LUCK * np.sqrt(rate * (1 - rate) * clean)).astype(np.int64)
-            passed = np.flatnonzero((wrong < clean) & (self._p(wrong, clean, total + more) <= level))
-            if len(passed) and self.noisy[passed[-1]] > now:
-                now = int(self.noisy[passed[-1]])
+            passed = np.flatnonzero((wrong < clean) & (later._p(wrong, clean, round(drawn)) <= level))
+            if len(passed) and later.noisy[passed[-1]] > now:
+                now = int(later.noisy[passed[-1]])
                 yield {"more": more, "rows": now}
 
     def reason(self, level: float) -> str:

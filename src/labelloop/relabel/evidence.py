@@ -22,7 +22,7 @@ from labelloop.relabel.gains import ALPHA, UNINFORMED, Counts, Sample, Tested, c
 from labelloop.relabel.guard import KEEP_ALL, RARE, Guard, is_kept, keep_given, margins
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_posterior import Noise
-from labelloop.relabel.sample import copies, largest_if_absent
+from labelloop.relabel.sample import differ, largest_if_absent
 from labelloop.relabel.simulated_labels import RightShare, Simulated, Trial
 from labelloop.relabel.stacking import Combined, ValidationRows
 from labelloop.types import MISSING, Floats, Labels
@@ -63,7 +63,7 @@ class Evidence:
             kept: As `kept_without` makes it [M, C].
         """
         labels = validation.labels
-        weight = np.where(copies(validation.observed, validation.rows), 0.0, 1.0)  # [M]
+        weight = validation.counted.astype(np.float64)  # [M]
         parts: list[tuple[NDArray, ...]] = []
         for trial in trials:
             moved = Guard(classes).moves(trial.posterior, trial.given) & (trial.given != MISSING)
@@ -300,16 +300,17 @@ NOT_SURE = (
 def guard_line(found: dict[str, Any]) -> str:
     """The guard's decision in one line."""
     how = "clean rows with simulated given labels" if found["labels_simulated"] else "clean rows with a given label"
-    changes = "change" if found["held_back"] == 1 else "changes"
-    held = f"; {found['held_back']} {changes} held back for lack of evidence" if found["held_back"] else ""
+    changes = f"{found['held_back']} change{'' if found['held_back'] == 1 else 's'}"
+    held = f"; {changes} held back for lack of evidence" if found["held_back"] else ""
     if not found["changed"]:
         return f"all {found['rows']} given labels kept: {found['clean_rows']} {how} do not show that changes help{held}"
     if not found["clean_rows"]:
         return f"{found['changed']} of {found['rows']} given labels changed{held}; no clean row shows the effect"
     certain = NOT_SURE
     if found["sure"] is not None:
-        certain = f"the probability that changes fix more than they break is {100 * found['sure']:.1f}%"
-        certain += ", whatever the noise" if found.get("how") == "bounded" else ""
+        sure = f"{100 * found['sure']:.1f}%" if found["sure"] <= 0.999 else "more than 99.9%"
+        if_so = ", whatever the noise, if the clean rows are a random sample" if found.get("how") == "bounded" else ""
+        certain = f"the probability that changes fix more than they break is {sure}{if_so}"
     return (
         f"{found['changed']} of {found['rows']} given labels changed{held}; on {found['clean_rows']} {how},"
         f" {100 * found['corrected_right']:.1f}% are right after correction and {100 * found['given_right']:.1f}% as"
@@ -382,7 +383,7 @@ def look_at_changes(
 def _tests(
     evidence: Evidence, real: Evidence, validation: ValidationRows, alone: Combined, sample: Sample | None
 ) -> tuple[Tested, Tested]:
-    """The test of changes; and the bound, where given labels are simulated and that did not pass.
+    """The test of changes; and the bound, where given labels are simulated, that did not pass and rows are alike.
 
     Args:
         evidence: The validation rows, and what changes would do to them.
@@ -391,14 +392,13 @@ def _tests(
         alone: P(y | x).
         sample: What the test of expected gains needs; None where given labels are real.
     """
-    counts, fold, count = evidence.counts, evidence.fold, len(evidence.labels)
+    counts, fold, count, counted = evidence.counts, evidence.fold, len(evidence.labels), evidence.weight > 0
     if sample is None:
         passed = cross_fit(
             fold, lambda rows: counts.among(rows).best_margin(), lambda margins: sign_test(*counts.above(margins))
         )
     else:
         models = 1 + max(trial.model for trial in evidence.trials)
-        counted = evidence.weight > 0
         vague = float(uninformed(alone.oof[counted], evidence.labels[counted]) > UNINFORMED)
         passed = cross_fit(
             fold,
@@ -406,9 +406,8 @@ def _tests(
             lambda margins: max(vague, counts.p_of_gains(margins, models, sample), real.counts.contradict(margins)),
         )
     by_row = np.full(count, KEEP_ALL)
-    if sample is None or passed.all < KEEP_ALL:
+    if sample is None or passed.all < KEEP_ALL or differ(validation.observed, validation.rows):
         return passed, Tested(1.0, KEEP_ALL, by_row)
-    counted = evidence.weight > 0
     bound = Bound.of(validation, alone.final, alone.oof, counted)
     bounded = cross_fit(fold[counted], bound.best_threshold, bound.p_value)
     for k in np.unique(fold[counted]):  # a copy is in the fold of its first row

@@ -15,7 +15,6 @@ from scipy.special import betainc, ndtr, stdtr
 
 from labelloop.relabel.guard import KEEP_ALL
 from labelloop.relabel.learners.logistic import Array
-from labelloop.relabel.sample import copies
 from labelloop.relabel.stacking import ValidationRows
 from labelloop.types import MISSING, Floats, Labels
 
@@ -171,7 +170,7 @@ class Sample:
     @classmethod
     def of(cls, validation: ValidationRows, error: float) -> Sample:
         """The validation rows beside the noisy rows."""
-        observed, counted = validation.observed, ~copies(validation.observed, validation.rows)
+        observed, counted = validation.observed, validation.counted
         noisy = int(((observed.given != MISSING) & (observed.clean == MISSING)).sum())
         return cls(counted, float(counted.sum()) / max(noisy, 1), error)
 

@@ -31,7 +31,7 @@ from labelloop.relabel.guard import KEEP_ALL, keep_given
 from labelloop.relabel.learners import column_scores
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_posterior import Noise, estimate_noise
-from labelloop.relabel.sample import MIN_PAIRS, copies, differ, largest_if_absent
+from labelloop.relabel.sample import MIN_PAIRS, differ, largest_if_absent, paired_once
 from labelloop.relabel.self_training import self_train
 from labelloop.relabel.stacking import (
     EVERYBODY,
@@ -168,6 +168,7 @@ def relabel(
         seed=seed,
         first_scores=first_scores,
     )
+    observed = replace(observed, given=paired_once(observed))
     validation = ValidationRows.all_clean(observed, stream(seed, "clean-folds"))
     validation.learnt.update(clean_fits or {})
     learnt = best_of_each(validation, families_without_given(observed), use_given=False)
@@ -241,7 +242,7 @@ def guarded(rounds: Sequence[Relabelled], weights: Weights = NEWEST) -> Correcte
 
 def _about_sample(validation: ValidationRows) -> tuple[str, ...]:
     """What is wrong with the clean rows as a sample, as sentences."""
-    again = int(copies(validation.observed, validation.rows).sum())
+    again = int((~validation.counted).sum())
     alike = f"{again} clean rows are copies of others and are not counted" if again else None
     return tuple(note for note in (differ(validation.observed, validation.rows), alike) if note)
 
@@ -262,8 +263,8 @@ def _judged(targets: Floats, posterior: Combined, changes: Changes, last: Relabe
         return columns(labels, posterior.final[rows], last.q.final[rows], np.ones(len(labels)))
 
     found, validation = by_chunks(of_rows, (len(targets), 5)), last.noise.validation
-    counts = ~copies(validation.observed, validation.rows)
-    found[validation.rows] = columns(changes.cross_fitted.argmax(axis=1), posterior.oof, last.q.oof, counts)
+    of_clean = changes.cross_fitted.argmax(axis=1)
+    found[validation.rows] = columns(of_clean, posterior.oof, last.q.oof, validation.counted)
     return found
 
 
@@ -392,6 +393,7 @@ def correct_labels(
         p = pred_probs
         sources.append(by_chunks(lambda rows: np.log(np.maximum(p[rows], FLOOR)), p.shape, p.dtype))
     if embeddings is not None:
+        given = paired_once(Observations(embeddings, given, clean, clean, num_classes, seed=seed))
         sources += column_scores(embeddings, given, num_classes, table, seed)
     scores = side_by_side(sources, np.float32)  # as a run stores them
     inputs = None if embeddings is None else Inputs(embeddings, table)

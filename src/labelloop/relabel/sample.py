@@ -12,7 +12,7 @@ from scipy.special import bdtr, betaincinv
 
 from labelloop.relabel.calibration import Observations
 from labelloop.relabel.learners.logistic import Array
-from labelloop.types import MISSING, Floats, Labels
+from labelloop.types import DIFFER, MISSING, Floats, Labels
 
 DIGITS = 3  # decimals of a standardised column: rows that agree to so many are copies
 AS_DISTINCT = 0.9  # clean rows are copies only if they are less distinct than this, compared with as many noisy rows
@@ -24,7 +24,6 @@ MIN_PAIRS = 20  # clean rows with a given label, to validate the rows that have 
 UNSEEN = 0.1  # the probability that a class is larger than clean rows suggest
 CLEAR, LARGE = 4.0, 0.6  # standard errors above ½, and a share of pairs, from which on a difference is named
 
-DIFFER = "clean rows differ from the others"
 DIFFERENT = (
     DIFFER + ": a classifier tells them apart in {share:.0%} of pairs (50% would be chance), so"
     " they are hardly a random sample, and estimates and certificates may not hold; verify random rows"
@@ -50,6 +49,16 @@ def copies(observed: Observations, rows: Labels) -> NDArray[np.bool_]:
     alike = first_alike(observed, others) != np.arange(len(others))
     usual = 1 - float(alike.mean()) if len(others) else 1.0
     return again if 1 - again.mean() < AS_DISTINCT * usual else np.zeros(len(rows), bool)
+
+
+def paired_once(observed: Observations) -> Labels:
+    """Given labels [n] without those of clean rows that are copies.
+
+    Learners of the given labels would learn them from a row and repeat them about its copy, but not about noisy rows.
+    """
+    given, rows = observed.given.copy(), np.flatnonzero(observed.clean != MISSING)
+    given[rows[copies(observed, rows)]] = MISSING
+    return given
 
 
 def first_alike(observed: Observations, rows: Labels) -> Labels:

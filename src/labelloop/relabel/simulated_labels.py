@@ -27,7 +27,6 @@ from labelloop.relabel.guard import Guard, is_kept
 from labelloop.relabel.learners.logistic import Array
 from labelloop.relabel.noise_model import estimate_rate, estimate_transition
 from labelloop.relabel.noise_posterior import Noise
-from labelloop.relabel.sample import copies
 from labelloop.relabel.stacking import Combined, ValidationRows
 from labelloop.types import FLOOR, MISSING, Floats, Labels
 
@@ -124,11 +123,10 @@ class RightShare:
         """
         observed, classes = validation.observed, len(transition)
         noisy = observed.sample[observed.clean[observed.sample] == MISSING]
-        counted = ~copies(observed, validation.rows)
-        if len(noisy) < 2 or counted.sum() < 2 or classes < 2:
+        if len(noisy) < 2 or validation.counted.sum() < 2 or classes < 2:
             return cls(1.0, 0.0)
         q, given = alone.final[noisy].astype(np.float64), observed.given[noisy]
-        clean = alone.oof[counted].astype(np.float64), validation.labels[counted]
+        clean = alone.oof[validation.counted].astype(np.float64), validation.labels[validation.counted]
         none, halves = np.zeros((classes, classes)), np.arange(len(noisy)) % 2
         by_entry, by_rate, enough = [], [], len(noisy) >= ROWS_PER_ENTRY * classes**2
         for half in (0, 1):
@@ -139,8 +137,7 @@ class RightShare:
             if rest.sum() >= classes**2:
                 matrix = estimate_transition(q[rest], given[rest], pairs=none, start=transition, steps=STEPS)
                 by_entry.append(Intensity(matrix, q[~rest], given[~rest], *clean))
-        found = [cls.of_parts(parts) for parts in (by_entry, by_rate) if parts]
-        return max(found, key=lambda share: share.value)
+        return max((cls.of_parts(parts) for parts in (by_entry, by_rate) if parts), key=lambda share: share.value)
 
     @classmethod
     def of_parts(cls, parts: list[Intensity]) -> RightShare:

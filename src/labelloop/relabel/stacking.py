@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,9 +188,8 @@ class ValidationRows:
         """All clean rows are validation rows."""
         rows = np.flatnonzero(observed.clean != MISSING)
         fold = deal(observed.clean[rows] + observed.num_classes * (observed.given[rows] != MISSING), rng)
-        if copies(observed, rows).any():  # a row must not be learnt from its copy
-            fold = fold[first_alike(observed, rows)]
-        return cls(observed, rows, fold, rows, fold)
+        first = first_alike(observed, rows) if copies(observed, rows).any() else np.arange(len(rows))
+        return cls(observed, rows, fold[first], rows, fold[first])  # a row must not be learnt from its copy
 
     def among(self, mask: NDArray[np.bool_]) -> ValidationRows:
         """Only some of them validate; candidates still learn from all."""
@@ -204,6 +203,11 @@ class ValidationRows:
         if key not in self.learnt:
             self.learnt[key] = candidate(self.observed, self.clean_rows[self.clean_fold != without])
         return self.learnt[key]
+
+    @cached_property
+    def counted(self) -> NDArray[np.bool_]:
+        """Those that count: all but copies [M]."""
+        return ~copies(self.observed, self.rows)
 
     @property
     def labels(self) -> Labels:

@@ -14,7 +14,7 @@ from labelloop.report.facts import Facts, RowFacts, is_bounded, is_share, percen
 from labelloop.report.page import bullets, table
 from labelloop.runs.run_json import export_name
 from labelloop.runs.survey import Survey
-from labelloop.types import MISSING
+from labelloop.types import DIFFER, MISSING
 
 WIDE, GOOD = 0.06, 0.98  # a wider interval is worth narrowing; labels that are better need no review first
 VAGUE = 0.4  # an interval that is wider is shown instead of a number
@@ -189,9 +189,10 @@ def _why_random(found: Facts) -> str:
 
 
 def careful(run: Survey, found: Facts, rows: RowFacts | None) -> list[str]:
-    """What to be careful about: classes at risk, unproved changes, few clean rows, a column like a leak."""
+    """What to be careful about: unlike clean rows, classes at risk, unproved changes, few clean rows, leaks."""
     risks = at_risk(run)
-    lines = [f"{name}: {text}" for name, text in list(risks.items())[:MOST_NAMED]]
+    lines = [sentence(note) for note in found.notes if note.startswith(DIFFER)]
+    lines += [f"{name}: {text}" for name, text in list(risks.items())[:MOST_NAMED]]
     if len(risks) > MOST_NAMED:
         lines.append(f"{len(risks) - MOST_NAMED} more classes are at risk: they are marked in the table of classes.")
     lines += [text] if (text := unproved(_guard(run))) else []
@@ -308,7 +309,7 @@ def method_lines(run: Survey, found: Facts) -> Sequence[str]:
     estimate = record.get("estimate") or {}
     guard = _guard(run)
     if found.changed and isinstance(guard.get("sure"), float) and not unproved(guard):
-        if_so = ", whatever the noise" if guard.get("how") == "bounded" else ""
+        if_so = ", whatever the noise, if the clean rows are a random sample" if guard.get("how") == "bounded" else ""
         sure = percent(min(guard["sure"], 0.999))
         more = " more than" if guard["sure"] > 0.999 else ""
         lines.append(f"The changes fix more labels than they break, with{more} {sure} certainty{if_so}.")

@@ -106,7 +106,7 @@ def draw_learning_curve(curve: dict[str, Any], path: Path) -> list[Path]:
     figure, (axes,) = new_figure(1, 1)
     for points, label, style in ((curve["measured"], "measured", "o-"), (curve["beyond"], "power law", "s--")):
         _with_intervals(axes, points, "clean_rows", fmt=style, label=label)
-    axes.set(xlabel="clean rows", ylabel="corrected labels that are right", xscale="log")
+    axes.set(xlabel="clean rows", ylabel=f"{curve['of']} that are right", xscale="log")
     axes.legend(fontsize=8)
     return save(figure, path)
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from labelloop.data.readers.arrow_file import own_columns
 from labelloop.errors import DataError, UsageError, some
 from labelloop.relabel.certificate import CERTAINTY, HeldOut, certify_classes, certify_rows
-from labelloop.relabel.sample import DIFFER, MIN_PAIRS
+from labelloop.relabel.sample import MIN_PAIRS
 from labelloop.runs.read import read_run
 from labelloop.runs.result_files import RowArrays
 from labelloop.runs.run_json import RunRecord
-from labelloop.types import MISSING
+from labelloop.types import DIFFER, MISSING
 
 if TYPE_CHECKING:
     from labelloop.workflows.correct import CorrectionResult

@@ -223,7 +223,7 @@ def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -
         progress: Whether to draw a progress bar; None draws one only in a terminal.
 
     Returns:
-        "measured": the share of right labels for every number of clean rows, with its interval. "beyond": the same for
+        "of": whose labels. "measured": the share of right ones for every number of clean rows. "beyond": the same for
         today's clean rows and for `more` on top, from a power law fitted to the errors. "gain": what `more` would add.
         The intervals of "beyond" and "gain" are bootstrapped; that the power law holds is an assumption.
     """
@@ -237,6 +237,7 @@ def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -
     right = 1 - ends
     gain = right[:, 1] - right[:, 0]
     return {
+        "of": "corrected labels" if (stored.given[rows] != MISSING).all() else "labels of rows without a given one",
         "measured": measured,
         "beyond": [_spread(right[:, 0], clean_rows=now), _spread(right[:, 1], clean_rows=now + more)],
         "gain": _spread(gain, more=more),
@@ -292,7 +293,7 @@ def _spread(values: NDArray, **about: int) -> dict[str, Any]:
 
 def curve_lines(curve: dict[str, Any]) -> list[str]:
     """The learning curve as a small table."""
-    lines = ["corrected labels that are right, by the number of clean rows (95% intervals):"]
+    lines = [f"{curve['of']} that are right, by the number of clean rows (95% intervals):"]
     lines += [f"  {point['clean_rows']:>7}  {with_interval(point)}" for point in curve["measured"]]
     now, then = curve["beyond"]
     lines.append(f"  {now['clean_rows']:>7}  {with_interval(now)}  today, if the errors follow a power law")
