@@ -126,7 +126,7 @@ Classes have rules of their own:
   its label is about as frequent among them as among the noisy rows. It then keeps its likeliest labels, as many as it may have rows.
 - A rare class has no net loss of labels unless its own clean rows show that fewer than a fifth of its
   good labels are broken; a class that is not rare but has few clean rows may borrow this evidence from the other classes.
-- A class held in this way may shrink only to the size that the clean rows allow at 90%, giving up its least likely labels first, or if the given
+- A class held in this way may shrink only to the size that the clean rows allow at 90% (at 95% without a clean row), giving up its least likely labels first, or if the given
   labels alone show that it is another spelling of some class.
 - If changes broke more labels of a class than they fixed, by more than one in twenty of its clean rows, that class gets a larger margin, with which
   they would not have.

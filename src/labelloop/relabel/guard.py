@@ -23,9 +23,9 @@ The rules, all based on counts of clean rows; with enough clean rows none of the
    that is not shown to lose less than a fifth of its good labels loses none on balance: as many are given back as it
    takes, the likeliest first. A rare class must show it by itself; one that only has few clean rows borrows from all
    classes. Two things may show that there are fewer such rows than labels, and then as many labels as there may be
-   rows are kept: clean rows, by an upper bound of the share of rows of this class, at 90%; or, if none is of the class,
-   the given labels alone, where learners of the given labels cannot tell rows with this label from those with the next
-   likeliest one: a spelling variant.
+   rows are kept: clean rows, by an upper bound of the share of rows of this class, at 90%, or at 95% if none is of it;
+   or, if none is, the given labels alone, where learners of the given labels cannot tell rows with this label from
+   those with the next likeliest one: a spelling variant.
 6. *Does a class lose?* If changes broke more labels of a class than they fixed, by more than one in twenty of its clean
    rows, its labels are changed only with a larger margin, with which they would not have.
 

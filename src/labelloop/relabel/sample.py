@@ -21,7 +21,7 @@ FEWEST = 20  # clean rows that are compared
 RIDGE = 0.1
 MOST_COLUMNS = 200  # more are projected at random
 MIN_PAIRS = 20  # clean rows with a given label, to validate the rows that have one
-UNSEEN = 0.1  # the probability that a class is larger than clean rows suggest
+UNSEEN, UNCHECKED = 0.1, 0.05  # the probability that a class is larger than clean rows suggest, and one without any
 CLEAR, LARGE = 4.0, 0.6  # standard errors above ½, and a share of pairs, from which on a difference is named
 
 DIFFERENT = (
@@ -126,8 +126,12 @@ def _values(observed: Observations, rows: Labels) -> NDArray[np.float64]:
 
 
 def largest_share(mine: int, total: int) -> float:
-    """The upper bound of the share of rows of a class, at 90%, if `mine` of `total` clean rows are of it."""
-    return float(betaincinv(mine + 1.0, total - mine, 1 - UNSEEN)) if mine < total else 1.0
+    """The upper bound of the share of rows of a class, if `mine` of `total` clean rows are of it; at 95% if none is.
+
+    With 90%, more classes that are missed by chance would lose good labels.
+    """
+    level = 1 - UNSEEN if mine else 1 - UNCHECKED
+    return float(betaincinv(mine + 1.0, total - mine, level)) if mine < total else 1.0
 
 
 def largest_if_absent(observed: Observations, rows: Labels) -> Array:
