@@ -70,3 +70,13 @@ def test_what_is_read_is_never_written_over(labelloop, tmp_path):
     ended = labelloop("correct", data, "--clean-file", verified, "--output", verified, "--overwrite")
     assert "is what is read here" in ended.err
     assert (data.read_bytes(), verified.read_text()) == (before, "id,clean_label\n1,ant\n")
+
+
+def test_an_empty_path_is_not_the_current_folder(labelloop, tmp_path, monkeypatch):
+    write(tmp_path / "rows.npz", paired=True)
+    monkeypatch.chdir(tmp_path)
+    for command in ("fit", "correct"):
+        ended = labelloop(command, "rows.npz", "--output-dir", "")
+        assert ended.code == 2
+        assert "--output-dir: the path is empty" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]

@@ -22,12 +22,19 @@ def flag(
     **more: Any,
 ) -> None:
     """Adds a flag with a value; or an argument that every call has, if its name has no dashes."""
-    parser.add_argument(name, metavar=metavar, help=about, type=kind, default=default, **more)
+    parser.add_argument(name, metavar=metavar, help=about, type=path if kind is Path else kind, default=default, **more)
 
 
 def switch(parser: Parser, name: str, about: str) -> None:
     """Adds a flag without a value."""
     parser.add_argument(name, action="store_true", help=about)
+
+
+def path(text: str) -> Path:
+    """A path; an empty text, as from a shell variable that is not set, would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
 
 
 def names(text: str) -> tuple[str, ...]:
