@@ -45,7 +45,7 @@ LAST_EPOCH = (
     "may be somewhat too high"
 )
 AS_IT_WAS = "these labels are for its rows as they were then; run `labelloop fit` or `correct` on the new file"
-CHOSEN = "rows that were picked to be verified are learnt from but do not judge: they are not a random sample"
+CHOSEN = "picked rows are no random sample: they teach but do not judge, and the others may be better than this says"
 
 
 @dataclass(frozen=True)
