@@ -76,6 +76,7 @@ def test_clean_rows_make_digits_better_and_planned_ones_more_than_random_ones(tm
     assert record["newly_verified"] == 40
     assert record["data"]["clean_paired"] == 64
     assert record["estimate"]["corrected_label_accuracy"]["rows"] == 24, "planned rows teach, but do not judge"
+    assert any("the others may be better than this says" in note for note in record["estimate"]["notes"])
     assert len(read_stored_run(tmp_path / "1" / "planned").clean) == 400, "and it can be planned from again"
     text, curve = plan_run(tmp_path / "1" / "random", tmp_path / "verify.csv", count=40)
     assert "40 rows to verify" in text

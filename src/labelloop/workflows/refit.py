@@ -45,7 +45,10 @@ LAST_EPOCH = (
     "be somewhat too high"
 )
 AS_IT_WAS = "these labels are for the rows as they were then; run `labelloop fit` or `correct` on the new file"
-CHOSEN = "rows picked for verification improve the correction but not the estimate: they are not a random sample"
+CHOSEN = (
+    "rows picked for verification improve the correction but not the estimate: they are not a random sample, and the"
+    " others may be better than this says"
+)
 
 
 @dataclass(frozen=True)
