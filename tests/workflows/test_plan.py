@@ -17,6 +17,7 @@ import labelloop
 from labelloop.data.datasets.digits import digits
 from labelloop.data.readers import ReadOptions
 from labelloop.errors import DataError, UsageError
+from labelloop.report.facts import with_interval
 from labelloop.workflows.correct_file import Outputs, correct_file
 from labelloop.workflows.plan import _power_law, plan_run, rows_to_verify
 from labelloop.workflows.refit import read_stored_run, refit_run
@@ -98,6 +99,13 @@ def test_a_run_of_correct_is_planned_and_refitted_too(tmp_path):
     assert (tmp_path / "run" / "verify.csv").exists()
     assert len(curve["measured"]) == 3
     assert "30 more would add" in text
+    today, then = curve["beyond"]
+    run = json.loads((tmp_path / "run" / "run.json").read_text())["estimate"]["corrected_label_accuracy"]
+    assert {key: today[key] for key in ("value", "low", "high")} == {key: run[key] for key in ("value", "low", "high")}
+    assert f"{with_interval(run)}  today" in text, "the number that every other screen shows"
+    assert curve["gain"]["value"] == pytest.approx(then["value"] - today["value"])
+    assert (1 - then["low"]) / (1 - today["low"]) == pytest.approx((1 - then["value"]) / (1 - today["value"]))
+    assert then["value"] >= today["value"]
     verified = fill_in(tmp_path / "run" / "verify.csv", {str(k): v for k, v in enumerate(rows.true)})
     text = refit_run(tmp_path / "run", verified, tmp_path / "new")
     assert "30 new clean rows, 70 clean rows in all" in text

@@ -19,7 +19,7 @@ from labelloop.progress import bar, clock
 from labelloop.relabel.bounds import interval
 from labelloop.relabel.estimate import MIN_CLEAN
 from labelloop.relabel.sample import MIN_PAIRS
-from labelloop.report.facts import unproved, with_interval
+from labelloop.report.facts import is_bounded, unproved, with_interval
 from labelloop.runs.files import sha256_of, write_atomically
 from labelloop.runs.folder import RUN
 from labelloop.seeds import stream
@@ -224,8 +224,9 @@ def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -
 
     Returns:
         "of": whose labels. "measured": the share of right ones for every number of clean rows. "beyond": the same for
-        today's clean rows and for `more` on top, from a power law fitted to the errors. "gain": what `more` would add.
-        The intervals of "beyond" and "gain" are bootstrapped; that the power law holds is an assumption.
+        today's clean rows and for `more` on top. "gain": what `more` would add. Today's share is the run's estimate, if
+        it is of these labels; errors then fall as by a power law fitted to the measured ones, which is an assumption.
+        Without such an estimate, today's share is on the power law too, with bootstrapped intervals as for the gain.
     """
     rows, hits, sizes = _hits(stored, progress)
     now = int((stored.clean != MISSING).sum())
@@ -234,13 +235,18 @@ def learning_curve(stored: StoredRun, more: int, progress: bool | None = None) -
     picks = rng.integers(len(rows), size=(DRAWS, len(rows)))
     errors = np.vstack([1 - hits.mean(axis=1), *(1 - hits[:, pick].mean(axis=1) for pick in picks)])  # [1 + draws, S]
     ends = np.array([_power_law(np.array(sizes), e, [now, now + more], len(rows)) for e in errors])  # [1 + draws, 2]
-    right = 1 - ends
-    gain = right[:, 1] - right[:, 0]
+    today, then = _spread(1 - ends[:, 0]), _spread(1 - ends[:, 1])
+    gain, paired = ends[:, 0] - ends[:, 1], bool((stored.given[rows] != MISSING).all())
+    found = (stored.run.record.estimate or {}).get("corrected_label_accuracy") if paired else None
+    if found and not is_bounded(found):
+        today = {key: found[key] for key in today}
+        then = {key: 1 - (1 - today[key]) * float(ends[0, 1] / ends[0, 0]) for key in today}
+        gain *= (1 - today["value"]) / ends[0, 0]
     return {
-        "of": "corrected labels" if (stored.given[rows] != MISSING).all() else "labels of rows without a given one",
+        "of": "corrected labels" if paired else "labels of rows without a given one",
         "measured": measured,
-        "beyond": [_spread(right[:, 0], clean_rows=now), _spread(right[:, 1], clean_rows=now + more)],
-        "gain": _spread(gain, more=more),
+        "beyond": [{"clean_rows": now, **today}, {"clean_rows": now + more, **then}],
+        "gain": {"more": more, **_spread(gain)},
     }
 
 
@@ -286,9 +292,9 @@ def _power_law(sizes: NDArray, errors: NDArray, at: list[int], validation: int) 
     return np.exp(np.mean(y - slope * x) + slope * np.log(at))
 
 
-def _spread(values: NDArray, **about: int) -> dict[str, Any]:
+def _spread(values: NDArray) -> dict[str, float]:
     low, high = np.quantile(values[1:], [0.025, 0.975])
-    return {**about, "value": float(values[0]), "low": float(low), "high": float(high)}
+    return {"value": float(values[0]), "low": float(low), "high": float(high)}
 
 
 def curve_lines(curve: dict[str, Any]) -> list[str]:
@@ -296,8 +302,8 @@ def curve_lines(curve: dict[str, Any]) -> list[str]:
     lines = [f"{curve['of']} that are right, by the number of clean rows (95% intervals):"]
     lines += [f"  {point['clean_rows']:>7}  {with_interval(point)}" for point in curve["measured"]]
     now, then = curve["beyond"]
-    lines.append(f"  {now['clean_rows']:>7}  {with_interval(now)}  today, if the errors follow a power law")
-    lines.append(f"  {then['clean_rows']:>7}  {with_interval(then)}  with as many random rows added as are planned")
+    lines.append(f"  {now['clean_rows']:>7}  {with_interval(now)}  today")
+    lines.append(f"  {then['clean_rows']:>7}  {with_interval(then)}  with as many random rows added, by a power law")
     gain = curve["gain"]
     worth = "worth it" if gain["low"] > 0.005 else "perhaps worth it" if gain["high"] > 0.005 else "hardly worth it"
     return [*lines, f"  {gain['more']} more would add {with_interval(gain)}: {worth}"]
