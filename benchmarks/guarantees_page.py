@@ -113,7 +113,8 @@ The tests, by the number of pairs:
   predictions it rests on.
 - **If that fails,** a bound that needs neither pairs nor a noise model may still pass. Suppose that predictions differ from the given labels, with a
   confidence above some value, in a share c of the rows, and are wrong with such confidence in a share e. Then changing these labels gains at least
-  c − 2e. The test of e, at 10%, is exact for the noisy rows in the file if clean and noisy rows are alike; it is not made where a classifier tells them apart. Confidences are compared by rank, because
+  c − 2e. The test of e, at 10%, is exact for the noisy rows in the file if clean and noisy rows are alike; it is not made where a classifier tells them apart, or where the few pairs
+  would change much more or less often than noisy rows. Confidences are compared by rank, because
   models are more confident on rows that they were trained on.
 
 `how` in `run.json` names the test that passed: "measured" on pairs, "bounded" or "assumed". `sure` is 1 − its p-value for the first two.

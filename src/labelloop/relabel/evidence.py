@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
+from scipy.special import bdtr, bdtrc, betaincinv
 
 from labelloop.relabel.bounds import at_most
 from labelloop.relabel.gains import ALPHA, UNINFORMED, Counts, Sample, Tested, cross_fit, sign_test, uninformed
@@ -32,6 +32,7 @@ BORROWED = 8  # good labels that a class with few clean rows, but not a rare one
 MOST_LOST = 0.05  # of the rows of a class: labels that changes may break on balance
 MOST_BROKEN = 0.2  # of the good labels of a class; one that may lose more is protected
 GRID = 50  # margins that the bound is tried at
+UNLIKE = 0.01  # the probability, at most, that pairs differ from noisy rows by chance
 
 
 @dataclass(frozen=True)
@@ -155,11 +156,13 @@ class Bound:
         noisy: The number of noisy rows.
         wrong: Confidences of h, learnt without them, in validation rows where it is wrong; 0 where it is right [M].
             They are made as sure as those of noisy rows, since models are surer of rows that they learnt from.
+        pairs: The same where h differs from their given label; 0 where it agrees, and NaN where there is none [M].
     """
 
     changed: Array
     noisy: int
     wrong: Array
+    pairs: Array
 
     @classmethod
     def of(cls, validation: ValidationRows, q: Floats, q_oof: Floats, counted: NDArray[np.bool_]) -> Bound:
@@ -173,11 +176,12 @@ class Bound:
         """
         observed = validation.observed
         noisy = np.flatnonzero((observed.given != MISSING) & (observed.clean == MISSING))
-        differs = noisy[q[noisy].argmax(axis=1) != observed.given[noisy]]
-        right = (q_oof.argmax(axis=1) == validation.labels)[counted]
-        confidence = np.sort(q[differs].max(axis=1).astype(np.float64)) if len(differs) else np.zeros(0)
+        changed = noisy[q[noisy].argmax(axis=1) != observed.given[noisy]]
+        alone, given = q_oof.argmax(axis=1)[counted], validation.given[counted]
+        confidence = np.sort(q[changed].max(axis=1).astype(np.float64)) if len(changed) else np.zeros(0)
         known = as_sure(q_oof.max(axis=1)[counted], q[noisy].max(axis=1))
-        return cls(confidence, len(noisy), np.where(right, 0.0, known))
+        wrong, differs = (np.where(alone == labels, 0.0, known) for labels in (validation.labels[counted], given))
+        return cls(confidence, len(noisy), wrong, np.where(given == MISSING, np.nan, differs))
 
     def share(self, threshold: float) -> float:
         """c: the share of noisy rows that are changed with a confidence above this one."""
@@ -198,14 +202,18 @@ class Bound:
         """The p-value of changes that do no good: if more than half of the changed noisy rows have a wrong h.
 
         P(X <= E) where h is wrong in E of the M validation rows, and these were drawn without replacement from
-        themselves and the noisy rows.
+        themselves and the noisy rows. 1 if the few pairs are not like noisy rows: h differs from their labels more
+        often than it can by chance, or less.
 
         Args:
             thresholds: A t for every validation row, chosen without it [M].
         """
         shares = {t: self.share(t) for t in np.unique(thresholds).tolist()}
-        changed = self.noisy * float(np.mean([shares[t] for t in thresholds.tolist()]))
-        return few_wrong(int((self.wrong > thresholds).sum()), len(self.wrong), changed, self.noisy)
+        share = float(np.mean([shares[t] for t in thresholds.tolist()]))
+        often, pairs = int((self.pairs > thresholds).sum()), int(np.isfinite(self.pairs).sum())
+        if pairs and min(bdtr(often, pairs, share), bdtrc(often - 1, pairs, share)) < UNLIKE:
+            return 1.0
+        return few_wrong(int((self.wrong > thresholds).sum()), len(self.wrong), self.noisy * share, self.noisy)
 
 
 def as_sure(few: Floats, many: Floats) -> Array:
