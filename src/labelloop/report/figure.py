@@ -104,7 +104,7 @@ def _with_intervals(axes: Any, points: list[dict[str, Any]], x: str, **style: An
 def draw_learning_curve(curve: dict[str, Any], path: Path) -> list[Path]:
     """Draws path.png and path.svg from the curve of `plan`."""
     figure, (axes,) = new_figure(1, 1)
-    for points, label, style in ((curve["measured"], "measured", "o-"), (curve["beyond"], "power law", "s--")):
+    for points, label, style in ((curve["measured"], "measured", "o-"), (curve["beyond"], "forecast", "s--")):
         _with_intervals(axes, points, "clean_rows", fmt=style, label=label)
     axes.set(xlabel="clean rows", ylabel=f"{curve['of']} that are right", xscale="log")
     axes.legend(fontsize=8)
