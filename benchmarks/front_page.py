@@ -82,8 +82,8 @@ def default_runs(items: Mapping[str, Item], runs: Runs) -> str:
             return "All stored runs of the default were made with the current version of `labelloop`."
         return (
             f"{earlier} of the {len(rows)} stored runs of the default {'predates' if earlier == 1 else 'predate'} a"
-            " change in the guard for runs without pairs (clean rows that keep their given label). Their networks and"
-            " test accuracy are unaffected. The current guard may change some labels that these runs kept, and keep a"
+            " change in the guard for runs without pairs, which all of these are. Their networks and test accuracy are"
+            " unaffected. The current guard may change some labels that these runs kept, and keep a"
             " few that they changed."
         )
     which = "The stored runs" if old == len(rows) else f"{old} of the {len(rows)} stored runs"
