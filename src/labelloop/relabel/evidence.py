@@ -63,8 +63,7 @@ class Evidence:
             classes: Clean rows of every class [C].
             kept: As `kept_without` makes it [M, C].
         """
-        labels = validation.labels
-        weight = validation.counted.astype(np.float64)  # [M]
+        labels, weight = validation.labels, validation.counted.astype(np.float64)  # [M], [M]
         parts: list[tuple[NDArray, ...]] = []
         for trial in trials:
             moved = Guard(classes).moves(trial.posterior, trial.given) & (trial.given != MISSING)
@@ -133,13 +132,14 @@ def kept_without(validation: ValidationRows, posterior: Floats) -> Array:
         posterior: Soft labels of all rows before the guard [n, C].
     """
     observed, classes = validation.observed, posterior.shape[1]
+    labels = np.bincount(observed.given[observed.given != MISSING], minlength=classes)  # [C]
     found = np.full((len(validation.rows), classes), 2.0)
     for k in np.unique(validation.fold):
         rest = validation.rows[validation.fold != k]
         most = np.ceil(largest_if_absent(observed, rest) * len(posterior)).astype(np.int64)  # [C]
         for g in np.flatnonzero(np.bincount(observed.clean[rest], minlength=classes) == 0):
-            likely = np.sort(posterior[observed.given == g, g])[::-1]
-            found[validation.fold == k, g] = likely[most[g] - 1] if most[g] < len(likely) else 0.0
+            some = most[g] < labels[g]
+            found[validation.fold == k, g] = np.sort(posterior[observed.given == g, g])[-most[g]] if some else 0.0
     return found
 
 
