@@ -123,8 +123,9 @@ estimated from the noisy rows, and every screen says so. Ten random pairs would 
 
 Classes have rules of their own:
 
-- A class without a clean row keeps its labels, unless 20 pairs or more show that it has fewer rows than labels: none of them is of the class, although
-  its label is about as frequent among them as among the noisy rows. It then keeps its likeliest labels, as many as it may have rows.
+- A class without a clean row keeps its labels, or the likeliest of them: as many as it may have rows, at 95%, if none of the clean rows is of it. With
+  20 pairs or more, it keeps them all unless its label is about as frequent among the pairs as among the noisy rows; otherwise nobody looked at it.
+  Without pairs that cannot be checked, so clean rows that were chosen by class may cost an unchecked class labels.
 - A rare class has no net loss of labels unless its own clean rows show that fewer than a fifth of its
   good labels are broken; a class that is not rare but has few clean rows may borrow this evidence from the other classes.
 - A class held in this way may shrink only to the size that the clean rows allow at 90% (at 95% without a clean row), giving up its least likely labels first, or if the given
